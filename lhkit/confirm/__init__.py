@@ -1,0 +1,1 @@
+"""Asking a person before data changes: the gate, its simple kinds, and the summary it shows."""

@@ -1,0 +1,38 @@
+"""What a destructive call would do, in words for the person who decides. Pure; never raises."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from lhkit.locales import Catalog
+from lhkit.vocab.json_values import JSON
+
+Summarizer: TypeAlias = Callable[[Mapping[str, JSON], Catalog], str]
+"""A tool's own summary: (validated arguments, texts) to words."""
+
+
+class Summarizable(Protocol):
+    """What `summarize` needs to know of a tool."""
+
+    @property
+    def summarize(self) -> Summarizer | None:
+        """The tool's own summary, if it has one."""
+        ...
+
+
+def summarize(tool: Summarizable, args: Mapping[str, JSON], catalog: Catalog) -> str:
+    """Return the tool's own summary of `args`, or the arguments as indented JSON."""
+    if tool.summarize is None:
+        return pretty(args)
+    try:
+        return str(tool.summarize(args, catalog))
+    except Exception:  # noqa: BLE001 - boundary: a broken summary must not hide the arguments
+        return pretty(args)
+
+
+def pretty(args: Mapping[str, JSON]) -> str:
+    """Return `args` as indented JSON; values that JSON has no word for appear as their `repr`."""
+    try:
+        return json.dumps(dict(args), ensure_ascii=False, indent=2, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        return repr(args)

@@ -1,0 +1,61 @@
+"""Every sentence that a person reads, in Korean (default) and English.
+
+A locale is one TOML file beside this one; the parity test finds it. Text for the *model* is not
+here: it belongs to the prompts of a domain or to a dialect.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lhkit.errors import UsageError
+
+DEFAULT_LOCALE = "ko"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """The texts of one locale, by dotted key."""
+
+    locale: str
+    texts: Mapping[str, str]
+
+    def text(self, key: str, **values: object) -> str:
+        """Return the text for `key` with `{name}` placeholders filled in.
+
+        Raises:
+            KeyError: if the locale has no such key, or a placeholder has no value: a bug of ours
+                that the parity test finds.
+        """
+        return self.texts[key].format(**values)
+
+
+def available_locales() -> tuple[str, ...]:
+    """Return the names of the shipped locales, sorted."""
+    names = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+@cache
+def load_catalog(locale: str = DEFAULT_LOCALE) -> Catalog:
+    """Return the catalog of `locale`.
+
+    Raises:
+        UsageError: if there is no such locale; the message lists those there are.
+    """
+    if locale not in available_locales():
+        known = ", ".join(available_locales())
+        raise UsageError(f"no locale {locale!r}: choose one of {known}")
+    source = files(__name__).joinpath(f"{locale}.toml").read_text(encoding="utf-8")
+    return Catalog(locale=locale, texts=dict(_flat("", tomllib.loads(source))))
+
+
+def _flat(prefix: str, table: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, value in table.items():
+        key = f"{prefix}.{name}" if prefix else name
+        pairs += _flat(key, value) if isinstance(value, Mapping) else [(key, value)]
+    return pairs

@@ -1,0 +1,98 @@
+"""A tool out of a typed, documented Python function; the schema is derived by pydantic."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, Field, PydanticUserError, create_model
+
+from lhkit.confirm.summary import Summarizer
+from lhkit.errors import RegistrationError
+from lhkit.tools.definition import Handler, ToolDefinition
+from lhkit.vocab.json_values import JSON
+from lhkit.vocab.results import ToolOk, ToolResult
+
+DEPS_PARAMETER = "deps"
+
+_POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def definition_of(
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    is_destructive: bool,
+    summarize: Summarizer | None,
+    timeout_s: float,
+) -> ToolDefinition:
+    """Return the definition of a tool that calls `function` with keyword arguments.
+
+    Arguments arrive as pydantic makes them of the validated JSON (a `date` parameter gets a
+    `date`). A returned mapping that is no `ToolResult` becomes `ToolOk`.
+
+    Raises:
+        RegistrationError: no docstring, a parameter without a type, or `*args`/`**kwargs`.
+    """
+    tool_name = name or function.__name__
+    doc = inspect.getdoc(function)
+    if not doc:
+        raise RegistrationError(f"tool {tool_name!r}: the function needs a docstring")
+    arguments = _arguments_model(tool_name, function)
+    takes_deps = DEPS_PARAMETER in inspect.signature(function).parameters
+    return ToolDefinition(
+        name=tool_name,
+        description=" ".join(doc.split("\n\n")[0].split()),
+        parameters=_schema_of(tool_name, arguments),
+        handler=_handler(function, arguments, takes_deps=takes_deps),
+        is_destructive=is_destructive,
+        summarize=summarize,
+        timeout_s=timeout_s,
+    )
+
+
+def _arguments_model(tool_name: str, function: Callable[..., Any]) -> Any:
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == DEPS_PARAMETER:
+            continue
+        if parameter.kind not in _POSITIONAL_OR_NAMED:
+            raise RegistrationError(f"tool {tool_name!r}: {parameter} cannot come from JSON")
+        if parameter.name not in hints:
+            raise RegistrationError(f"tool {tool_name!r}: {parameter.name!r} has no type")
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        fields[parameter.name] = (hints[parameter.name], Field(default))
+    return create_model(f"{tool_name}_arguments", __config__=ConfigDict(strict=False), **fields)
+
+
+def _schema_of(tool_name: str, arguments: Any) -> Mapping[str, Any]:
+    try:
+        schema = arguments.model_json_schema()
+    except PydanticUserError as error:
+        raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error.message}") from error
+    untitled: Mapping[str, Any] = _untitled(schema)
+    return untitled
+
+
+def _untitled(node: Any) -> Any:
+    """Drop pydantic's generated titles: they cost tokens and tell the model nothing."""
+    if isinstance(node, dict):
+        is_property_table = all(isinstance(value, dict) for value in node.values()) and node
+        kept = node if is_property_table else {k: v for k, v in node.items() if k != "title"}
+        return {key: _untitled(value) for key, value in kept.items()}
+    if isinstance(node, list):
+        return [_untitled(item) for item in node]
+    return node
+
+
+def _handler(function: Callable[..., Any], arguments: Any, *, takes_deps: bool) -> Handler:
+    async def handle(args: Mapping[str, JSON], deps: Any) -> ToolResult:
+        values = dict(arguments.model_validate(args))
+        if takes_deps:
+            values[DEPS_PARAMETER] = deps
+        returned = function(**values)
+        if inspect.isawaitable(returned):
+            returned = await returned
+        return ToolOk(returned) if isinstance(returned, Mapping) else returned
+
+    return handle

@@ -1,0 +1,124 @@
+"""What a model gives back for one request: typed events and the evidence kept of them.
+
+Times are seconds on a monotonic clock, relative to the moment the request was sent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from lhkit.vocab.messages import ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Token counts as the server reports them; `cached_tokens` is None where it does not."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The client's timestamps of one response, in seconds since it was sent.
+
+    `headers_s`: response headers. `first_chunk_s`: first event of the stream. `first_token_s`:
+    first generated token. `first_text_s`: first text a user can see. `call_ready_s`: the first
+    call is complete. `last_token_s`: last token. `done_s`: end of the stream.
+    `chunk_gaps_s`: gaps between successive token-bearing chunks.
+    """
+
+    headers_s: float | None = None
+    first_chunk_s: float | None = None
+    first_token_s: float | None = None
+    first_text_s: float | None = None
+    call_ready_s: float | None = None
+    last_token_s: float | None = None
+    done_s: float | None = None
+    chunk_gaps_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelIdentity:
+    """Who answered: written into every record.
+
+    `model` is the name the server serves, `server` its software and version, `base_url` its
+    address (empty for an in-memory model), `dialect` how it was spoken to, `constraint` whether
+    decoding was constrained (`off`, `auto`, `required`).
+    """
+
+    model: str
+    server: str = ""
+    base_url: str = ""
+    dialect: str = ""
+    constraint: str = "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to decode. Temperature 0 is greedy; `seed` matters only above it."""
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """More words of the answer, ready to be shown."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta:
+    """More of the model's reasoning: kept in the trace, not shown as answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallParsed:
+    """A call that is complete and parses. A call that was cut off is never one of these."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The last event of a response, with the evidence.
+
+    `reason` is the server's word; `truncated` is computed (`length`, or as many tokens as were
+    allowed). `text` is the answer without calls, `fragment` the raw text of a call that was cut
+    off. `raw_text` and `token_ids` are what the model produced, unparsed.
+    `strict` is true when no repair was needed. `server_metrics` is the server's own account.
+    """
+
+    reason: str
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    fragment: str = ""
+    truncated: bool = False
+    usage: Usage = field(default_factory=Usage)
+    timing: Timing = field(default_factory=Timing)
+    raw_text: str = ""
+    token_ids: tuple[int, ...] = ()
+    prompt_token_ids: tuple[int, ...] = ()
+    prompt_text: str = ""
+    prompt_sha256: str = ""
+    identity: ModelIdentity | None = None
+    server_metrics: Mapping[str, Any] | None = None
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        """Every repair the parser made, in order of the calls."""
+        return tuple(repair for call in self.calls for repair in call.repairs)
+
+    @property
+    def strict(self) -> bool:
+        """True if the raw output parsed as it stood, with nothing mended and nothing cut."""
+        return not self.repairs and not self.fragment
+
+
+ModelEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallParsed | Finished

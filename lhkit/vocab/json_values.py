@@ -1,0 +1,94 @@
+"""What JSON can carry, and the one strict way from a Python value to it.
+
+Not a serialiser of objects: whatever JSON has no word for is refused, not guessed.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+MAX_DEPTH = 100
+"""Deeper nesting than this is refused: no tool result is that deep on purpose."""
+
+
+class NotJsonError(ValueError):
+    """A value that JSON cannot carry (NaN, a set, an object, a key that is no string, a cycle)."""
+
+
+def plain_json(value: Any, *, depth: int = 0) -> Any:
+    """Return `value` as plain dicts, lists and scalars.
+
+    Args:
+        value: anything.
+        depth: current nesting, for the limit `MAX_DEPTH`.
+
+    Raises:
+        NotJsonError: if JSON cannot carry the value; the message names the Python type.
+    """
+    if depth > MAX_DEPTH:
+        raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool | str):
+        return value if not isinstance(value, str) else str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return _finite(float(value))
+    if isinstance(value, Mapping):
+        return {_key(k): plain_json(v, depth=depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(item, depth=depth + 1) for item in value]
+    raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise NotJsonError(f"{number} is not a JSON number")
+    return number
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise NotJsonError(f"a key of type {type(key).__name__} is not a JSON key")
+    return str(key)
+
+
+def compact(value: Any) -> str:
+    """Return compact JSON text with Korean left readable.
+
+    A lone surrogate, which UTF-8 cannot carry, is escaped instead.
+
+    Raises:
+        NotJsonError: as `plain_json`; also for an integer too long to print.
+    """
+    return _dump(plain_json(value), sort_keys=False)
+
+
+def canonical(value: Any) -> str:
+    """Return compact JSON text with sorted keys: equal values give equal texts.
+
+    Raises:
+        NotJsonError: as `compact`.
+    """
+    return _dump(plain_json(value), sort_keys=True)
+
+
+def _dump(plain: Any, *, sort_keys: bool) -> str:
+    options: dict[str, Any] = {"separators": (",", ":"), "sort_keys": sort_keys}
+    try:
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, **options)
+    except ValueError as error:  # an integer of more than 4,300 digits
+        raise NotJsonError(str(error)) from error
+    if text.isascii() or _encodes(text):
+        return text
+    return json.dumps(plain, ensure_ascii=True, allow_nan=False, **options)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

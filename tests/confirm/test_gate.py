@@ -1,0 +1,90 @@
+import asyncio
+
+import pytest
+
+from lhkit.confirm.gate import ConfirmRequest, DenyGate, GuardedGate, ScriptedGate, TerminalGate
+from lhkit.testing import BrokenGate
+
+REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")
+
+
+class WaitingGate:
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+        self.asked.set()
+        return await self.answer
+
+
+async def no_line(prompt: str) -> str:
+    raise EOFError(prompt)
+
+
+@pytest.mark.anyio
+async def test_the_deny_gate_says_no() -> None:
+    assert await DenyGate().confirm(REQUEST) is False
+
+
+@pytest.mark.anyio
+async def test_the_scripted_gate_answers_in_order_and_then_no() -> None:
+    gate = ScriptedGate([True, False])
+    assert [await gate.confirm(REQUEST) for _ in range(3)] == [True, False, False]
+    assert gate.asked == [REQUEST] * 3
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("gate.one_at_a_time")
+async def test_a_second_question_is_answered_no_at_once() -> None:
+    inner = WaitingGate()
+    gate = GuardedGate(inner)
+    first = asyncio.create_task(gate.confirm(REQUEST))
+    await inner.asked.wait()
+    assert await gate.confirm(REQUEST) is False
+    inner.answer.set_result(True)
+    assert await first is True
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("gate.timeout")
+async def test_a_question_that_takes_too_long_is_answered_no() -> None:
+    assert await GuardedGate(WaitingGate(), timeout_s=0.01).confirm(REQUEST) is False
+
+
+@pytest.mark.anyio
+async def test_a_guarded_gate_can_ask_again_after_a_failure() -> None:
+    gate = GuardedGate(BrokenGate(RuntimeError("gone")))
+    assert [await gate.confirm(REQUEST) for _ in range(2)] == [False, False]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("gate.terminal")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("y", True), ("Y ", True), ("yes", True), ("ㅛ", True), ("네", True),
+        ("", False), ("n", False), ("yy", False), ("수행", False), ("아니오", False),
+    ],
+)  # fmt: skip
+async def test_the_terminal_gate_says_yes_only_to_an_explicit_yes(
+    line: str, expected: bool
+) -> None:
+    async def read(prompt: str) -> str:
+        assert "[y/N]" in prompt
+        return line
+
+    assert await TerminalGate(read, lambda _text: None).confirm(REQUEST) is expected
+
+
+@pytest.mark.anyio
+async def test_the_terminal_gate_says_no_at_the_end_of_input() -> None:
+    assert await TerminalGate(no_line, lambda _text: None).confirm(REQUEST) is False
+
+
+@pytest.mark.anyio
+async def test_the_terminal_gate_shows_escape_sequences_instead_of_obeying_them() -> None:
+    shown: list[str] = []
+    request = ConfirmRequest(tool="t", description="d", args={}, summary="\x1b[2J지움")
+    await TerminalGate(no_line, shown.append).confirm(request)
+    assert "\\x1b[2J지움" in shown

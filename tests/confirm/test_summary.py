@@ -1,0 +1,36 @@
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.confirm.summary import summarize
+from lhkit.locales import load_catalog
+from lhkit.testing import echo_tool
+
+KO = load_catalog("ko")
+
+
+def broken(args: Mapping[str, Any], catalog: Any) -> str:
+    raise KeyError(args, catalog)
+
+
+def test_a_tool_may_say_it_in_its_own_words() -> None:
+    tool = replace(echo_tool(), summarize=lambda args, _catalog: f"물 {args['cups']}잔")
+    assert summarize(tool, {"cups": 2}, KO) == "물 2잔"
+
+
+@pytest.mark.promise("gate.summary_fallback")
+def test_without_own_words_the_arguments_are_shown_as_indented_json() -> None:
+    shown = summarize(echo_tool(), {"이름": "물", "n": 1}, KO)
+    assert json.loads(shown) == {"이름": "물", "n": 1}
+    assert "이름" in shown
+
+
+@given(st.dictionaries(st.text(), st.none() | st.floats() | st.text() | st.binary()))
+def test_a_broken_summary_still_shows_the_arguments(args: dict[str, Any]) -> None:
+    tool = replace(echo_tool(), summarize=broken)
+    assert all(key in summarize(tool, args, KO) for key in args if key.isalnum())

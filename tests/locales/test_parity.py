@@ -1,0 +1,42 @@
+"""Korean and English say the same things."""
+
+import string
+
+import pytest
+
+from lhkit.errors import LhkitError, ModelError, UsageError
+from lhkit.locales import available_locales, load_catalog
+
+
+def placeholders(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def test_korean_is_the_default() -> None:
+    assert load_catalog().locale == "ko"
+
+
+@pytest.mark.promise("locales.parity")
+@pytest.mark.parametrize("locale", available_locales())
+def test_a_locale_has_the_keys_and_placeholders_of_the_default(locale: str) -> None:
+    expected = {key: placeholders(text) for key, text in load_catalog().texts.items()}
+    actual = {key: placeholders(text) for key, text in load_catalog(locale).texts.items()}
+    assert actual == expected
+
+
+@pytest.mark.parametrize("locale", available_locales())
+def test_no_text_is_empty(locale: str) -> None:
+    assert [key for key, text in load_catalog(locale).texts.items() if not text.strip()] == []
+
+
+def test_an_unknown_locale_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="en, ko"):
+        load_catalog("fr")
+
+
+def test_every_model_error_has_a_sentence_of_its_own() -> None:
+    kinds = ModelError.__subclasses__()
+    keys = [kind.key for kind in kinds]
+    assert len(set(keys)) == len(kinds)
+    assert set(keys) <= set(load_catalog().texts)
+    assert issubclass(ModelError, LhkitError)

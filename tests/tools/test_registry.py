@@ -1,0 +1,134 @@
+from dataclasses import replace
+from datetime import date
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import Field
+
+from lhkit.errors import RegistrationError
+from lhkit.testing import echo_tool
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.results import ToolErr, ToolOk
+
+
+@pytest.mark.promise("registry.name")
+@pytest.mark.parametrize("name", ["", "Add", "1st", "add-habit", "습관", "a" * 65, "a b", None, 3])
+def test_a_bad_name_is_refused_at_once(name: Any) -> None:
+    with pytest.raises(RegistrationError, match="name must match"):
+        ToolRegistry([echo_tool(name)])
+
+
+@pytest.mark.promise("registry.duplicate")
+def test_a_name_can_be_registered_once() -> None:
+    with pytest.raises(RegistrationError, match=r"'echo'.*already"):
+        ToolRegistry([echo_tool(), echo_tool()])
+
+
+@pytest.mark.promise("registry.schema")
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"type": "array"}, "object"),
+        ({"properties": {}}, "object"),
+        ("object", "object"),
+        ({"type": "object", "properties": {"a": {"type": "strin"}}}, "properties/a/type"),
+        ({"type": "object", "required": "a"}, "required"),
+    ],
+)
+def test_a_bad_schema_is_refused_naming_tool_and_fault(schema: Any, fault: str) -> None:
+    with pytest.raises(RegistrationError, match=f"'echo'.*{fault}"):
+        ToolRegistry([replace(echo_tool(), parameters=schema)])
+
+
+@pytest.mark.parametrize(
+    "change", [{"description": " "}, {"handler": "not callable"}, {"timeout_s": 0}]
+)
+def test_other_bad_fields_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(RegistrationError, match="'echo'"):
+        ToolRegistry([replace(echo_tool(), **change)])
+
+
+def test_the_registry_is_a_mapping_in_order_of_registration() -> None:
+    registry = ToolRegistry([echo_tool("b"), echo_tool("a", is_destructive=True)])
+    assert list(registry) == ["b", "a"]
+    assert registry.destructive == {"a"}
+    assert "c" not in registry
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("registry.from_function")
+async def test_a_typed_documented_function_becomes_a_tool() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool(destructive=True)
+    async def book(
+        day: date,
+        seats: Annotated[int, Field(ge=1, le=4, description="how many")] = 1,
+        kind: Literal["aisle", "window"] = "aisle",
+        *,
+        deps: Any,
+    ) -> dict[str, Any]:
+        """Book seats
+        on a train.
+
+        More for the reader of the code.
+        """
+        return {"day": day.isoformat(), "seats": seats, "kind": kind, "deps": deps}
+
+    tool = registry["book"]
+    assert tool.description == "Book seats on a train."
+    assert tool.is_destructive
+    assert tool.parameters["required"] == ["day"]
+    assert tool.parameters["properties"]["seats"] == {
+        "default": 1, "description": "how many", "maximum": 4, "minimum": 1, "type": "integer",
+    }  # fmt: skip
+    handled = await ToolDispatcher(registry).dispatch(
+        "book", {"day": "2026-06-15", "seats": 2.0}, confirm=YesGate(), deps="db"
+    )
+    assert handled == ToolOk({"day": "2026-06-15", "seats": 2, "kind": "aisle", "deps": "db"})
+
+
+class YesGate:
+    async def confirm(self, request: Any) -> bool:  # noqa: ARG002 - protocol
+        return True
+
+
+@pytest.mark.anyio
+async def test_a_function_tool_refuses_what_pydantic_refuses_although_the_schema_did_not() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool()
+    def look(day: date) -> dict[str, Any]:
+        """Look at a day."""
+        return {"day": str(day)}
+
+    result = await ToolDispatcher(registry).dispatch("look", {"day": "gestern"}, confirm=None)
+    assert isinstance(result, ToolErr)
+
+
+def test_a_parameter_named_title_survives() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool()
+    def note(title: str) -> dict[str, Any]:
+        """Write a note."""
+        return {"title": title}
+
+    assert registry["note"].parameters["properties"] == {"title": {"type": "string"}}
+
+
+def test_functions_that_cannot_be_tools_are_refused() -> None:
+    def undocumented(a: int) -> None: ...
+
+    def untyped(a) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        """Do it."""
+
+    def open_ended(*args: int) -> None:
+        """Do it."""
+
+    for function, fault in (
+        (undocumented, "docstring"), (untyped, "no type"), (open_ended, "JSON"),
+    ):  # fmt: skip
+        with pytest.raises(RegistrationError, match=fault):
+            ToolRegistry().tool()(function)
