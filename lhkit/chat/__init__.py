@@ -1,0 +1,1 @@
+"""Many turns: the transcript, the pure next step, and the driver around them."""

@@ -1,0 +1,285 @@
+"""The async driver of a conversation: asks `next_step`, acts, emits events. It decides nothing.
+
+Not covered: persistence. The history lives as long as the controller.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, assert_never
+
+from lhkit.chat.state import ChatState, apply_event
+from lhkit.chat.step import (
+    MAX_TURNS,
+    AnswerRepeated,
+    AnswerTruncated,
+    CallModel,
+    Dispatch,
+    Finish,
+    Limits,
+    Plan,
+    RunTools,
+    SkipUnasked,
+    next_step,
+    wants_clear_hint,
+)
+from lhkit.chat.transcript import PendingCall
+from lhkit.confirm.gate import ConfirmGate
+from lhkit.errors import ModelError, StreamBrokenError
+from lhkit.locales import Catalog, load_catalog
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.vocab.events import (
+    CallReady,
+    CallSettled,
+    ChatEvent,
+    EndReason,
+    HintAdded,
+    HistoryCleared,
+    ModelCalled,
+    ModelFinished,
+    TextStreamed,
+    ThinkingStreamed,
+    TurnEnded,
+    TurnStarted,
+)
+from lhkit.vocab.generation import Finished, Sampling, TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.vocab.messages import SystemMessage, UserMessage
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolResult, serialisable
+from lhkit.vocab.trace import DispatchTrace, GateOutcome
+
+_log = logging.getLogger(__name__)
+
+Subscriber: TypeAlias = Callable[[ChatEvent], None]
+
+
+def _no_context() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assistant:
+    """What an assistant is made of, apart from the model: instructions, tools' data, limits.
+
+    `instructions` is the byte-stable text for the model. `context` gives a line for each user
+    message, such as the present date. `deps` is handed to the tools' handlers.
+    """
+
+    instructions: str = ""
+    context: Callable[[], str] = _no_context
+    deps: Any = None
+    sampling: Sampling = field(default_factory=Sampling)
+    max_turns: int = MAX_TURNS
+
+
+class ChatController:
+    """One conversation between a user, a model and tools.
+
+    Args:
+        model: who answers.
+        dispatcher: runs the calls.
+        assistant: instructions, data and limits.
+        confirm: who asks the user; None means that nothing destructive can happen. May be
+            replaced between turns.
+        catalog: texts for the user; Korean by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: ChatModel,
+        dispatcher: ToolDispatcher,
+        assistant: Assistant | None = None,
+        confirm: ConfirmGate | None = None,
+        catalog: Catalog | None = None,
+    ) -> None:
+        self.confirm = confirm
+        self._model = model
+        self._dispatcher = dispatcher
+        self._assistant = assistant or Assistant()
+        self._catalog = catalog or load_catalog()
+        self._limits = Limits(
+            max_turns=self._assistant.max_turns, destructive=dispatcher.registry.destructive
+        )
+        self._state = ChatState()
+        self._subscribers: list[Subscriber] = []
+        self._turn: asyncio.Task[EndReason] | None = None
+
+    @property
+    def state(self) -> ChatState:
+        """The present state, a frozen value."""
+        return self._state
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` with every event from now on; return a function that ends it."""
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    async def user_turn(self, text: str) -> None:
+        """Take a user message through model and tools until there is an answer.
+
+        Does nothing if `text` is blank or a turn is running. Faults of the model end the turn
+        with `state.error`; nothing is raised but the cancellation of the calling task.
+        """
+        if not text.strip() or self._state.is_streaming:
+            return
+        await self._run(UserMessage(text=text, context=self._assistant.context()))
+
+    async def retry(self) -> None:
+        """Take up the last turn again after a fault. Does nothing if there was none."""
+        if self._state.error is None or self._state.is_streaming:
+            return
+        await self._run(None)
+
+    def stop(self) -> None:
+        """End the running turn: the request is closed, a started write is finished."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def clear(self) -> None:
+        """Forget the conversation. Does nothing while a turn is running."""
+        if not self._state.is_streaming:
+            self._emit(HistoryCleared())
+
+    async def _run(self, message: UserMessage | None) -> None:
+        self._emit(TurnStarted(message=message))
+        ended = TurnEnded(reason=EndReason.STOPPED)
+        self._turn = asyncio.create_task(self._drive())
+        try:
+            ended = self._ending(await self._turn)
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+        except Exception as error:  # noqa: BLE001 - boundary: whatever the model's stream raises
+            _log.warning("the turn failed", exc_info=True)
+            ended = self._failure(error)
+        finally:
+            self._turn = None
+            self._settle_the_rest()
+            self._emit(ended)
+        if wants_clear_hint(self._state.transcript):
+            self._emit(HintAdded(message=SystemMessage(text=self._catalog.text("chat.clear_hint"))))
+
+    async def _drive(self) -> EndReason:
+        while True:
+            step = next_step(self._state.transcript, self._limits)
+            match step:
+                case CallModel(turn=turn):
+                    await self._call_model(turn)
+                case RunTools(plans=plans):
+                    for plan in plans:
+                        await self._carry_out(plan)
+                case Finish(reason=reason):
+                    return reason
+                case _:
+                    assert_never(step)
+
+    async def _call_model(self, turn: int) -> None:
+        request = ModelRequest(
+            messages=self._state.messages,
+            tools=self._dispatcher.registry.definitions,
+            instructions=self._assistant.instructions,
+            sampling=self._assistant.sampling,
+        )
+        self._emit(ModelCalled(turn=turn))
+        response: Finished | None = None
+        async with aclosing(self._model.stream(request)) as events:  # type: ignore[type-var]
+            async for event in events:
+                match event:
+                    case TextDelta(text=text):
+                        self._emit(TextStreamed(text=text))
+                    case ThinkingDelta(text=text):
+                        self._emit(ThinkingStreamed(text=text))
+                    case ToolCallParsed(call=call):
+                        self._emit(CallReady(call=call))
+                    case Finished():
+                        response = event
+                    case _:
+                        assert_never(event)
+        if response is None:
+            raise StreamBrokenError("the model's stream ended without a last event")
+        self._emit(ModelFinished(response=response))
+
+    async def _carry_out(self, plan: Plan) -> None:
+        match plan:
+            case Dispatch(pending=pending):
+                await self._dispatch(pending)
+            case SkipUnasked(pending=pending):
+                self._emit(_skipped(pending))
+            case AnswerRepeated(pending=pending):
+                self._answer(pending, self._refusal("repeated_call"))
+            case AnswerTruncated(pending=pending):
+                self._answer(pending, self._refusal("truncated_call"))
+            case _:
+                assert_never(plan)
+
+    async def _dispatch(self, pending: PendingCall) -> None:
+        traces: list[DispatchTrace] = []
+        try:
+            await self._dispatcher.dispatch(
+                pending.call.name,
+                pending.call.args,
+                confirm=self.confirm,
+                deps=self._assistant.deps,
+                observe=traces.append,
+            )
+        finally:  # also when stopped: a finished write stays reported
+            for trace in traces:
+                message = pending.settled(serialisable(trace.result))
+                self._emit(CallSettled(message=message, trace=trace))
+
+    def _answer(self, pending: PendingCall, result: ToolResult) -> None:
+        self._emit(CallSettled(message=pending.settled(result), trace=None))
+
+    def _settle_the_rest(self) -> None:
+        """Give every call a result, so that the next request has a well-formed history."""
+        for pending in self._state.transcript.pending:
+            self._answer(pending, ToolCancelled())
+
+    def _refusal(self, code: str) -> ToolErr:
+        return ToolErr(code, self._catalog.text(f"dispatch.{code}"))
+
+    def _ending(self, reason: EndReason) -> TurnEnded:
+        is_too_long = reason is EndReason.TOO_LONG
+        return TurnEnded(
+            reason=reason, error=self._catalog.text("chat.too_long") if is_too_long else None
+        )
+
+    def _failure(self, error: Exception) -> TurnEnded:
+        key = error.key if isinstance(error, ModelError) else ModelError.key
+        type_name = type(error).__name__
+        sentence = self._catalog.text(key, type=type_name)
+        return TurnEnded(
+            reason=EndReason.FAILED,
+            error=self._catalog.text("chat.failed", sentence=sentence),
+            cause=type_name,
+            detail=str(error),
+        )
+
+    def _emit(self, event: ChatEvent) -> None:
+        self._state = apply_event(self._state, event)
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(event)
+            except Exception:  # noqa: BLE001 - boundary: a broken view must not end the turn
+                _log.exception("a subscriber failed on %s", type(event).__name__)
+
+
+def _skipped(pending: PendingCall) -> CallSettled:
+    trace = DispatchTrace(
+        name=pending.call.name,
+        raw_args=pending.call.args,
+        args=None,
+        extra_args=(),
+        gate=GateOutcome.NOT_ASKED,
+        ran=False,
+        result=ToolCancelled(),
+    )
+    return CallSettled(message=pending.settled(trace.result), trace=trace)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,42 @@
+"""What the chat asks of a model: one request in, a stream of events out."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lhkit.tools.definition import ToolDefinition
+from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
+from lhkit.vocab.messages import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One request: the whole conversation, the tools, the instructions and how to sample."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDefinition, ...] = ()
+    instructions: str = ""
+    sampling: Sampling = field(default_factory=Sampling)
+
+
+class ChatModel(Protocol):
+    """A model that answers requests. Implementations: `VllmHttp`, `ScriptedModel`."""
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Who answers: written into every record."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Yield events; the last one is `Finished`.
+
+        Closing the iterator early frees the server's slot.
+
+        Raises:
+            ModelError: if the world failed (see `lhkit.errors`), never for what the model said.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections. The model must not be used afterwards."""
+        ...

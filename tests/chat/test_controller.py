@@ -1,0 +1,448 @@
+"""The controller's table, row by row, over the scripted model."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lhkit.chat.controller import Assistant, ChatController
+from lhkit.chat.state import ChatState, apply_event
+from lhkit.errors import ContextTooLongError, ServerUnreachableError
+from lhkit.models.base import ModelRequest
+from lhkit.testing import (
+    EventLog,
+    Reply,
+    ScriptedGate,
+    ScriptedModel,
+    call,
+    echo_tool,
+    object_schema,
+    say,
+)
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.events import CallSettled, EndReason, ModelFinished, TurnEnded
+from lhkit.vocab.generation import ModelEvent, ModelIdentity, TextDelta
+from lhkit.vocab.messages import (
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.vocab.trace import GateOutcome
+
+ANY_ARGS = object_schema(category={"type": "string"}, protocol_id={"type": "string"})
+READ = echo_tool("search_catalog", parameters=ANY_ARGS)
+WRITE = echo_tool("add_habit", parameters=ANY_ARGS, is_destructive=True)
+
+
+def controller(
+    model: Any, *tools: Any, confirm: Any = None, assistant: Assistant | None = None
+) -> tuple[ChatController, EventLog]:
+    chat = ChatController(
+        model=model,
+        dispatcher=ToolDispatcher(ToolRegistry(tools or (READ, WRITE))),
+        confirm=confirm,
+        assistant=assistant,
+    )
+    log = EventLog()
+    chat.subscribe(log)
+    return chat, log
+
+
+def kinds(chat: ChatController) -> list[str]:
+    return [type(message).__name__ for message in chat.state.messages]
+
+
+def results(chat: ChatController) -> list[ToolResult]:
+    return [m.result for m in chat.state.messages if isinstance(m, ToolCallMessage)]
+
+
+def codes(chat: ChatController) -> list[str]:
+    return [r.code if isinstance(r, ToolErr) else type(r).__name__ for r in results(chat)]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.words")
+async def test_words_only() -> None:
+    chat, log = controller(ScriptedModel([say("안녕하세요! 무엇을 도와드릴까요?")]))
+    await chat.user_turn("안녕")
+    assert chat.state.messages == (
+        UserMessage(text="안녕"),
+        ModelMessage(text="안녕하세요! 무엇을 도와드릴까요?"),
+    )
+    assert (chat.state.is_streaming, chat.state.streaming_text) == (False, None)
+    assert log.of(TurnEnded) == [TurnEnded(reason=EndReason.ANSWERED)]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.one_call")
+async def test_one_call_then_words() -> None:
+    model = ScriptedModel([call("search_catalog", category="sleep"), say("카페인 컷오프가 있어요")])
+    chat, _ = controller(model)
+    await chat.user_turn("잠이 안 와")
+    assert kinds(chat) == ["UserMessage", "ToolCallMessage", "ModelMessage"]
+    settled = chat.state.messages[1]
+    assert isinstance(settled, ToolCallMessage)
+    assert settled.result == ToolOk({"args": {"category": "sleep"}})
+    assert model.requests[1].messages[-1] == settled
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.blank")
+@pytest.mark.parametrize("text", ["", "  ", "\n\t", "\u3000"])
+async def test_blank_text_changes_nothing(text: str) -> None:
+    chat, log = controller(ScriptedModel([say("?")]))
+    await chat.user_turn(text)
+    assert chat.state == ChatState()
+    assert log.events == []
+
+
+class HeldModel:
+    """Streams one word and then waits until it is let go; remembers being closed."""
+
+    identity = ModelIdentity(model="held")
+
+    def __init__(self) -> None:
+        self.spoke = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.is_closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002
+        try:
+            yield TextDelta(text="잠깐만")
+            self.spoke.set()
+            await self.go_on.wait()
+        finally:
+            self.is_closed = True
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.while_streaming")
+async def test_a_second_turn_while_one_is_running_changes_nothing() -> None:
+    model = HeldModel()
+    chat, _ = controller(model)
+    turn = asyncio.create_task(chat.user_turn("하나"))
+    await model.spoke.wait()
+    before = chat.state
+    assert (before.is_streaming, before.streaming_text) == (True, "잠깐만")
+    await chat.user_turn("둘")
+    chat.clear()
+    await chat.retry()
+    assert chat.state is before
+    chat.stop()
+    await turn
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.cancelled_destructive")
+async def test_a_rejected_destructive_call_is_in_the_history_as_cancelled() -> None:
+    model = ScriptedModel([call("add_habit", protocol_id="daily-walk"), say("하지 않았어요")])
+    chat, log = controller(model, confirm=ScriptedGate([False]))
+    await chat.user_turn("걷기 추가해줘")
+    assert results(chat) == [ToolCancelled()]
+    assert log.of(CallSettled)[0].trace.gate is GateOutcome.REJECTED
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.max_turns")
+async def test_more_than_four_model_turns_stop_safely_and_keep_what_was_done() -> None:
+    model = ScriptedModel(call("search_catalog", category=str(i)) for i in range(9))
+    chat, log = controller(model)
+    await chat.user_turn("계속 찾아줘")
+    assert len(model.requests) == 4
+    assert codes(chat) == ["ToolOk"] * 4
+    assert chat.state.error == "도구 호출 루프가 너무 길어 중단했습니다."
+    assert not chat.state.is_streaming
+    assert log.of(TurnEnded)[0].reason is EndReason.TOO_LONG
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.several_calls")
+async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked() -> None:
+    calls = (
+        ToolCall(name="search_catalog", args={"category": "a"}),
+        ToolCall(name="add_habit", args={"protocol_id": "x"}),
+        ToolCall(name="add_habit", args={"protocol_id": "y"}),
+        ToolCall(name="search_catalog", args={"category": "b"}),
+    )
+    gate = ScriptedGate([True, True])
+    chat, log = controller(ScriptedModel([Reply(calls=calls), say("끝")]), confirm=gate)
+    await chat.user_turn("다 해줘")
+    assert [m.args for m in chat.state.messages[1:5]] == [c.args for c in calls]  # type: ignore[union-attr]
+    assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "ToolOk"]
+    assert [request.args for request in gate.asked] == [{"protocol_id": "x"}]
+    assert log.of(CallSettled)[2].trace.gate is GateOutcome.NOT_ASKED
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.repeated_call")
+async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
+    runs: list[Mapping[str, Any]] = []
+
+    def count(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        runs.append(args)
+        return ToolOk({})
+
+    same = call("add_habit", protocol_id="daily-walk")
+    chat, _ = controller(
+        ScriptedModel([same, same, say("네")]),
+        replace(WRITE, handler=count),
+        confirm=ScriptedGate([True, True]),
+    )
+    await chat.user_turn("걷기 추가")
+    assert codes(chat) == ["ToolOk", "repeated_call"]
+    assert len(runs) == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.text_before_call")
+async def test_text_before_a_call_is_kept_on_that_message() -> None:
+    calls = (
+        ToolCall(name="search_catalog", args={"category": "a"}),
+        ToolCall(name="search_catalog", args={"category": "b"}),
+    )
+    chat, _ = controller(ScriptedModel([Reply(text="찾아볼게요.", calls=calls), say("여기요")]))
+    await chat.user_turn("찾아줘")
+    assert [m.text for m in chat.state.messages] == ["찾아줘", "찾아볼게요.", "", "여기요"]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.thinking")
+async def test_thinking_is_not_shown_as_answer() -> None:
+    chat, log = controller(ScriptedModel([Reply(thinking="음…", text="네")]))
+    await chat.user_turn("안녕")
+    assert chat.state.messages[-1] == ModelMessage(text="네")
+    assert [e.text for e in log.events if type(e).__name__ == "ThinkingStreamed"] == ["음…"]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.stream_fails")
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ServerUnreachableError("x"), "연결할 수 없습니다"),
+        (ContextTooLongError("x"), "길이를 넘었습니다"),
+        (RuntimeError("bug"), "예상하지 못한 오류"),
+    ],
+)
+async def test_a_failing_stream_is_an_error_in_words_and_can_be_retried(
+    error: Exception, sentence: str
+) -> None:
+    chat, log = controller(ScriptedModel([Reply(text="그러", error=error), say("다시 왔어요")]))
+    await chat.user_turn("안녕")
+    assert sentence in (chat.state.error or "")
+    assert type(error).__name__ in (chat.state.error or "")
+    assert not chat.state.is_streaming
+    assert log.of(TurnEnded)[0].cause == type(error).__name__
+    await chat.retry()
+    assert chat.state.messages == (UserMessage(text="안녕"), ModelMessage(text="다시 왔어요"))
+    assert chat.state.error is None
+
+
+@pytest.mark.anyio
+async def test_retry_without_a_fault_changes_nothing() -> None:
+    chat, _ = controller(ScriptedModel([say("네")]))
+    await chat.user_turn("안녕")
+    before = chat.state
+    await chat.retry()
+    assert chat.state is before
+
+
+@pytest.mark.anyio
+async def test_a_stream_that_ends_without_a_last_event_is_a_fault() -> None:
+    model = HeldModel()
+    model.go_on.set()
+    chat, _ = controller(model)
+    await chat.user_turn("안녕")
+    assert "StreamBrokenError" in (chat.state.error or "")
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.truncated_call")
+async def test_a_call_that_was_cut_off_is_never_dispatched() -> None:
+    cut = Reply(text="네, ", fragment='{"name": "add_habit", "parameters": {"proto')
+    model = ScriptedModel([cut, say("다시 해볼게요")])
+    chat, log = controller(model, confirm=ScriptedGate([True]))
+    await chat.user_turn("추가해줘")
+    assert codes(chat) == ["truncated_call"]
+    assert log.of(CallSettled)[0].trace is None
+    assert log.of(ModelFinished)[0].response.truncated
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.unserialisable")
+async def test_a_result_that_cannot_be_serialised_is_replaced() -> None:
+    tool = replace(READ, handler=lambda _args, _deps: ToolOk({"bad": {1, 2}}))  # type: ignore[dict-item]
+    chat, _ = controller(ScriptedModel([call("search_catalog"), say("음")]), tool)
+    await chat.user_turn("찾아줘")
+    assert codes(chat) == ["handler_error"]
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.stopped")
+async def test_stopping_closes_the_request_and_keeps_what_was_said() -> None:
+    model = HeldModel()
+    chat, log = controller(model)
+    turn = asyncio.create_task(chat.user_turn("길게 말해줘"))
+    await model.spoke.wait()
+    chat.stop()
+    await turn
+    assert model.is_closed
+    assert chat.state.messages[-1] == ModelMessage(text="잠깐만", stopped=True)
+    assert (chat.state.is_streaming, chat.state.error) == (False, None)
+    assert log.of(TurnEnded)[0].reason is EndReason.STOPPED
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.stopped")
+async def test_a_write_that_had_started_is_finished_and_reported_and_the_rest_cancelled() -> None:
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    async def write(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        started.set()
+        await finish.wait()
+        return ToolOk({"written": True})
+
+    calls = (ToolCall(name="add_habit", args={}), ToolCall(name="search_catalog", args={}))
+    chat, _ = controller(
+        ScriptedModel([Reply(calls=calls)]),
+        replace(WRITE, handler=write, timeout_s=5.0),
+        READ,
+        confirm=ScriptedGate([True]),
+    )
+    turn = asyncio.create_task(chat.user_turn("추가해줘"))
+    await started.wait()
+    chat.stop()
+    await asyncio.sleep(0)
+    finish.set()
+    await turn
+    assert results(chat) == [ToolOk({"written": True}), ToolCancelled()]
+    assert chat.state.transcript.pending == ()
+
+
+@pytest.mark.anyio
+async def test_cancelling_the_callers_task_passes_and_leaves_a_usable_chat() -> None:
+    model = HeldModel()
+    chat, _ = controller(model)
+    turn = asyncio.create_task(chat.user_turn("하나"))
+    await model.spoke.wait()
+    turn.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turn
+    assert not chat.state.is_streaming
+    chat.clear()
+    assert chat.state == ChatState()
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.broken_subscriber")
+async def test_a_view_that_breaks_does_not_break_the_turn() -> None:
+    def closed_panel(_event: object) -> None:
+        raise RuntimeError
+
+    chat, _ = controller(ScriptedModel([say("네")]))
+    chat.subscribe(closed_panel)
+    await chat.user_turn("안녕")
+    assert chat.state.messages[-1] == ModelMessage(text="네")
+
+
+@pytest.mark.anyio
+async def test_a_subscriber_that_left_hears_nothing() -> None:
+    chat, _ = controller(ScriptedModel([say("네")]))
+    log = EventLog()
+    chat.subscribe(log)()
+    await chat.user_turn("안녕")
+    assert log.events == []
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.clear_hint")
+async def test_after_more_than_eight_user_turns_one_hint_suggests_to_clear() -> None:
+    chat, _ = controller(ScriptedModel(lambda _request: say("네")))
+    hints = []
+    for turn in range(11):
+        await chat.user_turn(f"{turn}번째")
+        hints.append(sum(isinstance(m, SystemMessage) for m in chat.state.messages))
+    assert hints == [0] * 8 + [1] * 3
+    chat.clear()
+    assert chat.state.messages == ()
+
+
+@pytest.mark.anyio
+async def test_the_request_carries_instructions_context_and_tools() -> None:
+    model = ScriptedModel([say("네")])
+    assistant = Assistant(instructions="너는 도우미다", context=lambda: "[오늘: 월요일]")
+    chat, _ = controller(model, assistant=assistant)
+    await chat.user_turn("안녕")
+    request = model.requests[0]
+    assert request.instructions == "너는 도우미다"
+    assert request.messages == (UserMessage(text="안녕", context="[오늘: 월요일]"),)
+    assert [tool.name for tool in request.tools] == ["search_catalog", "add_habit"]
+
+
+@pytest.mark.anyio
+async def test_the_state_is_the_fold_of_the_events() -> None:
+    model = ScriptedModel([Reply(text="네, ", calls=call("search_catalog").calls), say("끝")])
+    chat, log = controller(model)
+    await chat.user_turn("찾아줘")
+    state = ChatState()
+    for event in log.events:
+        state = apply_event(state, event)
+    assert state == chat.state
+
+
+NAMES = st.sampled_from(["search_catalog", "add_habit", "nope"])
+CALLS = st.builds(
+    lambda name, value: ToolCall(name=name, args={"protocol_id": value}),
+    NAMES,
+    st.sampled_from(["a", "b", 1, None]),
+)
+REPLIES = st.builds(
+    Reply, text=st.text(max_size=5), calls=st.lists(CALLS, max_size=3).map(tuple),
+    fragment=st.sampled_from(["", '{"name": "add_habit"']),
+)  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("dispatch.no_unconfirmed_write")
+@settings(max_examples=150, deadline=None)
+@given(
+    replies=st.lists(REPLIES, max_size=8),
+    answers=st.lists(st.booleans(), max_size=6),
+    has_gate=st.booleans(),
+)
+async def test_no_row_is_written_without_an_accepted_confirmation(
+    replies: list[Reply], answers: list[bool], has_gate: bool
+) -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE habit (protocol_id TEXT)")
+
+    def insert(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        database.execute("INSERT INTO habit VALUES (?)", [args["protocol_id"]])
+        return ToolOk({})
+
+    gate = ScriptedGate(answers)
+    required = object_schema("protocol_id", protocol_id={"type": "string"})
+    write = replace(WRITE, parameters=required, handler=insert)
+    chat, log = controller(ScriptedModel(replies), READ, write, confirm=gate if has_gate else None)
+    for text in ("하나", "둘"):
+        await chat.user_turn(text)
+    accepted = [
+        request.args["protocol_id"]
+        for request, answer in zip(gate.asked, answers, strict=False)
+        if answer
+    ]
+    written = [row[0] for row in database.execute("SELECT protocol_id FROM habit")]
+    database.close()
+    assert written == (accepted if has_gate else [])
+    assert all(s.message.result is not None for s in log.of(CallSettled))

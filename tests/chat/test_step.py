@@ -1,0 +1,124 @@
+"""The next step is a pure function of the transcript."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.chat.step import (
+    AnswerRepeated,
+    AnswerTruncated,
+    CallModel,
+    Dispatch,
+    Finish,
+    Limits,
+    RunTools,
+    SkipUnasked,
+    is_same_call,
+    next_step,
+)
+from lhkit.chat.transcript import Transcript
+from lhkit.vocab.events import EndReason
+from lhkit.vocab.generation import Finished
+from lhkit.vocab.messages import ToolCall, UserMessage
+from lhkit.vocab.results import ToolOk
+
+LIMITS = Limits(destructive=frozenset({"write"}))
+ASKED = Transcript().started(UserMessage(text="안녕"))
+
+
+def called(*names: str, fragment: str = "") -> Finished:
+    calls = tuple(ToolCall(name=name, args={"i": i}) for i, name in enumerate(names))
+    return Finished(reason="stop", calls=calls, fragment=fragment)
+
+
+def plans(response: Finished, transcript: Transcript = ASKED) -> list[type]:
+    step = next_step(transcript.model_called().answered(response), LIMITS)
+    assert isinstance(step, RunTools)
+    return [type(plan) for plan in step.plans]
+
+
+def test_after_the_user_the_model_is_called() -> None:
+    assert next_step(ASKED, LIMITS) == CallModel(turn=1)
+
+
+def test_after_words_the_turn_is_over() -> None:
+    answered = ASKED.model_called().answered(Finished(reason="stop", text="네"))
+    assert next_step(answered, LIMITS) == Finish(reason=EndReason.ANSWERED)
+
+
+@pytest.mark.promise("turn.one_question")
+def test_only_the_first_destructive_call_of_a_message_is_asked() -> None:
+    assert plans(called("read", "write", "read", "write", "write")) == [
+        Dispatch, Dispatch, Dispatch, SkipUnasked, SkipUnasked,
+    ]  # fmt: skip
+
+
+def test_the_first_destructive_call_still_counts_when_part_of_the_message_is_settled() -> None:
+    transcript = ASKED.model_called().answered(called("write", "write"))
+    first = transcript.pending[0]
+    step = next_step(transcript.settled(first.settled(ToolOk({}))), LIMITS)
+    assert isinstance(step, RunTools)
+    assert [type(plan) for plan in step.plans] == [SkipUnasked]
+
+
+def test_a_destructive_call_of_an_earlier_message_does_not_block_this_one() -> None:
+    transcript = ASKED.model_called().answered(called("write"))
+    settled = transcript.settled(transcript.pending[0].settled(ToolOk({})))
+    later = Finished(reason="stop", calls=(ToolCall(name="write", args={"other": 1}),))
+    assert plans(later, settled) == [Dispatch]
+
+
+def test_the_same_call_twice_in_a_row_is_answered_also_within_one_message() -> None:
+    same = ToolCall(name="read", args={"a": 1})
+    other = ToolCall(name="read", args={"a": 2})
+    assert plans(Finished(reason="stop", calls=(same, same, other, same))) == [
+        Dispatch, AnswerRepeated, Dispatch, Dispatch,
+    ]  # fmt: skip
+
+
+def test_the_same_call_in_the_next_user_turn_is_run() -> None:
+    same = Finished(reason="stop", calls=(ToolCall(name="read", args={}),))
+    first = ASKED.model_called().answered(same)
+    settled = first.settled(first.pending[0].settled(ToolOk({})))
+    assert plans(same, settled) == [AnswerRepeated]
+    assert plans(same, settled.started(UserMessage(text="다시"))) == [Dispatch]
+
+
+def test_a_call_that_was_cut_off_is_answered_not_run() -> None:
+    assert plans(called("read", fragment='{"name": "write"')) == [Dispatch, AnswerTruncated]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": 1}, {"a": "1"}, False),
+        ({}, None, False),
+    ],
+)
+def test_sameness_of_calls_is_typed_and_ignores_order(
+    first: object, second: object, same: bool
+) -> None:
+    assert is_same_call(ToolCall(name="t", args=first), ToolCall(name="t", args=second)) is same
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["read", "write", "nope"]), max_size=3), min_size=1, max_size=8
+    )
+)
+def test_a_turn_always_finishes_within_its_limits(messages: list[list[str]]) -> None:
+    transcript = ASKED
+    replies = iter(messages * 8)
+    for _ in range(100):
+        match next_step(transcript, LIMITS):
+            case CallModel(turn=turn):
+                assert 1 <= turn <= LIMITS.max_turns
+                transcript = transcript.model_called().answered(called(*next(replies)))
+            case RunTools(plans=todo):
+                for plan in todo:
+                    transcript = transcript.settled(plan.pending.settled(ToolOk({})))
+            case Finish():
+                return
+    raise AssertionError
