@@ -1,0 +1,108 @@
+"""Is a sentence a prohibition or a negation? Deterministic word lists, Korean and English. Pure.
+
+Our reading of R7: a habit sentence says what one does. Refused are negation (안/못 before a verb,
+-지 않다, 아니다, not, never, n't), absence (없이, without), prohibition (금지, -지 마, no …) and
+verbs whose whole sense is to leave off (끊다, 그만, 피하다, 삼가다, 참다; stop …ing, quit, avoid).
+Accepted are bounds and reductions (까지만, 줄이다, 덜; only until, less), contrast without negation
+(대신, 말고; instead of) and putting things away (내려놓다, 멀리 두다, 없애다). Double negation is
+refused: the positive sentence says it better. Not covered: irony, and prohibitions in other words.
+"""
+
+import re
+import unicodedata
+from itertools import pairwise
+
+_ACTS = (
+    "먹|마시|마셔|마신|마실|마심|보기|보는|보고|봐|본다|볼|피우|피워|피운|하기|하는|하고|하지|해|했"
+    "|한다|할|함|쓰기|쓰는|쓴다|써|사기|사는|산다|자기|자는|잔다|가기|가는|간다|켜|켠|들고|들어|들기"
+    "|늦|눕|거르|걸러|굶|미루|미뤄|미룬|만지|만져|만진|씻|비비|걷기|걷는|읽|되|돼|된|됨|될|나가|나간|놓"
+)
+"""Beginnings of verbs that often follow 안, also without the space."""
+
+_KOREAN = (
+    r"\w*않\w*",
+    r"\w*지(?:는|도|를)?\s*(?:말(?:기|자|고|아|라|며|도록|것|\s것)|못)\w*",
+    r"\w*지\s*마(?:라|요|세요|시오|십시오)?(?!\w)",
+    r"(?<!\w)못(?:하|해|한|할|함|했|합|먹|마시|자|보|가|쓰)\w*",
+    rf"(?<!\w)안(?:{_ACTS})\w*",
+    r"\w*안(?:먹|마시|마셔|마신|피우|피워|피운)\w*",  # also after a noun without a space
+    r"\w*아니(?:다|야|며|고|라|에요|었)\w*|\w*아닌|\w*아닙니다",
+    r"\w*금지(?!출|불|급|원)|\w*(?<!지)금연|금식|금주(?:하|한|합|해|\s*$)|금하\w+|금한다|엄금",
+    r"(?<!\w)불가(?!\w)",
+    r"(?<!권을 )(?<!표를 )(?<!권 )(?<!표 )끊(?!임|김|기지|이지)\w*",  # 표를 끊다: buy a ticket
+    r"(?<![조자])그만(?!큼|치|의)\w*",
+    r"(?:중단|중지|자제|포기)(?:하|한|할|함|했|합|해|\s*$)\w*",
+    r"(?<!\w)삼[가간갈감]\w*",
+    r"(?<![창대])피(?:하기|하는|하고|하며|하자|하려|한다|했|할|함|해요|해서|합니다)\w*",
+    r"멀리[하한할했합해]\w*",
+    r"(?<!\w)참(?:는다|는|기|기로|을|아야)(?!\w)",
+)
+_ENGLISH = (
+    r"\w+n't\b",
+    r"\b(?:don|won|can|doesn|didn|isn|aren|shouldn|wouldn|couldn|mustn)t\b",
+    r"\b(?:not|never|cannot|neither|nor|none|nothing|nobody|nowhere)\b",
+    r"(?<![a-z'])no(?![a-z']|\.?\s?\d)",  # "no. 1" is a number
+    r"\bwithout\b(?!\s+(?:fail|hurry|rush|rushing|worry|stress)\b)",
+    r"\b(?:avoid(?:s|ed|ing|ance)?|quit(?:s|ting)?|ceas(?:e|es|ed|ing))\b",
+    r"\b(?:refrain|abstain|resist|ban)(?:s|ned|ed|ning|ing)?\b",
+    r"\b(?:refus(?:e|es|ed|ing)|forbid(?:s|den|ding)?|forbade|prohibit(?:s|ed|ing|ion)?)\b",
+    r"\b(?:giv(?:e|es|ing)|gave)\s+(?:\w+\s+)?up\b",
+    r"\bcut(?:s|ting)?\s+(?:\w+\s+)?out\b",
+    r"\b(?:stay|keep)(?:s|ing)?\s+away\b",
+    (
+        r"(?<!bus )(?<!one )(?<!next )(?<!subway )(?<!train )(?<!-)(?<!non )\bstop(?:s|ped|ping)?\b"
+        r"(?!\s*(?:$|[.,;!?]|(?:to|and|at|for|by|in|on|early|earlier|before|away)\b))"
+    ),  # "stop snacking", but not "one bus stop" or "I stop to breathe"
+)
+_NEGATIONS = tuple(map(re.compile, (*_KOREAN, *_ENGLISH)))
+
+_ABSENCE = re.compile(r"(?:(?P<what>\w+)\s*)?없(?![애앤앨앱앴])\w+")
+_PRAISE = re.compile(
+    "끊임|끊김|문제|틀림|변함|어김|아낌|거침|빠짐|쉼|틈|끝|수|상관|관계|부담|무리|걱정|막힘|후회|남김"
+    "|망설임|주저"
+)
+"""What goes with 없이 into a phrase of praise: tirelessly, without fail, free of worry."""
+
+_TOKEN = re.compile(r"\w+")
+_NOUN_ENDS = ("를", "에", "에서", "의", "까지", "부터", "으로")
+_PLACE = re.compile(
+    r"\w*(?:집|방|차|건물|사무실|침실|거실|교실|학교|회사|가방|냉장고|서랍|이불|마음|몸|입|눈|물|컵|병|통|상자"
+    r"|지갑|주머니|화장실|욕실|부엌|주방|도서관|헬스장|공원|동네|버스|지하철|기차|품|손|시간|분|주|달)"
+)
+"""Nouns after which 안 may mean "inside" or "within"."""
+
+
+def negation_in(text: str) -> str | None:
+    """Return the words that make `text` a prohibition or a negation, or None if there are none."""
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
+    line = " ".join(plain.split())
+    matches = (pattern.search(line) for pattern in _NEGATIONS)
+    found = next((match.group().strip() for match in matches if match), None)
+    return found or _absence(line) or _separate_negation(_TOKEN.findall(line))
+
+
+def is_blank(text: str) -> bool:
+    """Return whether `text` holds no letter and no digit."""
+    return not any(char.isalnum() for char in text)
+
+
+def _absence(line: str) -> str | None:
+    matches = _ABSENCE.finditer(line)
+    absent = (each for each in matches if not _PRAISE.fullmatch(each["what"] or ""))
+    return next((match.group() for match in absent), None)
+
+
+def _separate_negation(tokens: list[str]) -> str | None:
+    """Find 안 or 못 as a word of its own before a verb, and not 안 as "inside"."""
+    for before, (word, following) in zip(("", *tokens), pairwise(tokens), strict=False):
+        if word == "못" or (word == "안" and _negates(before, following)):
+            return f"{word} {following}"
+    return None
+
+
+def _negates(before: str, following: str) -> bool:
+    if following.startswith("좋"):  # 안 좋은 …: describes a thing, forbids nothing
+        return False
+    if _PLACE.fullmatch(before):
+        return re.match(_ACTS, following) is not None
+    return not following.endswith(_NOUN_ENDS)

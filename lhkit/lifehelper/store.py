@@ -1,0 +1,226 @@
+"""The database of one user: a file for a chat, a copy in memory for each replay.
+
+Owns one SQLite connection, its schema and its transactions; what stands in the rows is the business
+of `protocols`, `habits`, `tracker`. Nothing here reads a clock.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from lhkit.errors import StoreError
+from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog
+from lhkit.lifehelper.migrations import APPLICATION_ID, MIGRATIONS
+from lhkit.lifehelper.ranking import INDEX_VERSION, index_row
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a statement waits for another process's write. Writes here take milliseconds."""
+
+Value: TypeAlias = str | int | float | None
+
+
+class Store:
+    """One database. Use it only in the thread that opened it (its calls are short: no thread pool).
+
+    Several processes may have the same file open: a write waits up to `BUSY_TIMEOUT_S`, then raises
+    `sqlite3.OperationalError`.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA foreign_keys = ON")
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path, catalog: ProtocolCatalog) -> "Store":
+        """Open or create the file at `path`, bring its schema up to date and load `catalog`.
+
+        Protocols that left the catalog stay as long as a habit needs them, but are not found by
+        search.
+
+        Raises:
+            StoreError: the file cannot be opened, is no database or another program's, or was
+                written by a newer lhkit.
+        """
+        try:
+            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        except sqlite3.Error as error:
+            raise _unusable(path, error) from error
+        try:
+            return cls._prepared(connection, path, catalog)
+        except sqlite3.Error as error:
+            connection.close()
+            raise _unusable(path, error) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    @classmethod
+    def _prepared(
+        cls, connection: sqlite3.Connection, path: Path, catalog: ProtocolCatalog
+    ) -> "Store":
+        store = cls(connection)
+        _check_owner(store, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        _migrate(store, path)
+        _load_catalog(store, catalog)
+        return store
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[sqlite3.Row]:
+        """Return all rows of a query."""
+        return self._connection.execute(sql, _storable(values)).fetchall()
+
+    def row(self, sql: str, values: Sequence[Value] = ()) -> sqlite3.Row | None:
+        """Return the first row of a query, or None."""
+        found: sqlite3.Row | None = self._connection.execute(sql, _storable(values)).fetchone()
+        return found
+
+    def number(self, sql: str, values: Sequence[Value] = ()) -> int:
+        """Return the first column of the first row of a query, as an integer."""
+        return int(self._connection.execute(sql, _storable(values)).fetchone()[0])
+
+    def write(self, sql: str, values: Sequence[Value] = ()) -> None:
+        """Run one statement that changes data; alone it is a transaction of its own."""
+        self._connection.execute(sql, _storable(values))
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make everything inside one transaction: all of it is stored, or nothing.
+
+        It takes the write lock at its start, so what is read inside stays true until its end.
+        Inside another transaction it joins that one.
+        """
+        if self._is_writing():
+            yield
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._is_writing():  # some failures (disk full) roll back by themselves
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _is_writing(self) -> bool:
+        return self._connection.in_transaction
+
+    def close(self) -> None:
+        """Close the connection; a memory store is gone then."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreImage:
+    """A prepared empty database (schema, catalog, search index) as bytes, to copy from."""
+
+    data: bytes
+
+    @classmethod
+    def prepare(cls, catalog: ProtocolCatalog) -> "StoreImage":
+        """Return the image for `catalog`. Costs tens of milliseconds: do it once."""
+        with Store(sqlite3.connect(":memory:", isolation_level=None)) as store:
+            _migrate(store, Path(":memory:"))
+            _load_catalog(store, catalog)
+            return cls(store._connection.serialize())  # noqa: SLF001 - our own connection
+
+    def fresh(self) -> Store:
+        """Return a new store in memory that shares nothing with any other (about 0.1 ms)."""
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        connection.deserialize(self.data)
+        return Store(connection)
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> StoreError:
+    return StoreError(f"{path} cannot be used as a database ({error}): choose another file.")
+
+
+def _storable(values: Sequence[Value]) -> list[Value]:
+    """Replace lone surrogates, which a model can write in JSON and UTF-8 cannot carry."""
+    return [
+        value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for value in values
+    ]
+
+
+def _check_owner(store: Store, path: Path) -> None:
+    is_empty = store.number("SELECT count(*) FROM sqlite_schema") == 0
+    if not is_empty and store.number("PRAGMA application_id") != APPLICATION_ID:
+        raise StoreError(f"{path} is the database of another program: choose another file.")
+
+
+def _migrate(store: Store, path: Path) -> None:
+    if _version(store, path) == len(MIGRATIONS):
+        return
+    with store.transaction():  # another process may have migrated meanwhile: read again inside
+        for statements in MIGRATIONS[_version(store, path) :]:
+            for statement in statements:
+                store.write(statement)
+        store.write(f"PRAGMA application_id = {APPLICATION_ID}")
+        store.write(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _version(store: Store, path: Path) -> int:
+    version = store.number("PRAGMA user_version")
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path} has schema version {version} and this lhkit knows up to {len(MIGRATIONS)}: "
+            "upgrade lhkit or choose another file."
+        )
+    return version
+
+
+def _load_catalog(store: Store, catalog: ProtocolCatalog) -> None:
+    fingerprint = _fingerprint(catalog)
+    if store.row("SELECT 1 FROM catalog_state WHERE fingerprint = ?", [fingerprint]):
+        return
+    with store.transaction():
+        _replace_protocols(store, catalog)
+        store.write("INSERT OR REPLACE INTO catalog_state VALUES (1, ?)", [fingerprint])
+
+
+def _replace_protocols(store: Store, catalog: ProtocolCatalog) -> None:
+    store.write("DELETE FROM protocol WHERE id NOT IN (SELECT protocol_id FROM habit)")
+    store.write("DELETE FROM protocol_search")
+    for protocol in catalog.values():
+        _put_protocol(store, protocol)
+
+
+def _put_protocol(store: Store, protocol: Protocol) -> None:
+    store.write(
+        "INSERT INTO protocol VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+        " category = excluded.category, source = excluded.source, url = excluded.url",
+        [protocol.id, protocol.category, protocol.source, protocol.url],
+    )
+    for locale, text in protocol.texts.items():
+        steps = json.dumps(text.steps, ensure_ascii=False)
+        store.write(
+            "INSERT OR REPLACE INTO protocol_text VALUES (?, ?, ?, ?, ?, ?)",
+            [protocol.id, locale, text.title, text.summary, steps, text.anchor],
+        )
+    store.write(
+        "INSERT INTO protocol_search VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [protocol.id, *index_row(protocol).values()],
+    )
+
+
+def _fingerprint(catalog: ProtocolCatalog) -> str:
+    content: list[Any] = [INDEX_VERSION, *(asdict(protocol) for protocol in catalog.values())]
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

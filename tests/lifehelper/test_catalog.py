@@ -1,0 +1,119 @@
+"""Reading the catalog's files: complete values, or an error that says what to mend where."""
+
+from pathlib import Path
+
+import pytest
+
+from lhkit.errors import StoreError
+from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
+
+ENTRY = """
+[[protocol]]
+id = "daily-walk"
+source = "A guide"
+url = "https://example.org/walk"
+keywords = ["걷기", "walk"]
+[protocol.ko]
+title = "매일 걷기"
+summary = "매일 걸어요."
+steps = ["신발을 신어요.", "걸어요."]
+anchor = "점심 뒤"
+[protocol.en]
+title = "Walk"
+summary = "Walk every day."
+steps = ["Put on shoes.", "Walk."]
+anchor = "After lunch"
+"""
+
+
+def folder_with(tmp_path: Path, content: str) -> Path:
+    (tmp_path / "movement.toml").write_text(content, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_file_becomes_protocols_of_the_category_it_is_named_after(tmp_path: Path) -> None:
+    catalog = load_protocols(folder_with(tmp_path, ENTRY))
+    walk = catalog["daily-walk"]
+    assert catalog.categories == ("movement",)
+    assert walk.keywords == ("걷기", "walk")
+    assert walk.texts["ko"].steps == ("신발을 신어요.", "걸어요.")
+    assert walk.texts["en"].anchor == "After lunch"
+
+
+def test_a_folder_is_read_once(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, ENTRY)
+    assert load_protocols(folder) is load_protocols(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('id = "daily-walk"', 'id = "Daily Walk"', "id"),
+        ('id = "daily-walk"', "", "id"),
+        ('source = "A guide"', 'source = "  "', "source"),
+        ("https://example.org/walk", "javascript:alert(1)", "url"),
+        ('keywords = ["걷기", "walk"]', "keywords = []", "keywords"),
+        ('keywords = ["걷기", "walk"]', "keywords = [1]", "keywords"),
+        ('title = "매일 걷기"', "", "ko.title"),
+        ('summary = "Walk every day."', "summary = 3", "en.summary"),
+        ('steps = ["Put on shoes.", "Walk."]', 'steps = "Walk."', "en.steps"),
+        ('anchor = "After lunch"', "", "en.anchor"),
+    ],
+)
+def test_an_incomplete_entry_is_an_error_that_names_file_entry_and_field(
+    tmp_path: Path, old: str, new: str, field: str
+) -> None:
+    with pytest.raises(StoreError) as caught:
+        load_protocols(folder_with(tmp_path, ENTRY.replace(old, new)))
+    message = str(caught.value)
+    assert "movement.toml" in message
+    assert f"field {field}:" in message
+    assert "daily-walk" in message or "number 1" in message or "Daily Walk" in message
+
+
+@pytest.mark.parametrize("content", ["", "[protocol]\nid = 'x'", "protocol = 3", "not toml ="])
+def test_a_file_without_entries_is_an_error_that_names_it(tmp_path: Path, content: str) -> None:
+    with pytest.raises(StoreError, match=r"movement\.toml"):
+        load_protocols(folder_with(tmp_path, content))
+
+
+def test_an_entry_that_is_no_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="number 1, field id"):
+        load_protocols(folder_with(tmp_path, "protocol = [1]"))
+
+
+def test_a_folder_without_files_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=str(tmp_path)):
+        load_protocols(tmp_path)
+
+
+def test_an_id_that_two_protocols_share_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "focus.toml").write_text(ENTRY, encoding="utf-8")
+    with pytest.raises(StoreError, match="daily-walk"):
+        load_protocols(folder_with(tmp_path, ENTRY))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "best"),
+    [
+        ("caffeine", "caffeine-cutoff"),
+        ("daily_walk", "daily-walk"),
+        ("WALK", "daily-walk"),
+        ("카페인 끊기", "caffeine-cutoff"),
+        ("아침 햇빛", "morning-sunlight"),
+        ("Stretch", "stretch-break"),
+    ],
+)
+def test_nearest_puts_the_most_alike_id_or_title_first(
+    catalog: ProtocolCatalog, wanted: str, best: str
+) -> None:
+    assert catalog.nearest(wanted)[0] == best
+
+
+@pytest.mark.parametrize("wanted", ["", "\ud800", "x" * 500, "없는 것"])
+def test_nearest_answers_anything_with_as_many_ids_as_asked(
+    catalog: ProtocolCatalog, wanted: str
+) -> None:
+    found = catalog.nearest(wanted, 4)
+    assert len(set(found) & set(catalog)) == 4
+    assert found == catalog.nearest(wanted, 4)

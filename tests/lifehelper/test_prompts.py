@@ -1,0 +1,58 @@
+"""The model's instructions: short, the same every time, complete in both languages."""
+
+import string
+from datetime import datetime
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.lifehelper import prompts
+
+LOCALES = ("ko", "en")
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_instructions_are_short_and_name_the_reading_tools(locale: str) -> None:
+    text = prompts.instructions(locale)
+    assert text == prompts.instructions(locale)
+    assert len(text.splitlines()) <= 9
+    assert len(text.encode()) < 1200
+    assert all(
+        word in text for word in ("life-helper", "search_catalog", "query_protocol", "cancelled")
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "locale", "line"),
+    [
+        ("2026-06-15T09:00:59+09:00", "ko", "[오늘: 2026-06-15 월요일 09:00]"),
+        ("2026-06-21T23:05:00+09:00", "ko", "[오늘: 2026-06-21 일요일 23:05]"),
+        ("2026-06-17T00:00:00-04:00", "en", "[Now: 2026-06-17 Wednesday 00:00]"),
+    ],
+)
+def test_the_present_is_one_line_with_the_weekday(now: str, locale: str, line: str) -> None:
+    assert prompts.now_line(datetime.fromisoformat(now), locale) == line
+
+
+def test_every_reason_is_in_every_language_with_the_same_placeholders() -> None:
+    def placeholders(locale: str) -> dict[str, set[str | None]]:
+        reasons = prompts._REASONS[locale]  # noqa: SLF001 - parity of the table itself
+        return {
+            key: {f for _, f, _, _ in string.Formatter().parse(t) if f}
+            for key, t in reasons.items()
+        }
+
+    assert placeholders("ko") == placeholders("en")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        prompts.instructions,
+        lambda locale: prompts.now_line(datetime.fromisoformat("2026-06-15T09:00+09:00"), locale),
+        lambda locale: prompts.reason("anchor_missing", locale),
+    ],
+)
+def test_an_unknown_locale_is_an_error_that_names_the_known(read: object) -> None:
+    with pytest.raises(UsageError, match=r"'de'.*\['en', 'ko'\]"):
+        read("de")  # type: ignore[operator]

@@ -1,0 +1,91 @@
+"""The shipped catalog: complete, small enough for the model, and found by everyday words."""
+
+import pytest
+
+from lhkit.lifehelper.catalog import CATALOG_LOCALES, ProtocolCatalog
+from lhkit.lifehelper.handlers import query_protocol, search_catalog
+from lhkit.lifehelper.ranking import CATEGORY_LABELS
+from lhkit.lifehelper.search import search_protocols
+from lhkit.lifehelper.store import StoreImage
+from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.vocab.results import ToolOk, encode_tool_result
+
+
+def no_clock() -> None:
+    raise AssertionError("reading the catalog needs no clock")
+
+
+def test_the_catalog_is_as_large_as_promised(real_catalog: ProtocolCatalog) -> None:
+    assert len(real_catalog) >= 48
+    assert len(real_catalog.categories) >= 6
+
+
+def test_every_category_has_its_everyday_words(real_catalog: ProtocolCatalog) -> None:
+    assert set(real_catalog.categories) <= set(CATEGORY_LABELS)
+
+
+@pytest.mark.promise("lifehelper.whole_protocol")
+@pytest.mark.parametrize("locale", CATALOG_LOCALES)
+def test_every_whole_protocol_reaches_the_model_in_full(
+    real_image: StoreImage, real_catalog: ProtocolCatalog, locale: str
+) -> None:
+    with real_image.fresh() as store:
+        deps = LifeHelper(store=store, now=no_clock, locale=locale)  # type: ignore[arg-type]
+        for key, protocol in real_catalog.items():
+            result = query_protocol({"protocol_id": key}, deps)
+            assert "_truncated" not in encode_tool_result(result)
+            assert isinstance(result, ToolOk)
+            assert protocol.texts[locale].title in encode_tool_result(result)
+
+
+@pytest.mark.parametrize("locale", CATALOG_LOCALES)
+@pytest.mark.parametrize(("limit", "max_bytes"), [(5, 1450), (10, 2048)])
+def test_a_search_stays_small(
+    real_image: StoreImage, real_catalog: ProtocolCatalog, locale: str, limit: int, max_bytes: int
+) -> None:
+    with real_image.fresh() as store:
+        deps = LifeHelper(store=store, now=no_clock, locale=locale)  # type: ignore[arg-type]
+        for category in (*real_catalog.categories, None):
+            args = {"limit": limit} | ({"category": category} if category else {})
+            text = encode_tool_result(search_catalog(args, deps))
+            assert "_truncated" not in text
+            assert len(text.encode()) <= max_bytes
+
+
+@pytest.mark.promise("lifehelper.search_korean")
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("카페인을 줄이고 싶어", "caffeine-cutoff"),
+        ("커피 좀 끊고 싶은데", "caffeine-cutoff"),
+        ("잠이 안 와요", "get-up-when-awake"),
+        ("잠이 안 와요", "wind-down-routine"),
+        ("아침 햇빛 쬐기", "morning-sunlight"),
+        ("수면", "sleep-diary"),
+        ("수면", "fixed-wake-time"),
+        ("걷기", "daily-walk"),
+        ("일찍 일어나고 싶어", "fixed-wake-time"),
+        ("물을 더 마시고 싶어", "water-on-waking"),
+        ("핸드폰 좀 덜 보고 싶어", "phone-out-of-bedroom"),
+        ("집중이 안 돼", "deep-work-block"),
+        ("스트레스 받아", "box-breathing"),
+        ("목이 뻐근해요", "stretch-break"),
+        ("감사 일기", "gratitude-note"),
+        ("운동 추천해줘", "daily-walk"),
+        ("근력운동", "mini-strength"),
+        ("caffeine", "caffeine-cutoff"),
+        ("I want to walk more", "daily-walk"),
+        ("better sleep", "wind-down-routine"),
+    ],
+)
+def test_an_everyday_wish_finds_what_a_person_expects(
+    real_image: StoreImage, query: str, expected: str
+) -> None:
+    with real_image.fresh() as store:
+        assert expected in [hit.id for hit in search_protocols(store, query=query)]
+
+
+@pytest.mark.parametrize("query", ["양자역학", "주식 투자", "환율", "영화", "capital of France"])
+def test_a_wish_for_something_else_finds_nothing(real_image: StoreImage, query: str) -> None:
+    with real_image.fresh() as store:
+        assert search_protocols(store, query=query) == ()

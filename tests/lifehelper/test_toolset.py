@@ -1,0 +1,160 @@
+"""What the model is told of the tools, and what a person is asked."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from lhkit.confirm.summary import summarize
+from lhkit.errors import UsageError
+from lhkit.lifehelper.catalog import ProtocolCatalog
+from lhkit.lifehelper.toolset import build_registry
+from lhkit.locales import load_catalog
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.json_values import compact
+
+LOCALES = ("ko", "en")
+ADD = {
+    "protocol_id": "daily-walk",
+    "frame_level": "identity",
+    "framed_text": "나는 매일 걷는 사람이다",
+    "anchor_after_what": "점심 식사",
+}
+
+
+def properties(registry: ToolRegistry) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for tool in registry.definitions:
+        for name, schema in tool.parameters["properties"].items():
+            yield f"{tool.name}.{name}", schema
+
+
+def question(catalog: ProtocolCatalog, tool: str, args: dict[str, Any], locale: str) -> str:
+    return summarize(build_registry(catalog, "ko")[tool], args, load_catalog(locale))
+
+
+@pytest.mark.promise("lifehelper.six_tools")
+def test_there_are_six_tools_of_which_two_write(catalog: ProtocolCatalog) -> None:
+    registry = build_registry(catalog, "ko")
+    assert set(registry) == {
+        "search_catalog",
+        "query_protocol",
+        "query_tracker",
+        "log_tracker_entry",
+        "list_habits",
+        "add_habit",
+    }
+    assert registry.destructive == {"log_tracker_entry", "add_habit"}
+
+
+def test_required_arguments_are_the_contracts(catalog: ProtocolCatalog) -> None:
+    registry = build_registry(catalog, "ko")
+    required = {tool.name: tool.parameters.get("required", []) for tool in registry.definitions}
+    assert required == {
+        "search_catalog": [],
+        "query_protocol": ["protocol_id"],
+        "query_tracker": [],
+        "log_tracker_entry": ["habit_id", "value"],
+        "list_habits": [],
+        "add_habit": ["protocol_id", "frame_level", "framed_text"],
+    }
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_every_argument_is_bounded(catalog: ProtocolCatalog, locale: str) -> None:
+    for name, schema in properties(build_registry(catalog, locale)):
+        if schema["type"] == "string":
+            assert "enum" in schema or "maxLength" in schema, name
+        else:
+            assert {"minimum", "maximum"} <= set(schema), name
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_every_description_is_short(catalog: ProtocolCatalog, locale: str) -> None:
+    registry = build_registry(catalog, locale)
+    texts = [tool.description for tool in registry.definitions]
+    texts += [
+        schema["description"] for _, schema in properties(registry) if "description" in schema
+    ]
+    assert [text for text in texts if not 0 < len(text) < 60] == []
+
+
+def test_both_languages_have_the_same_schemas_but_for_the_words(catalog: ProtocolCatalog) -> None:
+    def wordless(locale: str) -> dict[str, Any]:
+        pairs = properties(build_registry(catalog, locale))
+        return {
+            name: {key: value for key, value in schema.items() if key != "description"}
+            for name, schema in pairs
+        }
+
+    def described(locale: str) -> list[str]:
+        return [
+            n
+            for n, schema in properties(build_registry(catalog, locale))
+            if "description" in schema
+        ]
+
+    assert wordless("ko") == wordless("en")
+    assert described("ko") == described("en")
+
+
+def test_the_bounds_are_the_contracts(catalog: ProtocolCatalog) -> None:
+    schemas = dict(properties(build_registry(catalog, "ko")))
+    assert schemas["search_catalog.query"]["maxLength"] == 50
+    limit = schemas["search_catalog.limit"]
+    assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 10, 5)
+    assert schemas["search_catalog.category"]["enum"] == list(catalog.categories)
+    sentence = schemas["add_habit.framed_text"]
+    assert (sentence["minLength"], sentence["maxLength"]) == (1, 80)
+    assert schemas["log_tracker_entry.date"]["pattern"] == r"^\d{4}-\d{2}-\d{2}$"
+
+
+def test_all_schemas_together_stay_small(catalog: ProtocolCatalog) -> None:
+    tools = build_registry(catalog, "ko").definitions
+    size = sum(len(compact([t.name, t.description, t.parameters]).encode()) for t in tools)
+    assert size < 3000
+
+
+def test_an_unknown_locale_is_an_error(catalog: ProtocolCatalog) -> None:
+    with pytest.raises(UsageError, match="'de'"):
+        build_registry(catalog, "de")
+
+
+@pytest.mark.promise("lifehelper.confirm_texts")
+def test_adding_a_habit_is_asked_with_title_frame_sentence_and_anchors(
+    catalog: ProtocolCatalog,
+) -> None:
+    assert question(catalog, "add_habit", ADD, "ko") == (
+        "프로토콜 '매일 20분 걷기'을(를) 정체성 프레임으로 새 습관으로 추가합니다.\n"
+        ' • 문장: "나는 매일 걷는 사람이다"\n'
+        " • 앵커: - / 점심 식사"
+    )
+    assert "'Walk every day'" in question(catalog, "add_habit", ADD, "en")
+
+
+def test_an_unknown_protocol_is_asked_by_its_id(catalog: ProtocolCatalog) -> None:
+    assert "'no-such'" in question(catalog, "add_habit", {**ADD, "protocol_id": "no-such"}, "ko")
+
+
+@pytest.mark.promise("lifehelper.confirm_texts")
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"habit_id": "daily-walk", "value": "done"}, "'매일 20분 걷기'의 오늘 기록을 '완료'"),
+        (
+            {"habit_id": "daily-walk-2", "value": "blank", "date": "2026-06-16"},
+            "'매일 20분 걷기'의 2026-06-16 기록을 '공란'",
+        ),
+        ({"habit_id": "mine", "value": "done"}, "'mine'의 오늘"),
+    ],
+)
+def test_logging_is_asked_with_habit_day_and_value(
+    catalog: ProtocolCatalog, args: dict[str, Any], expected: str
+) -> None:
+    assert expected in question(catalog, "log_tracker_entry", args, "ko")
+
+
+def test_a_sentence_cannot_imitate_a_line_of_the_question(catalog: ProtocolCatalog) -> None:
+    args = {**ADD, "framed_text": "걷는다\n • 앵커: 없음 {title}", "anchor_when": "7시\n확인됨"}
+    asked = question(catalog, "add_habit", args, "ko")
+    assert len(asked.splitlines()) == 3
+    assert "{title}" in asked
