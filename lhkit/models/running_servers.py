@@ -1,0 +1,93 @@
+"""Finding a server that `lhkit serve` left running, so that a chat or an eval need not start one.
+
+One small file per served name in `<cache_dir>/servers/`. Only `lhkit serve` writes them: a server
+that a run started for itself ends with the run.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import psutil
+
+from lhkit.models.vllm_server import VllmServer, answers_health
+
+_SAME_START_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server that was advertised. `pid` lives as long as it; `create_time` is in epoch seconds.
+
+    `options` are the command line arguments that it was started with.
+    """
+
+    served_name: str
+    base_url: str
+    model: str
+    pid: int
+    create_time: float
+    options: tuple[str, ...] = ()
+
+
+async def find_running(cache_dir: Path, served_name: str) -> RunningServer | None:
+    """Return the advertised server of that name if it is alive and answers; drop a stale file."""
+    path = _path(cache_dir, served_name)
+    if not path.exists():
+        return None
+    found = _read(path)
+    if found is None or not _alive(found):
+        path.unlink(missing_ok=True)
+        return None
+    async with aiohttp.ClientSession() as session:
+        return found if await answers_health(session, found.base_url) else None
+
+
+@asynccontextmanager
+async def advertised(cache_dir: Path, server: VllmServer) -> AsyncIterator[RunningServer]:
+    """Let others find `server` for as long as the block lasts."""
+    settings = server.settings
+    running = RunningServer(
+        served_name=settings.served_name,
+        base_url=server.base_url,
+        model=str(settings.model),
+        pid=server.pid,
+        create_time=psutil.Process(server.pid).create_time(),
+        options=settings.arguments(server.port),
+    )
+    path = _path(cache_dir, settings.served_name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{running.pid}")
+    draft.write_text(json.dumps(asdict(running), indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)
+    try:
+        yield running
+    finally:
+        if _read(path) == running:  # not if a later server took the name
+            path.unlink(missing_ok=True)
+
+
+def _path(cache_dir: Path, served_name: str) -> Path:
+    return cache_dir / "servers" / f"{quote(served_name, safe='')}.json"
+
+
+def _read(path: Path) -> RunningServer | None:
+    try:
+        told: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return RunningServer(**{**told, "options": tuple(told["options"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _alive(server: RunningServer) -> bool:
+    try:
+        process = psutil.Process(server.pid)
+        same_start = abs(process.create_time() - server.create_time) < _SAME_START_S
+        return same_start and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

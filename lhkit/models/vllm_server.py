@@ -1,0 +1,254 @@
+"""A local vLLM server as a child of ours: started, watched, and ended whatever happens to us.
+
+It listens on 127.0.0.1 only and reports to nobody. Speaking to it is `lhkit.models.vllm_http`'s
+business; finding one that somebody else started is `lhkit.models.running_servers`'.
+"""
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import aiohttp
+
+from lhkit.errors import MissingPackageError, ServerStartError, SetupError
+from lhkit.models.server_log import last_stage, telling_line
+
+HOST = "127.0.0.1"
+
+_REAPER = Path(__file__).parent / "server_reaper.py"
+_POLL_S = 0.1
+_HEALTH_TIMEOUT_S = 5.0
+_REAPER_MARGIN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How to serve one model folder.
+
+    `port` None takes a free one. `kv_cache_gib` is the memory for keys and values; `max_num_seqs`
+    how many requests run at once. `block_size` is in tokens: vLLM's CPU default of 128 hides
+    short shared prefixes from its cache. `enforce_eager` starts without compiling. `env` is laid
+    over the environment that lhkit itself sets. `entry` is what `python` runs: the `vllm` console
+    script is broken in the CPU build.
+    """
+
+    model: Path
+    served_name: str
+    log_path: Path
+    port: int | None = None
+    max_model_len: int = 8192
+    max_num_seqs: int = 16
+    block_size: int = 32
+    kv_cache_gib: int = 2
+    enforce_eager: bool = True
+    chat_template: Path | None = None
+    start_timeout_s: float = 600.0
+    grace_s: float = 5.0
+    extra_args: tuple[str, ...] = ()
+    python: str = sys.executable
+    env: Mapping[str, str] = field(default_factory=dict)
+    entry: tuple[str, ...] = ("-m", "vllm.entrypoints.openai.api_server")
+
+    def arguments(self, port: int) -> tuple[str, ...]:
+        """Return what follows `python` on the command line."""
+        template = ("--chat-template", str(self.chat_template)) if self.chat_template else ()
+        return (
+            *self.entry,
+            *("--model", str(self.model), "--served-model-name", self.served_name),
+            *("--host", HOST, "--port", str(port), "--dtype", "bfloat16"),
+            *("--max-model-len", str(self.max_model_len)),
+            *("--max-num-seqs", str(self.max_num_seqs), "--block-size", str(self.block_size)),
+            *("--generation-config", "vllm"),  # the checkpoint's own sampling must not leak in
+            *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
+            *("--enable-force-include-usage", "--disable-uvicorn-access-log"),
+            *(("--enforce-eager",) if self.enforce_eager else ()),
+            *template,
+            *self.extra_args,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that are set for the server: no network, no telemetry."""
+        return {
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            "PYTHONUNBUFFERED": "1",
+            "VLLM_CPU_KVCACHE_SPACE": str(self.kv_cache_gib),
+            **self.env,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartProgress:
+    """How far the start is: seconds since it began, and the last stage that the log told of."""
+
+    elapsed_s: float
+    stage: str
+    log_path: Path
+
+
+Report: TypeAlias = Callable[[StartProgress], None]
+
+
+def silent(progress: StartProgress) -> None:
+    """Report nothing."""
+
+
+class VllmServer:
+    """`async with VllmServer(settings) as server:` serves at `server.base_url` until the end.
+
+    The process tree ends with the block, and also if this process is killed outright.
+    """
+
+    def __init__(self, settings: ServerSettings, *, report: Report = silent) -> None:
+        self.settings = settings
+        self.port = 0
+        self._report = report
+        self._reaper: Process | None = None
+
+    @property
+    def base_url(self) -> str:
+        """The address of the OpenAI-compatible API, with `/v1`."""
+        return f"http://{HOST}:{self.port}/v1"
+
+    @property
+    def pid(self) -> int:
+        """The process that lives exactly as long as the server; 0 before the start."""
+        return self._reaper.pid if self._reaper else 0
+
+    @property
+    def running(self) -> bool:
+        """False before the start and as soon as the server has ended, for whatever reason."""
+        return self._reaper is not None and self._reaper.returncode is None
+
+    async def __aenter__(self) -> Self:
+        """Start the server and wait until it answers.
+
+        Raises:
+            MissingPackageError: if vLLM is not installed.
+            ServerStartError: if the port is taken, the server dies or does not answer in time.
+        """
+        self.port = _port_for(self.settings.port)
+        self.settings.log_path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._reaper = await self._spawn()
+            if self._reaper.stdin is not None:  # from here on we can end it, so it may begin
+                self._reaper.stdin.write(b"\n")
+            await self._until_ready(self._reaper)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the server and every process it started."""
+        await self._end()
+
+    async def _spawn(self) -> Process:
+        settings = self.settings
+        variables = [f"{name}={value}" for name, value in settings.environment().items()]
+        server = ("env", *variables, settings.python, *settings.arguments(self.port))
+        reaper = (sys.executable, "-P", str(_REAPER), str(settings.log_path), str(settings.grace_s))
+        return await asyncio.create_subprocess_exec(
+            *reaper, *server, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+        )
+
+    async def _until_ready(self, reaper: Process) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        log = self.settings.log_path
+        async with aiohttp.ClientSession() as session:
+            while not await answers_health(session, self.base_url):
+                elapsed_s = loop.time() - began_s
+                if elapsed_s > self.settings.start_timeout_s:
+                    raise ServerStartError(
+                        f"vLLM was not ready after {elapsed_s:.0f} s (last: {last_stage(log)}); "
+                        f"give it more time, or read {log}."
+                    )
+                self._report(
+                    StartProgress(elapsed_s=elapsed_s, stage=last_stage(log), log_path=log)
+                )
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(reaper.wait(), _POLL_S)
+                if reaper.returncode is not None:
+                    raise self._start_fault(reaper.returncode)
+
+    def _start_fault(self, exit_code: int) -> SetupError:
+        line = telling_line(self.settings.log_path)
+        if "No module named 'vllm'" in line:
+            return MissingPackageError(
+                f"vLLM is not installed in {self.settings.python}; run `make venv`, or point "
+                "--base-url at a running server."
+            )
+        if "ddress already in use" in line:
+            return _port_fault(self.port)
+        return ServerStartError(
+            f"vLLM ended while it was starting (exit {exit_code}): {line} - the whole log is in "
+            f"{self.settings.log_path}."
+        )
+
+    async def _end(self) -> None:
+        """Let go of the reaper, which then ends the tree, and make sure that it did."""
+        reaper, self._reaper = self._reaper, None
+        if reaper is None:
+            return
+        if reaper.stdin is not None:
+            reaper.stdin.close()
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(reaper.wait(), self.settings.grace_s + _REAPER_MARGIN_S)
+        finally:  # whatever a reaper that was itself killed left behind shares its process group
+            with suppress(ProcessLookupError):
+                os.killpg(reaper.pid, signal.SIGKILL)
+
+
+async def answers_health(session: aiohttp.ClientSession, base_url: str) -> bool:
+    """Return whether a server at `base_url` says that it is ready."""
+    url = base_url.removesuffix("/v1") + "/health"
+    timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
+    try:
+        async with session.get(url, timeout=timeout) as response:
+            return response.status == HTTPStatus.OK
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def _port_for(wanted: int | None) -> int:
+    """Return a port that nobody listens on: the wanted one, or any.
+
+    vLLM itself would not notice: it shares the port with whoever has it (SO_REUSEPORT).
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, wanted or 0))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _port_fault(wanted or 0) from error
+            raise ServerStartError(
+                f"Port {wanted} can not be used ({error.strerror}); give another with --port."
+            ) from error
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _port_fault(port: int) -> ServerStartError:
+    return ServerStartError(
+        f"Port {port} on {HOST} is in use; give another with --port, or none to take a free one."
+    )

@@ -1,0 +1,97 @@
+import json
+import os
+from collections.abc import AsyncIterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+import pytest
+from aiohttp import web
+
+from lhkit.models.running_servers import RunningServer, advertised, find_running
+from lhkit.models.vllm_server import HOST, ServerSettings, VllmServer
+
+pytestmark = pytest.mark.anyio
+
+FAKE = Path(__file__).parent / "fakes" / "fake_vllm.py"
+NAME = "google/gemma"
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[RunningServer]:
+    """A server that answers, in this very process."""
+    app = web.Application()
+    app.router.add_get("/health", _answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, 0)
+    await site.start()
+    yield RunningServer(
+        served_name=NAME,
+        base_url=f"http://{HOST}:{runner.addresses[0][1]}/v1",
+        model="/weights",
+        pid=os.getpid(),
+        create_time=psutil.Process().create_time(),
+        options=("--port", "1"),
+    )
+    await runner.cleanup()
+
+
+async def _answer(_: web.Request) -> web.Response:
+    return web.Response()
+
+
+def write(cache_dir: Path, text: str) -> Path:
+    path = cache_dir / "servers" / "google%2Fgemma.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    return path
+
+
+async def test_an_advertised_server_is_found_until_its_block_ends(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        model=tmp_path,
+        served_name=NAME,
+        log_path=tmp_path / "server.log",
+        entry=("-S", str(FAKE), "--pids", str(tmp_path / "pids")),
+    )
+    async with VllmServer(settings) as server:
+        async with advertised(tmp_path, server) as running:
+            found = await find_running(tmp_path, NAME)
+            assert found == running
+            assert running.base_url == server.base_url
+            assert "--served-model-name" in running.options
+            assert await find_running(tmp_path, "another") is None
+        assert await find_running(tmp_path, NAME) is None
+
+
+async def test_a_living_server_that_answers_is_found(tmp_path: Path, here: RunningServer) -> None:
+    write(tmp_path, json.dumps(asdict(here)))
+    assert await find_running(tmp_path, NAME) == here
+
+
+@pytest.mark.parametrize(
+    "change", [{"pid": 2**22 + 1}, {"create_time": 1.0}], ids=["dead", "other process, same pid"]
+)
+async def test_a_stale_file_is_removed(
+    tmp_path: Path, here: RunningServer, change: dict[str, float]
+) -> None:
+    path = write(tmp_path, json.dumps(asdict(here) | change))
+    assert await find_running(tmp_path, NAME) is None
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"pid": 1}'])
+async def test_a_broken_file_is_removed(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, text)
+    assert await find_running(tmp_path, NAME) is None
+    assert not path.exists()
+
+
+async def test_a_living_server_that_does_not_answer_is_not_found_but_kept(
+    tmp_path: Path, here: RunningServer
+) -> None:
+    silent = replace(here, base_url=f"http://{HOST}:9/v1")
+    path = write(tmp_path, json.dumps(asdict(silent)))
+    assert await find_running(tmp_path, NAME) is None
+    assert path.exists()

@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+
+from lhkit.models.server_log import last_stage, telling_line
+
+DEATHS = {
+    "an engine's own error, not the hearsay after it": (
+        (
+            "(EngineCore pid=7) ERROR 11-21 22:43:05 [core.py:842] ValueError: To serve at least\n"
+            "(APIServer pid=6) RuntimeError: Engine core initialization failed. See root cause\n"
+        ),
+        "ValueError: To serve at least",
+    ),
+    "a wrong argument": (
+        "usage: api_server.py [-h]\napi_server.py: error: unrecognized arguments: --no-such\n",
+        "api_server.py: error: unrecognized arguments: --no-such",
+    ),
+    "a validation error's second line": (
+        (
+            "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, User-specified max_model_len is too long\n"
+            "    For further information visit https://errors.pydantic.dev\n"
+        ),
+        "Value error, User-specified max_model_len is too long",
+    ),
+    "the last line where nothing looks like an error": ("hello\nKilled\n\n", "Killed"),
+    "an empty log": ("", "it said nothing"),
+}
+
+
+@pytest.mark.parametrize("case", DEATHS)
+def test_the_telling_line_is(case: str, tmp_path: Path) -> None:
+    text, expected = DEATHS[case]
+    log = tmp_path / "log"
+    log.write_text(text)
+    assert telling_line(log) == expected
+
+
+def test_the_stage_is_the_last_one_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_stage(log) == "loading libraries"
+    log.write_text("INFO Resolved architecture: X\nINFO Starting to load model X\nINFO other\n")
+    assert last_stage(log) == "loading weights"
+
+
+def test_a_long_line_is_cut_and_a_long_log_read_from_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("KeyError: early\n" + "x" * 300_000 + "\nValueError: " + "y" * 1000)
+    assert telling_line(log).startswith("ValueError: y")
+    assert len(telling_line(log)) == 300

@@ -1,0 +1,235 @@
+import asyncio
+import signal
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+
+from lhkit.errors import MissingPackageError, ServerStartError
+from lhkit.models import server_reaper
+from lhkit.models.vllm_server import HOST, ServerSettings, StartProgress, VllmServer
+
+pytestmark = pytest.mark.anyio
+
+FAKES = Path(__file__).parent / "fakes"
+PATIENCE_S = 8.0
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[..., ServerSettings]:
+    def make(mode: str = "ok", **changes: object) -> ServerSettings:
+        fake = ("-S", str(FAKES / "fake_vllm.py"), "--mode", mode)
+        plain = ServerSettings(
+            model=tmp_path,
+            served_name="fake",
+            log_path=tmp_path / "server.log",
+            grace_s=0.2,
+            entry=(*fake, "--pids", str(tmp_path / "pids")),
+        )
+        return replace(plain, **changes)  # type: ignore[arg-type]  # any field
+
+    return make
+
+
+def started(folder: Path) -> list[int]:
+    pids = folder / "pids"
+    return [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - other processes set no Event
+            await asyncio.sleep(0.02)
+
+
+async def test_a_server_is_ready_when_its_health_answers(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    seen: list[StartProgress] = []
+    async with VllmServer(settings(), report=seen.append) as server:
+        assert server.running
+        assert server.base_url == f"http://{HOST}:{server.port}/v1"
+        async with aiohttp.ClientSession() as session:
+            response = await session.get(f"http://{HOST}:{server.port}/health")
+            assert response.status == 200
+    assert seen[0].elapsed_s < seen[-1].elapsed_s
+    assert seen[-1].stage == "setting up the KV cache"
+    assert seen[-1].log_path == tmp_path / "server.log"
+    assert not server.running
+
+
+async def test_the_server_is_told_to_stay_offline_and_on_loopback(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    async with VllmServer(settings(env={"HF_HUB_OFFLINE": "0"}, kv_cache_gib=3)):
+        process = psutil.Process(started(tmp_path)[0])
+        environment, arguments = process.environ(), process.cmdline()
+    assert environment["VLLM_NO_USAGE_STATS"] == environment["DO_NOT_TRACK"] == "1"
+    assert environment["VLLM_CPU_KVCACHE_SPACE"] == "3"
+    assert environment["HF_HUB_OFFLINE"] == "0"  # the caller's word is the last
+    assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
+
+
+async def test_leaving_the_block_ends_every_process_of_a_stubborn_server(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    async with VllmServer(settings("stubborn")) as server:
+        await until(lambda: len(started(tmp_path)) == 3)
+        assert all(map(alive, [*started(tmp_path), server.pid]))
+        tree = psutil.Process(server.pid).children(recursive=True)
+        pids = [server.pid, *(process.pid for process in tree)]
+    assert len(pids) == 5  # the reaper, the three, and Python's resource tracker
+    assert not any(map(alive, pids))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared memory has no folder elsewhere")
+async def test_the_shared_memory_of_a_server_that_had_to_be_killed_is_freed(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    async with VllmServer(settings("stubborn")):
+        shared = Path("/dev/shm") / (tmp_path / "shared-memory").read_text()  # noqa: S108
+        assert shared.exists()
+    assert not shared.exists()
+
+
+@pytest.mark.parametrize("end", ["crash", signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+async def test_no_process_outlives_an_owner_that_ends_by(
+    end: signal.Signals | str, tmp_path: Path
+) -> None:
+    owner = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(FAKES / "owner.py"), str(tmp_path)),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=DEVNULL,
+    )
+    assert owner.stdin
+    assert owner.stdout
+    async with asyncio.timeout(PATIENCE_S):
+        assert await owner.stdout.readline() == b"ready\n"
+    await until(lambda: len(started(tmp_path)) == 3)
+    tree = [process.pid for process in psutil.Process(owner.pid).children(recursive=True)]
+    assert len(tree) == 5  # the reaper, the three, and Python's resource tracker
+    if isinstance(end, signal.Signals):
+        owner.send_signal(end)
+    owner.stdin.write(b"\n" if end == "crash" else b"")
+    await until(lambda: not any(map(alive, [*tree, *started(tmp_path)])))
+    owner.stdin.close()
+    await owner.communicate()
+
+
+async def test_a_server_that_dies_at_start_is_told_in_one_sentence(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    with pytest.raises(ServerStartError) as raised:
+        async with VllmServer(settings("dies")):
+            pass
+    told = str(raised.value)
+    assert "RuntimeError: no room for the cache" in told
+    assert "See root cause" not in told
+    assert str(tmp_path / "server.log") in told
+    assert "\n" not in told
+
+
+async def test_a_missing_vllm_names_the_command_that_installs_it(
+    settings: Callable[..., ServerSettings],
+) -> None:
+    without_packages = ("-S", "-m", "vllm.entrypoints.openai.api_server")
+    with pytest.raises(MissingPackageError, match="make venv"):
+        async with VllmServer(settings(entry=without_packages)):
+            pass
+
+
+async def test_a_python_that_is_not_there_is_told(
+    settings: Callable[..., ServerSettings],
+) -> None:
+    with pytest.raises(ServerStartError, match="/no/python"):
+        async with VllmServer(settings(python="/no/python")):
+            pass
+
+
+async def test_a_port_in_use_is_named_before_anything_starts(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as vLLM does
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerStartError, match=rf"Port {port} .* in use; .* --port"):
+            async with VllmServer(settings(port=port)):
+                pass
+    assert not started(tmp_path)
+
+
+async def test_a_port_that_is_taken_while_the_server_starts_is_named(
+    settings: Callable[..., ServerSettings],
+) -> None:
+    with pytest.raises(ServerStartError, match=r"Port \d+ .* in use"):
+        async with VllmServer(settings("port-taken")):
+            pass
+
+
+async def test_a_start_that_takes_too_long_ends_the_server(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    with pytest.raises(ServerStartError, match=r"not ready after 1 s .*server\.log"):
+        async with VllmServer(settings("never-ready", start_timeout_s=0.6)):
+            pass
+    assert started(tmp_path)
+    assert not any(map(alive, started(tmp_path)))
+
+
+async def test_nothing_is_started_for_an_owner_that_left_before_it_said_so(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    reaper = await asyncio.create_subprocess_exec(
+        *(sys.executable, server_reaper.__file__, str(tmp_path / "log"), "0", "touch", str(mark)),
+        stdin=PIPE,
+    )
+    await reaper.communicate(b"")
+    assert reaper.returncode == 0
+    assert not mark.exists()
+
+
+async def test_a_server_whose_reaper_was_killed_ends_with_the_block(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    async with VllmServer(settings()) as server:
+        psutil.Process(server.pid).kill()
+        await until(lambda: not server.running)
+    await until(lambda: not any(map(alive, started(tmp_path))))
+
+
+async def test_cancelling_the_start_ends_the_server(
+    settings: Callable[..., ServerSettings], tmp_path: Path
+) -> None:
+    async def serve() -> None:
+        async with VllmServer(settings("never-ready")):
+            pass
+
+    task = asyncio.create_task(serve())
+    await until(lambda: bool(started(tmp_path)))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not any(map(alive, started(tmp_path)))
+
+
+async def test_a_server_that_ends_by_itself_is_no_longer_running(
+    settings: Callable[..., ServerSettings],
+) -> None:
+    async with VllmServer(settings()) as server, aiohttp.ClientSession() as session:
+        await session.get(f"http://{HOST}:{server.port}/quit")
+        await until(lambda: not server.running)
