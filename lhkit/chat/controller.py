@@ -147,11 +147,12 @@ class ChatController:
         self._emit(TurnStarted(message=message))
         ended = TurnEnded(reason=EndReason.STOPPED)
         self._turn = asyncio.create_task(self._drive())
+        cancelled_before = _cancellations()
         try:
             ended = self._ending(await self._turn)
         except asyncio.CancelledError:
-            if _is_being_cancelled():
-                raise
+            if _cancellations() > cancelled_before:
+                raise  # not our own `stop`
         except Exception as error:  # noqa: BLE001 - boundary: whatever the model's stream raises
             _log.warning("the turn failed", exc_info=True)
             ended = self._failure(error)
@@ -185,7 +186,7 @@ class ChatController:
         )
         self._emit(ModelCalled(turn=turn))
         response: Finished | None = None
-        async with aclosing(self._model.stream(request)) as events:  # type: ignore[type-var]
+        async with aclosing(self._model.stream(request)) as events:
             async for event in events:
                 match event:
                     case TextDelta(text=text):
@@ -280,6 +281,7 @@ def _skipped(pending: PendingCall) -> CallSettled:
     return CallSettled(message=pending.settled(trace.result), trace=trace)
 
 
-def _is_being_cancelled() -> bool:
+def _cancellations() -> int:
+    """Return how often the calling task was asked to cancel."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return task.cancelling() if task else 0

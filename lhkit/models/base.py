@@ -1,6 +1,6 @@
 """What the chat asks of a model: one request in, a stream of events out."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,7 +27,7 @@ class ChatModel(Protocol):
         """Who answers: written into every record."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield events; the last one is `Finished`.
 
         Closing the iterator early frees the server's slot.

@@ -3,7 +3,7 @@
 The twin of `VllmHttp`: the controller cannot tell them apart. It proves nothing about a model.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -68,7 +68,7 @@ class ScriptedModel:
         """Who answers: the script."""
         return self._identity
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the events of the script's next reply.
 
         Raises:

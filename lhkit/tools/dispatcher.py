@@ -244,10 +244,11 @@ class _Dispatch:
 
 
 async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
+    cancelled_before = _cancellations()
     try:
         answer = await gate.confirm(request)
     except asyncio.CancelledError:
-        if _is_being_cancelled():
+        if _cancellations() > cancelled_before:
             raise
         return GateOutcome.FAILED  # the gate's own future was cancelled: nobody answered
     except (Exception, SystemExit):  # noqa: BLE001 - boundary: a broken gate means no
@@ -256,9 +257,10 @@ async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
     return GateOutcome.ACCEPTED if answer is True else GateOutcome.REJECTED
 
 
-def _is_being_cancelled() -> bool:
+def _cancellations() -> int:
+    """Return how often the calling task was asked to cancel."""
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return task.cancelling() if task else 0
 
 
 async def _finish(task: "asyncio.Task[object]", timeout_s: float) -> None:

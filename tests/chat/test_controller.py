@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -115,7 +115,7 @@ class HeldModel:
         self.go_on = asyncio.Event()
         self.is_closed = False
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:  # noqa: ARG002
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:  # noqa: ARG002
         try:
             yield TextDelta(text="잠깐만")
             self.spoke.set()
@@ -415,7 +415,7 @@ REPLIES = st.builds(
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.no_unconfirmed_write")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     replies=st.lists(REPLIES, max_size=8),
     answers=st.lists(st.booleans(), max_size=6),

@@ -1,0 +1,89 @@
+"""What a dialect is: how one Gemma family is spoken to, both directions, without any I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from lhkit.tools.definition import ToolDefinition
+from lhkit.vocab.generation import TextDelta, ToolCallParsed
+from lhkit.vocab.json_values import JSON
+from lhkit.vocab.messages import Message, ToolCall
+
+ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
+"""A definition, or a plain `{"name", "description", "parameters"}` mapping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseResult:
+    """What a raw response says.
+
+    `text` is what is left for the user, `calls` the complete calls in order. `fragment` is the
+    raw text of a call that the response ends inside of, empty if there is none.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    fragment: str = ""
+
+    @property
+    def truncated(self) -> bool:
+        """True if the response ends inside a call."""
+        return bool(self.fragment)
+
+
+class IncrementalParser(Protocol):
+    """Parses a response while it streams."""
+
+    def feed(self, chunk: str) -> list[TextDelta | ToolCallParsed]:
+        """Return what has become certain with this chunk."""
+        ...
+
+    def close(self) -> ParseResult:
+        """Return the whole result, equal to `Dialect.parse` of all chunks joined.
+
+        The text may be longer than what `feed` gave out: the end was not certain before.
+        """
+        ...
+
+
+class Dialect(Protocol):
+    """How one model family writes and reads calls. Pure, stateless, safe to share."""
+
+    @property
+    def name(self) -> str:
+        """The key in `DIALECTS`."""
+        ...
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Token ids at which generation ends, besides the model's own end of sequence."""
+        ...
+
+    def encode(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
+    ) -> str:
+        """Return the whole prompt text, with exactly one begin-of-sequence token."""
+        ...
+
+    def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
+        """Return what a model of this family would write to make this call."""
+        ...
+
+    def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
+        """Return text and calls of a complete response. Never raises."""
+        ...
+
+    def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
+        """Return a parser for one streamed response."""
+        ...
+
+
+def spec_of(tool: ToolSpec) -> dict[str, Any]:
+    """Return a tool as a plain `{"name", "description", "parameters"}` mapping."""
+    if isinstance(tool, ToolDefinition):
+        return {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+    return {key: tool[key] for key in ("name", "description", "parameters") if key in tool}

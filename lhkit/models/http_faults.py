@@ -1,0 +1,156 @@
+"""What goes wrong between us and a server, as typed exceptions with a sentence each.
+
+Each sentence names the thing and the next step.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+
+from lhkit.errors import (
+    ContextTooLongError,
+    ModelError,
+    RequestRefusedError,
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+    UnknownModelError,
+    UsageError,
+)
+
+_SHOWN_CHARS = 300
+_NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
+_TOO_LONG = re.compile(r"context (?:length|size)|maximum model length", re.IGNORECASE)
+
+
+@contextmanager
+def transport_faults(address: str) -> Iterator[None]:
+    """Turn aiohttp's exceptions into ours.
+
+    Raises:
+        UsageError: `address` is no address.
+        ServerUnreachableError: nothing listens there, or the name is unknown.
+        StreamStalledError: silence for longer than the idle limit.
+        StreamBrokenError: the connection ended early, or what came was not UTF-8.
+    """
+    try:
+        yield
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+        raise UsageError(
+            f"{address!r} is no address of a server: give --base-url http://HOST:PORT"
+        ) from error
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise ServerUnreachableError(
+            f"nothing answers at {address}: start a server (`lhkit serve`) or correct --base-url"
+        ) from error
+    except TimeoutError as error:
+        raise stalled(address) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise StreamBrokenError(
+            f"the connection to {address} broke off ({type(error).__name__}): "
+            "check that the server is alive"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise not_a_server(address, str(error)) from error
+
+
+def stalled(address: str) -> StreamStalledError:
+    """Return the exception for a server that is silent for too long."""
+    return StreamStalledError(
+        f"{address} sent nothing for too long: see in its log whether it is overloaded or stuck"
+    )
+
+
+def not_a_server(address: str, what_came: str) -> StreamBrokenError:
+    """Return the exception for an answer that no server of ours would give."""
+    return StreamBrokenError(
+        f"{address} answered with something else than expected ({_short(what_came)}): "
+        "check that --base-url leads to an OpenAI-compatible server"
+    )
+
+
+def refusal(status: int, text: str) -> ModelError:
+    """Return the exception for an HTTP status other than 200."""
+    said = message_of(text)
+    _, fault, what, advice = next(row for row in _REFUSALS if row[0](status, said))
+    told = f"{what} (HTTP {status}): {said}" if said else f"{what} (HTTP {status})"
+    return fault(f"{told}; {advice}")
+
+
+def is_context_too_long(said: str) -> bool:
+    """Return True if a server's message says that the prompt exceeds the model's context."""
+    return _TOO_LONG.search(said) is not None
+
+
+def message_of(text: str) -> str:
+    """Return the human part of an error body, shortened."""
+    try:
+        payload: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = None
+    if isinstance(payload, dict):
+        error = payload.get("error") or payload
+        said = error.get("message") or error.get("detail") if isinstance(error, dict) else None
+        text = str(said or error)
+    return _short(text)
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN_CHARS].rstrip()
+
+
+def _knows_no_such_model(status: int, said: str) -> bool:
+    return status == 404 and _NO_SUCH_MODEL.search(said) is not None  # noqa: PLR2004 - HTTP
+
+
+_REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
+    (
+        lambda status, _: status in {429, 503},
+        ServerOverloadedError,
+        "the server is busy",
+        "try later or send less at once",
+    ),
+    (
+        lambda status, _: status >= 500,  # noqa: PLR2004 - HTTP server errors
+        ServerFailedError,
+        "the server failed",
+        "look into its log",
+    ),
+    (
+        lambda status, _: status in {401, 403},
+        RequestRefusedError,
+        "the server refused the API key",
+        "correct LHKIT_API_KEY",
+    ),
+    (
+        _knows_no_such_model,
+        UnknownModelError,
+        "the server does not know the model",
+        "give one that it serves with --model",
+    ),
+    (
+        lambda status, _: status in {404, 405},
+        RequestRefusedError,
+        "there is no such service",
+        "check that --base-url leads to a vLLM server",
+    ),
+    (
+        lambda _, said: is_context_too_long(said),
+        ContextTooLongError,
+        "the conversation is too long",
+        "clear it, or serve with a larger --max-model-len",
+    ),
+    (
+        lambda *_: True,
+        RequestRefusedError,
+        "the server refused the request",
+        "change what it names",
+    ),
+)
+"""(does it apply to status and message, exception, what happened, what to do); first match wins."""

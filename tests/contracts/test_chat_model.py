@@ -1,0 +1,174 @@
+"""What every `ChatModel` does: the same reply gives the same events, whoever gives it."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+
+from lhkit.errors import ModelError, StreamBrokenError
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.vocab.generation import Finished, ModelEvent, TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.vocab.messages import ToolCall, UserMessage
+from tests.models.fake_vllm import FakeVllm, completion, streams
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+Maker: TypeAlias = Callable[..., AbstractAsyncContextManager[ChatModel]]
+
+REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),))
+WORDS = say("안녕하세요, 반가워요.")
+CUT = Reply(text="네.", fragment='{"name": "log_water", "para')
+
+
+@asynccontextmanager
+async def scripted(*replies: Reply) -> AsyncIterator[ChatModel]:
+    async with aclosing(ScriptedModel(replies, chunk_chars=3)) as model:
+        yield model
+
+
+@asynccontextmanager
+async def served(*replies: Reply) -> AsyncIterator[ChatModel]:
+    behaviours = [
+        streams(_events_of(reply)[: -1 if reply.error else None], "drop" if reply.error else "end")
+        for reply in replies
+    ]
+    async with (
+        FakeVllm(*behaviours) as server,
+        aclosing(await VllmHttp.connect(Endpoint(base_url=server.base_url))) as model,
+    ):
+        yield model
+
+
+def _events_of(reply: Reply) -> list[bytes]:
+    calls = [DIALECTS["json"].render_call(each.name, each.args) for each in reply.calls]
+    raw = "\n".join(part for part in [reply.text, *calls, reply.fragment] if part)
+    tokens = [raw[start : start + 3] for start in range(0, len(raw), 3)]
+    return completion(tokens, reason="length" if reply.fragment else "stop")
+
+
+@pytest.fixture(params=[scripted, served], ids=["ScriptedModel", "VllmHttp"])
+def model_of(request: pytest.FixtureRequest) -> Maker:
+    maker: Maker = request.param
+    return maker
+
+
+async def heard(model: ChatModel) -> list[ModelEvent]:
+    return [event async for event in model.stream(REQUEST)]
+
+
+async def heard_before_it_failed(model: ChatModel, into: list[ModelEvent]) -> None:
+    async for event in model.stream(REQUEST):
+        into.append(event)  # noqa: PERF401 - what came before the fault has to stay
+
+
+def outline(events: list[ModelEvent]) -> list[Any]:
+    """What happened, without how the words were cut and what only a server can tell."""
+    out: list[Any] = []
+    for event in events:
+        match event:
+            case TextDelta(text=text) if out and isinstance(out[-1], str):
+                out[-1] += text
+            case TextDelta(text=text):
+                out.append(text)
+            case ThinkingDelta():
+                continue
+            case ToolCallParsed(call=made):
+                out.append((made.name, made.args, made.repairs))
+            case Finished(text=text, calls=calls, fragment=fragment, truncated=truncated):
+                names = [made.name for made in calls]
+                out.append({"text": text, "calls": names, "cut": fragment, "truncated": truncated})
+    return out
+
+
+@pytest.mark.parametrize(
+    ("reply", "events"),
+    [
+        (
+            WORDS,
+            [WORDS.text, {"text": WORDS.text, "calls": [], "cut": "", "truncated": False}],
+        ),
+        (
+            call("log_water", ml=200),
+            [
+                ("log_water", {"ml": 200}, ()),
+                {"text": "", "calls": ["log_water"], "cut": "", "truncated": False},
+            ],
+        ),
+        (
+            Reply(
+                text="네.",
+                calls=(
+                    ToolCall(name="f", args={"a": "010", "b": [True, None, 1.5]}),
+                    ToolCall(name="g", args={}),
+                ),
+            ),
+            [
+                "네.",
+                ("f", {"a": "010", "b": [True, None, 1.5]}, ()),
+                ("g", {}, ()),
+                {"text": "네.", "calls": ["f", "g"], "cut": "", "truncated": False},
+            ],
+        ),
+        (
+            CUT,
+            ["네.", {"text": "네.", "calls": [], "cut": CUT.fragment, "truncated": True}],
+        ),
+        (Reply(), [{"text": "", "calls": [], "cut": "", "truncated": False}]),
+    ],
+    ids=["words", "one call", "words and parallel calls", "cut call", "nothing"],
+)
+async def test_a_reply_gives_these_events_in_this_order(
+    model_of: Maker, reply: Reply, events: list[Any]
+) -> None:
+    async with model_of(reply) as model:
+        assert outline(await heard(model)) == events
+
+
+@pytest.mark.parametrize("reply", [WORDS, call("f"), CUT, Reply()])
+async def test_the_last_event_and_no_other_is_finished(model_of: Maker, reply: Reply) -> None:
+    async with model_of(reply) as model:
+        events = await heard(model)
+    assert [isinstance(event, Finished) for event in events] == [False] * (len(events) - 1) + [True]
+
+
+async def test_the_last_event_names_who_answered(model_of: Maker) -> None:
+    async with model_of(WORDS) as model:
+        last = (await heard(model))[-1]
+        assert isinstance(last, Finished)
+        assert last.identity == model.identity
+        assert last.raw_text == WORDS.text
+        assert last.strict
+
+
+async def test_a_world_that_fails_raises_after_the_words_and_never_finishes(
+    model_of: Maker,
+) -> None:
+    failing = replace(WORDS, error=StreamBrokenError("gone: look"))
+    async with model_of(failing, WORDS) as model:
+        events: list[ModelEvent] = []
+        with pytest.raises(ModelError):
+            await heard_before_it_failed(model, events)
+        assert outline(events) == [WORDS.text]
+        assert isinstance((await heard(model))[-1], Finished)
+
+
+async def test_closing_early_releases_the_model_for_the_next_request(model_of: Maker) -> None:
+    async with model_of(WORDS, call("f")) as model:
+        async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]
+            async for event in events:
+                assert isinstance(event, TextDelta)
+                break
+        assert outline(await heard(model))[0] == ("f", {}, ())
+
+
+async def test_nothing_is_asked_before_the_first_event_is(model_of: Maker) -> None:
+    async with model_of(WORDS) as model:
+        unused = model.stream(REQUEST)
+        async with aclosing(unused):  # type: ignore[type-var]
+            pass
+        assert outline(await heard(model))[0] == WORDS.text

@@ -1,0 +1,280 @@
+"""One response, read from bytes: nothing but a whole stream is an answer, and all of it is kept."""
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.errors import (
+    ContextTooLongError,
+    ModelError,
+    ServerFailedError,
+    ServerOverloadedError,
+    StreamBrokenError,
+)
+from lhkit.models.completion_stream import CompletionReader
+from lhkit.models.dialects import DIALECTS
+from lhkit.vocab.generation import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    TextDelta,
+    ToolCallParsed,
+    Usage,
+)
+from tests.models.fake_vllm import (
+    DONE,
+    END_OF_TURN,
+    METRICS,
+    PROMPT_IDS,
+    TOO_LONG,
+    completion,
+    event,
+)
+
+IDENTITY = ModelIdentity(model="gemma")
+CALL = '{"name": "log_water", "parameters": {"ml": 200}}'
+TOKENS = ["네", "!", ' {"name": "log', '_water", "parameters": {"ml": ', "200", "}}", "\n", "끝"]
+
+
+def reader(*, max_tokens: int = 256, clock: Callable[[], float] | None = None) -> CompletionReader:
+    ticking = itertools.count().__next__
+    return CompletionReader(
+        parser=DIALECTS["json"].incremental(), max_tokens=max_tokens, clock=clock or ticking
+    )
+
+
+def finished(of: CompletionReader) -> Finished:
+    return of.finished(identity=IDENTITY, prompt_text="p", prompt_sha256="s")
+
+
+def read(*chunks: bytes, max_tokens: int = 256) -> tuple[list[ModelEvent], Finished]:
+    it = reader(max_tokens=max_tokens)
+    it.headers_came()
+    events = [event for chunk in chunks for event in it.feed(chunk)]
+    return events, finished(it)
+
+
+def chunk(**choice: Any) -> bytes:
+    return event({"choices": [{"index": 0, **choice}]})
+
+
+# --- what is kept
+
+
+def test_everything_the_server_told_is_in_the_last_event() -> None:
+    events, last = read(*completion(TOKENS, cached_tokens=3))
+    assert [type(e) for e in events] == [TextDelta, TextDelta, ToolCallParsed, TextDelta]
+    assert last.raw_text == f"네! {CALL}\n끝"
+    assert (last.text, [c.args for c in last.calls]) == ("네!\n끝", [{"ml": 200}])
+    assert last.token_ids == (*range(1000, 1008), END_OF_TURN)
+    assert last.prompt_token_ids == PROMPT_IDS
+    assert last.usage == Usage(prompt_tokens=4, completion_tokens=9, cached_tokens=3)
+    assert last.server_metrics == METRICS
+    assert (last.reason, last.truncated, last.fragment) == ("stop", False, "")
+    assert (last.identity, last.prompt_text, last.prompt_sha256) == (IDENTITY, "p", "s")
+
+
+def test_a_server_that_tells_less_is_understood_too() -> None:
+    events, last = read(
+        chunk(text="안녕"),
+        chunk(text="", finish_reason="stop"),
+        chunk(text="", finish_reason="length"),  # the first word counts
+        DONE,
+        event({"error": "too late"}),
+    )
+    assert events == [TextDelta(text="안녕")]
+    assert last.usage == Usage(prompt_tokens=0, completion_tokens=0, cached_tokens=None)
+    assert (last.text, last.token_ids, last.server_metrics) == ("안녕", (), None)
+
+
+def test_members_that_are_null_count_as_absent() -> None:
+    nothing = {"usage": None, "metrics": None, "error": None, "choices": None}
+    usage = {"prompt_tokens": None, "completion_tokens": None, "prompt_tokens_details": None}
+    _, last = read(
+        event(nothing),
+        chunk(text=None, token_ids=None, finish_reason=""),
+        chunk(text="네", token_ids=[7], finish_reason="stop"),
+        event({"choices": [], "usage": usage}),
+        DONE,
+    )
+    assert (last.text, last.usage.completion_tokens) == ("네", 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "max_tokens", "truncated"),
+    [("length", 256, True), ("stop", 3, True), ("stop", 256, False)],
+)
+def test_a_response_is_truncated_by_length_or_by_its_token_count(
+    reason: str, max_tokens: int, *, truncated: bool
+) -> None:
+    _, last = read(*completion(["가", "나"], reason=reason), max_tokens=max_tokens)
+    assert (last.reason, last.truncated) == (reason, truncated)
+
+
+def test_a_call_cut_by_the_token_limit_is_a_fragment_and_no_call() -> None:
+    events, last = read(*completion(["네 ", CALL[:20]], reason="length"))
+    assert events == [TextDelta(text="네")]
+    assert (last.calls, last.fragment, last.truncated) == ((), CALL[:20], True)
+
+
+@pytest.mark.parametrize("held", ["안녕 {", "```\nx\n```", "[", "말 <tool_", '{"name"', "  "])
+def test_text_held_back_for_a_call_that_never_came_is_streamed_at_the_end(held: str) -> None:
+    events, last = read(*completion(list(held)))
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == last.text == held.strip()
+
+
+# --- only a whole one
+
+
+def test_no_prefix_of_a_stream_is_an_answer() -> None:
+    body = b"".join(completion(TOKENS, cached_tokens=3))
+    for end in range(len(body) - 1):  # the very last byte is an empty line
+        with pytest.raises(StreamBrokenError, match="ended early after"):
+            read(body[:end])
+    read(body)
+
+
+def test_an_end_without_a_reason_or_without_done_is_no_answer() -> None:
+    for body in ([DONE], [chunk(text="네"), DONE], [chunk(text="네", finish_reason="stop")], []):
+        with pytest.raises(StreamBrokenError, match="check that the server is alive"):
+            read(*body)
+
+
+@given(sizes=st.lists(st.integers(1, 40), max_size=200))
+def test_the_place_of_the_cuts_does_not_matter(sizes: Sequence[int]) -> None:
+    body = b": keep-alive\n\n" + b"".join(completion([*TOKENS, "\u2028가"], cached_tokens=3))
+    chunks, rest = [], body
+    for size in sizes:
+        chunks.append(rest[:size])
+        rest = rest[size:]
+    events, last = read(*chunks, rest)
+    whole_events, whole = read(body)
+    assert _words(events) == _words(whole_events)
+    for field in ("text", "calls", "raw_text", "token_ids", "usage", "server_metrics"):
+        assert getattr(last, field) == getattr(whole, field)
+
+
+def _words(events: Sequence[ModelEvent]) -> list[object]:
+    merged: list[object] = []
+    for each in events:
+        if isinstance(each, TextDelta) and merged and isinstance(merged[-1], str):
+            merged[-1] += each.text
+        else:
+            merged.append(each.text if isinstance(each, TextDelta) else each)
+    return merged
+
+
+# --- faults
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "sentence"),
+    [
+        (
+            event(
+                {"error": {"message": "engine died", "type": "InternalServerError", "code": 500}}
+            ),
+            ServerFailedError,
+            "the server reported in its stream: engine died; look into its log",
+        ),
+        (event({"error": "boom"}), ServerFailedError, "boom"),
+        (event({"object": "error", "message": "old style", "code": 400}), ServerFailedError, "old"),
+        (event({"error": {"message": "retry", "code": 503}}), ServerOverloadedError, "try later"),
+        (event(json.loads(TOO_LONG)), ContextTooLongError, "clear it"),
+        (chunk(text="", finish_reason="abort"), ServerFailedError, "gave up .abort."),
+        (chunk(text="", finish_reason="error"), ServerFailedError, "gave up .error."),
+        (b"data: <html>busy</html>\n\n", StreamBrokenError, "check that --base-url leads to"),
+        (b"data: [1]\n\n", StreamBrokenError, "not one of completions"),
+        (b"data: null\n\n", StreamBrokenError, "not one of completions"),
+        (b"data: \n\n", StreamBrokenError, "not one of completions"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", StreamBrokenError, "not one of completions"),
+        (event({"choices": {}}), StreamBrokenError, "not one of completions"),
+        (event({"choices": [1]}), StreamBrokenError, "not one of completions"),
+        (event({"usage": 3}), StreamBrokenError, "not one of completions"),
+        (chunk(text=3), StreamBrokenError, "not one of completions"),
+        (chunk(text="a", token_ids={}), StreamBrokenError, "not one of completions"),
+        (
+            chunk(text="a", finish_reason="stop") + chunk(text="b"),
+            StreamBrokenError,
+            "went on after the end",
+        ),
+    ],
+)
+def test_what_is_no_completion_is_a_fault_with_a_sentence(
+    body: bytes, error: type[ModelError], sentence: str
+) -> None:
+    for before in (b"", chunk(text="네", token_ids=[1])):
+        with pytest.raises(error, match=sentence):
+            read(before, body, DONE)
+
+
+# --- timing
+
+
+def test_times_are_those_of_the_arriving_bytes() -> None:
+    moments = iter([100.0, 101.0, 102.0, 103.0, 104.5, 105.0, 106.0])
+    it = reader(clock=lambda: next(moments))
+    it.headers_came()
+    events = completion(["네! ", CALL[:9], CALL[9:]])
+    assert len(events) == 6
+    for data in [events[0], events[1], events[2] + events[3], events[4], events[5]]:
+        assert isinstance(list(it.feed(data)), list)
+    timing = finished(it).timing
+    assert (timing.headers_s, timing.first_chunk_s, timing.first_token_s) == (1.0, 2.0, 2.0)
+    assert (timing.first_text_s, timing.call_ready_s) == (2.0, 4.5)
+    assert (timing.last_token_s, timing.done_s) == (4.5, 6.0)
+    assert timing.chunk_gaps_s == (1.0, 1.5, 0.0)
+
+
+def test_the_first_moment_is_kept_even_if_it_is_zero() -> None:
+    now = 5.0
+    it = reader(clock=lambda: now)
+    it.headers_came()
+    events = completion(["네", CALL, "끝", CALL])
+    for data in events[:2]:
+        list(it.feed(data))
+    now = 6.0
+    for data in events[2:]:
+        list(it.feed(data))
+    timing = finished(it).timing
+    assert (timing.first_text_s, timing.call_ready_s, timing.done_s) == (0.0, 0.0, 1.0)
+
+
+@given(
+    pieces=st.lists(st.sampled_from(["네", " ", "{", CALL, CALL[:9], "[", "```"]), min_size=1),
+    sizes=st.lists(st.integers(1, 400), max_size=60),
+    reason=st.sampled_from(["stop", "length"]),
+)
+def test_times_never_run_backwards(pieces: list[str], sizes: list[int], reason: str) -> None:
+    body = b"".join(completion(pieces, reason=reason))
+    chunks = []
+    for size in sizes:
+        chunks.append(body[:size])
+        body = body[size:]
+    _, last = read(*chunks, body)
+    t = last.timing
+    for shown in (t.first_text_s, t.call_ready_s):
+        chain = [t.headers_s, t.first_chunk_s, t.first_token_s, shown, t.last_token_s, t.done_s]
+        moments = [moment for moment in chain if moment is not None]
+        assert moments == sorted(moments)
+    assert (t.first_text_s is None) == (last.text == "")
+    assert (t.call_ready_s is None) == (last.calls == ())
+    assert None not in {t.headers_s, t.first_chunk_s, t.first_token_s, t.last_token_s, t.done_s}
+    assert len(t.chunk_gaps_s) == len(last.token_ids) - 1
+
+
+def test_silence_is_counted_from_the_last_data_and_comments_are_silence() -> None:
+    now = 0.0
+    it = reader(clock=lambda: now)
+    it.headers_came()
+    now = 3.0
+    list(it.feed(b": keep-alive\n\n"))
+    assert it.silent_s == 3.0
+    list(it.feed(chunk(text="네")))
+    now = 4.0
+    assert it.silent_s == 1.0

@@ -1,0 +1,469 @@
+"""The client against a server that plays vLLM, well-behaved or not."""
+
+import asyncio
+import hashlib
+import itertools
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from lhkit.errors import (
+    ContextTooLongError,
+    LhkitError,
+    ModelError,
+    RequestRefusedError,
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+    UnknownModelError,
+    UsageError,
+)
+from lhkit.models.base import ModelRequest
+from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.vocab.generation import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    Sampling,
+    TextDelta,
+    ToolCallParsed,
+    Usage,
+)
+from lhkit.vocab.messages import UserMessage
+from tests.models.fake_vllm import (
+    DONE,
+    METRICS,
+    NO_SUCH_MODEL,
+    NOT_FOUND,
+    PROMPT_IDS,
+    TOO_LONG,
+    Behaviour,
+    FakeVllm,
+    answers,
+    comments_for_ever,
+    completion,
+    event,
+    hangs_up,
+    models,
+    streams,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비서")
+PROMPT = "<bos><start_of_turn>user\n비서\n\n안녕<end_of_turn>\n<start_of_turn>model\n"
+HELLO = completion(["안", "녕", "!"], cached_tokens=2)
+BODY = b"".join(HELLO)
+
+
+@asynccontextmanager
+async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
+    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **endpoint))
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def said(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+    return [event async for event in model.stream(request)]
+
+
+async def said_before_it_failed(model: VllmHttp, into: list[ModelEvent]) -> None:
+    async for each in model.stream(REQUEST):
+        into.append(each)  # noqa: PERF401 - what came before the fault has to stay
+
+
+async def answer_of(*behaviours: Behaviour, **endpoint: Any) -> tuple[list[ModelEvent], FakeVllm]:
+    async with FakeVllm(*behaviours) as server, connected(server, **endpoint) as model:
+        return await said(model), server
+
+
+async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
+    """Return the fault of one response, having seen that the model works on after it."""
+    async with (
+        FakeVllm(behaviour, streams(HELLO)) as server,
+        connected(server, **endpoint) as model,
+    ):
+        events: list[ModelEvent] = []
+        with pytest.raises(LhkitError) as caught:
+            await said_before_it_failed(model, events)
+        assert not any(isinstance(each, Finished) for each in events)
+        assert isinstance((await said(model))[-1], Finished)
+    return caught.value
+
+
+# --- the request
+
+
+async def test_the_request_is_exactly_this() -> None:
+    _, server = await answer_of(streams(HELLO))
+    assert server.bodies == [
+        {
+            "model": "gemma",
+            "prompt": PROMPT,
+            "add_special_tokens": False,
+            "skip_special_tokens": False,
+            "stop_token_ids": [105, 106],
+            "max_tokens": 256,
+            "temperature": 0.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+        }
+    ]
+
+
+async def test_sampling_is_sent() -> None:
+    sampling = Sampling(max_tokens=7, temperature=0.5, seed=3)
+    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
+        await said(model, ModelRequest(messages=REQUEST.messages, sampling=sampling))
+    sent = server.bodies[0]
+    assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (7, 0.5, 3)
+
+
+async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
+    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
+        await said(model, ModelRequest(messages=(UserMessage(text="a\ud800"),)))
+    assert "a\ufffd<end_of_turn>" in server.bodies[0]["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("api_key", "header"),
+    [("secret", "Bearer secret"), (" secret\n", "Bearer secret"), ("", None), (None, None)],
+)
+async def test_the_api_key_goes_with_every_request(api_key: str | None, header: str | None) -> None:
+    _, server = await answer_of(streams(HELLO), api_key=api_key)
+    assert [sent.get("Authorization") for sent in server.headers] == [header] * 3
+
+
+# --- the response
+
+
+@pytest.mark.promise("client.evidence")
+async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
+    events, server = await answer_of(streams(HELLO))
+    *deltas, last = events
+    assert deltas == [TextDelta(text="안"), TextDelta(text="녕"), TextDelta(text="!")]
+    assert isinstance(last, Finished)
+    assert (last.text, last.raw_text, last.reason) == ("안녕!", "안녕!", "stop")
+    assert last.token_ids == (1000, 1001, 1002, 106)
+    assert last.prompt_token_ids == PROMPT_IDS
+    assert last.usage == Usage(prompt_tokens=4, completion_tokens=4, cached_tokens=2)
+    assert last.server_metrics == METRICS
+    assert last.prompt_text == PROMPT
+    assert last.prompt_sha256 == hashlib.sha256(PROMPT.encode()).hexdigest()
+    assert last.identity == ModelIdentity(
+        model="gemma", server="vllm 0.32.0", base_url=server.base_url, dialect="json"
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+async def test_bytes_may_be_cut_anywhere(size: int) -> None:
+    pieces = ["한", "글\u2028", "🙂", '{"name": "f", "parameters": {"a": "나"}}']
+    body = b": keep-alive\n\n" + b"".join(completion(pieces))
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    events, _ = await answer_of(streams(chunks))
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.raw_text == "".join(pieces)
+    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "한글\u2028🙂"
+    assert [e.call.args for e in events if isinstance(e, ToolCallParsed)] == [{"a": "나"}]
+
+
+async def test_times_are_taken_from_the_clock_given() -> None:
+    async with FakeVllm(streams(HELLO)) as server, aiohttp.ClientSession() as session:
+        model = VllmHttp(
+            Endpoint(base_url=server.base_url),
+            ModelIdentity(model="gemma"),
+            session,
+            clock=itertools.count(100).__next__,
+        )
+        last = (await said(model))[-1]
+    assert isinstance(last, Finished)
+    t = last.timing
+    chain = [t.headers_s, t.first_chunk_s, t.first_token_s, t.first_text_s]
+    moments = [moment for moment in [*chain, t.last_token_s, t.done_s] if moment is not None]
+    assert len(moments) == 6
+    assert moments == sorted(moments)
+    assert 1 <= moments[0] <= moments[-1] < 30
+
+
+async def test_each_request_has_a_connection_of_its_own_which_is_never_a_dying_one() -> None:
+    async with FakeVllm(*[streams(HELLO)] * 3) as server, connected(server) as model:
+        for _ in range(3):
+            await said(model)
+        assert len(server.connections) == 3
+
+
+async def test_a_server_that_lingers_after_the_end_does_not_hold_the_answer_back() -> None:
+    events, _ = await answer_of(streams(HELLO, "stall"))
+    assert isinstance(events[-1], Finished)
+
+
+async def test_many_conversations_at_once_do_not_mix() -> None:
+    words = [f"답{i}" for i in range(40)]
+    behaviours = [streams(completion(list(word))) for word in words]
+    async with FakeVllm(*behaviours) as server, connected(server) as model:
+        answers_ = await asyncio.gather(*(said(model) for _ in words))
+    texts = [events[-1].text for events in answers_ if isinstance(events[-1], Finished)]
+    assert sorted(texts) == sorted(words)
+
+
+# --- faults
+
+
+@pytest.mark.promise("client.faults")
+@pytest.mark.parametrize(
+    ("behaviour", "error", "sentence"),
+    [
+        (answers(400, TOO_LONG), ContextTooLongError, "clear it"),
+        (
+            answers(400, '{"error":{"message":"max_tokens=9000 cannot be greater","code":400}}'),
+            RequestRefusedError,
+            "max_tokens=9000 cannot be greater; change what it names",
+        ),
+        (answers(401, '{"error":"Unauthorized"}'), RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(403, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(404, NO_SUCH_MODEL), UnknownModelError, "Valid aliases: gemma"),
+        (answers(404, NOT_FOUND), RequestRefusedError, "Not Found.*--base-url"),
+        (answers(429, "slow down", "text/plain"), ServerOverloadedError, "slow down; try later"),
+        (answers(503, ""), ServerOverloadedError, r"HTTP 503\); try later"),
+        (answers(500, "<html>\n <b>oops", "text/html"), ServerFailedError, "<html> <b>oops; look"),
+        (answers(500, b"oops \xff\xfe"), ServerFailedError, "oops .*; look into its log"),
+        (answers(502, "x" * 9000, "text/plain"), ServerFailedError, "look into its log"),
+        (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "text/html.*base-url"),
+        (answers(200, '{"choices": []}'), StreamBrokenError, "application/json, no event stream"),
+        (hangs_up(), StreamBrokenError, "broke off .* check that the server is alive"),
+        (streams(HELLO[:2], "drop"), StreamBrokenError, "broke off .* check that the server"),
+        (streams([BODY[:500]], "drop"), StreamBrokenError, "broke off"),
+        (streams([]), StreamBrokenError, "ended early after 0 tokens: check"),
+        (streams(HELLO[:2]), StreamBrokenError, "ended early after 2 tokens: check"),
+        (streams(HELLO[:-1]), StreamBrokenError, "ended early after 4 tokens: check"),
+        (streams([*HELLO[:1], DONE]), StreamBrokenError, "ended early after 1 tokens"),
+        (
+            streams([*HELLO[:2], event({"error": {"message": "engine died", "code": 500}}), DONE]),
+            ServerFailedError,
+            "in its stream: engine died; look into its log",
+        ),
+        (streams([b"data: {garbage\n\n"]), StreamBrokenError, "garbage.*--base-url"),
+        (streams([b"data: \xff\xfe\n\n"]), StreamBrokenError, "utf-8.*--base-url"),
+    ],
+)
+async def test_a_fault_has_its_type_and_a_sentence_that_says_what_to_do(
+    behaviour: Behaviour, error: type[LhkitError], sentence: str
+) -> None:
+    fault = await fault_of(behaviour)
+    assert type(fault) is error
+    with pytest.raises(error, match=sentence):
+        raise fault
+    assert len(str(fault)) < 500
+    assert "\n" not in str(fault)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [streams([], "stall"), streams(HELLO[:2], "stall"), comments_for_ever()],
+    ids=["no token", "in the middle", "nothing but comments"],
+)
+async def test_silence_ends_at_the_idle_limit_and_frees_the_server(behaviour: Behaviour) -> None:
+    async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
+        with pytest.raises(StreamStalledError, match="sent nothing for too long: see in its log"):
+            await said(model)
+        await asyncio.wait_for(server.was_left.wait(), 5)
+
+
+async def test_a_stream_is_no_answer_wherever_the_connection_drops() -> None:
+    ends = range(0, len(BODY) - len(DONE), 97)
+    behaviours = [streams([BODY[:end]], "drop") for end in ends]
+    async with FakeVllm(*behaviours) as server, connected(server) as model:
+        for _ in ends:
+            with pytest.raises(StreamBrokenError):
+                await said(model)
+
+
+async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() -> None:
+    async with FakeVllm(streams(HELLO)) as server:
+        model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
+        await said(model)
+    async with aclosing(model):
+        with pytest.raises(ServerUnreachableError, match="start a server"):
+            await said(model)
+        async with FakeVllm(streams(HELLO), port=server.port):
+            assert isinstance((await said(model))[-1], Finished)
+
+
+# --- leaving early
+
+
+@pytest.mark.promise("client.cancel")
+async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
+    async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
+        async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]
+            async for _ in events:
+                break
+        await asyncio.wait_for(server.was_left.wait(), 5)
+
+
+async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
+    async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
+        first = asyncio.Event()
+
+        async def listen() -> None:
+            async for _ in model.stream(REQUEST):
+                first.set()
+
+        task = asyncio.create_task(listen())
+        await asyncio.wait_for(first.wait(), 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.was_left.wait(), 5)
+
+
+# --- connecting
+
+
+async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
+    with pytest.raises(LhkitError) as caught:
+        await VllmHttp.connect(Endpoint(base_url=base_url, **endpoint))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    ["", "http://", "localhost:1", "ftp://localhost", "localhost", "http://a:b", "http://a:99999"],
+)
+async def test_what_is_no_address_is_named_as_that(base_url: str) -> None:
+    fault = await connect_fault(base_url)
+    assert type(fault) is UsageError
+    assert "is no address of a server: give --base-url http://HOST:PORT" in str(fault)
+
+
+async def test_nothing_answers_at_an_address() -> None:
+    async with FakeVllm() as server:
+        nobody = server.base_url
+    fault = await connect_fault(nobody)
+    assert type(fault) is ServerUnreachableError
+    assert str(fault).startswith(f"nothing answers at {nobody}: start a server (`lhkit serve`)")
+
+
+async def test_a_password_in_the_address_is_refused_before_it_stands_in_a_record() -> None:
+    fault = await connect_fault("http://me:secret@localhost:1")
+    assert type(fault) is UsageError
+    assert "secret" not in str(fault)
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "//"])
+async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
+    async with FakeVllm(streams(HELLO)) as server:
+        model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
+        assert model.identity.base_url == server.base_url
+        assert isinstance((await said(model))[-1], Finished)
+        await model.aclose()
+
+
+async def test_an_unknown_dialect_is_misuse() -> None:
+    fault = await connect_fault("http://unused", dialect="klingon")
+    assert type(fault) is UsageError
+    assert str(fault) == "no dialect 'klingon': choose one of json"
+
+
+@pytest.mark.parametrize(
+    ("served", "wanted", "got"),
+    [(["a"], None, "a"), (["a"], "a", "a"), (["a", "b"], "b", "b")],
+)
+async def test_the_model_is_the_one_named_or_the_only_one(
+    served: list[str], wanted: str | None, got: str
+) -> None:
+    async with (
+        FakeVllm(routes={"/v1/models": models(*served)}) as server,
+        connected(server, model=wanted) as model,
+    ):
+        assert model.identity.model == got
+
+
+@pytest.mark.parametrize(
+    ("served", "wanted", "sentence"),
+    [
+        (["a", "b"], "c", "serves a, b, not c: give one of these with --model"),
+        (["a", "b"], None, "serves a, b, not exactly one model: give one of these with --model"),
+        ([], "c", "serves no model at all, not c"),
+    ],
+)
+async def test_an_unknown_model_lists_what_is_served(
+    served: list[str], wanted: str | None, sentence: str
+) -> None:
+    async with FakeVllm(routes={"/v1/models": models(*served)}) as server:
+        fault = await connect_fault(server.base_url, model=wanted)
+    assert type(fault) is UnknownModelError
+    assert sentence in str(fault)
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        answers(404, NOT_FOUND),
+        answers(405, ""),
+        answers(501, ""),
+        answers(200, "<html>", "text/html"),
+        answers(200, "[1]"),
+        answers(200, "{}"),
+        hangs_up(),
+    ],
+)
+async def test_a_server_without_a_version_works(version: Behaviour) -> None:
+    async with (
+        FakeVllm(streams(HELLO), routes={"/version": version}) as server,
+        connected(server) as model,
+    ):
+        assert model.identity.server == "unknown server"
+        assert isinstance((await said(model))[-1], Finished)
+
+
+@pytest.mark.parametrize(
+    ("listing", "error", "sentence"),
+    [
+        (answers(200, "<html>hello</html>", "text/html"), StreamBrokenError, "<html>hello"),
+        (answers(200, "nonsense"), StreamBrokenError, "nonsense"),
+        (answers(200, "[]"), StreamBrokenError, "check that --base-url leads to"),
+        (answers(200, "{}"), StreamBrokenError, "no list of models at /v1/models"),
+        (answers(200, '{"data": [1]}'), StreamBrokenError, "no list of models"),
+        (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(404, NOT_FOUND), RequestRefusedError, "check that --base-url leads to"),
+        (answers(503, ""), ServerOverloadedError, "try later"),
+        (hangs_up(), StreamBrokenError, "check that the server is alive"),
+    ],
+)
+async def test_a_server_that_is_none_of_ours_is_named_as_that(
+    listing: Behaviour, error: type[ModelError], sentence: str
+) -> None:
+    async with FakeVllm(routes={"/v1/models": listing}) as server:
+        fault = await connect_fault(server.base_url)
+    assert type(fault) is error
+    assert sentence in str(fault)
+
+
+# --- detokenize
+
+
+async def test_the_server_tells_how_it_read_our_prompt() -> None:
+    routes = {"/detokenize": answers(200, json.dumps({"prompt": "<bos>안"}))}
+    async with FakeVllm(routes=routes) as server, connected(server) as model:
+        assert await model.detokenize((2, 3)) == "<bos>안"
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", "?"])
+async def test_a_server_that_cannot_tell_is_a_fault(body: str) -> None:
+    async with (
+        FakeVllm(routes={"/detokenize": answers(200, body)}) as server,
+        connected(server) as model,
+    ):
+        with pytest.raises(StreamBrokenError, match="something else than expected"):
+            await model.detokenize((2,))
