@@ -1,0 +1,134 @@
+"""lhkit: a small local model in front of tools that change real data.
+
+The public door. Names are loaded when first used, so that `import lhkit` stays light.
+"""
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lhkit.chat.controller import Assistant, ChatController
+    from lhkit.confirm.gate import (
+        ConfirmGate,
+        ConfirmRequest,
+        DenyGate,
+        GuardedGate,
+        ScriptedGate,
+        TerminalGate,
+    )
+    from lhkit.confirm.summary import summarize
+    from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
+    from lhkit.harness.matching import match_calls, values_equal
+    from lhkit.harness.runner import replay
+    from lhkit.harness.scenario import load_scenarios
+    from lhkit.models.base import ChatModel, ModelRequest
+    from lhkit.models.scripted import Reply, ScriptedModel
+    from lhkit.models.vllm_http import Endpoint, VllmHttp
+    from lhkit.models.vllm_server import ServerSettings, VllmServer
+    from lhkit.models.weights import ensure_weights
+    from lhkit.tools.definition import ToolDefinition
+    from lhkit.tools.dispatcher import ToolDispatcher
+    from lhkit.tools.registry import ToolRegistry
+    from lhkit.vocab.generation import Sampling
+    from lhkit.vocab.results import (
+        ToolCancelled,
+        ToolErr,
+        ToolOk,
+        ToolResult,
+        encode_tool_result,
+    )
+
+__version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+_HOMES = {
+    "Assistant": "chat.controller",
+    "ChatController": "chat.controller",
+    "ChatModel": "models.base",
+    "ConfirmGate": "confirm.gate",
+    "ConfirmRequest": "confirm.gate",
+    "DenyGate": "confirm.gate",
+    "Endpoint": "models.vllm_http",
+    "GuardedGate": "confirm.gate",
+    "LhkitError": "errors",
+    "ModelError": "errors",
+    "ModelRequest": "models.base",
+    "Reply": "models.scripted",
+    "Sampling": "vocab.generation",
+    "ScriptedGate": "confirm.gate",
+    "ScriptedModel": "models.scripted",
+    "ServerSettings": "models.vllm_server",
+    "SetupError": "errors",
+    "TerminalGate": "confirm.gate",
+    "ToolCancelled": "vocab.results",
+    "ToolDefinition": "tools.definition",
+    "ToolDispatcher": "tools.dispatcher",
+    "ToolErr": "vocab.results",
+    "ToolOk": "vocab.results",
+    "ToolRegistry": "tools.registry",
+    "ToolResult": "vocab.results",
+    "UsageError": "errors",
+    "VllmHttp": "models.vllm_http",
+    "VllmServer": "models.vllm_server",
+    "encode_tool_result": "vocab.results",
+    "ensure_weights": "models.weights",
+    "load_scenarios": "harness.scenario",
+    "match_calls": "harness.matching",
+    "replay": "harness.runner",
+    "summarize": "confirm.summary",
+    "values_equal": "harness.matching",
+}
+
+__all__ = [
+    "Assistant",
+    "ChatController",
+    "ChatModel",
+    "ConfirmGate",
+    "ConfirmRequest",
+    "DenyGate",
+    "Endpoint",
+    "GuardedGate",
+    "LhkitError",
+    "ModelError",
+    "ModelRequest",
+    "Reply",
+    "Sampling",
+    "ScriptedGate",
+    "ScriptedModel",
+    "ServerSettings",
+    "SetupError",
+    "TerminalGate",
+    "ToolCancelled",
+    "ToolDefinition",
+    "ToolDispatcher",
+    "ToolErr",
+    "ToolOk",
+    "ToolRegistry",
+    "ToolResult",
+    "UsageError",
+    "VllmHttp",
+    "VllmServer",
+    "encode_tool_result",
+    "ensure_weights",
+    "load_scenarios",
+    "match_calls",
+    "replay",
+    "summarize",
+    "values_equal",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lhkit' has no attribute {name!r}")
+    value = getattr(import_module(f"lhkit.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return [*__all__, "__version__"]

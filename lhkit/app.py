@@ -1,0 +1,236 @@
+"""The composition root: the one place where concrete parts are wired together.
+
+Holds no logic of its own. Everything it needs from outside comes in as `Settings`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lhkit.chat.controller import Assistant, ChatController
+from lhkit.confirm.gate import ConfirmGate
+from lhkit.errors import UsageError
+from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
+from lhkit.lifehelper.prompts import instructions, now_line
+from lhkit.lifehelper.store import Store, StoreImage
+from lhkit.lifehelper.toolset import LifeHelper, build_registry
+from lhkit.lifehelper.world import parse_world, seed, snapshot
+from lhkit.locales import load_catalog
+from lhkit.models import weights
+from lhkit.models.base import ChatModel
+from lhkit.models.running_servers import find_running
+from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.models.vllm_server import Report as ServerReport
+from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.vllm_server import silent as silent_server
+from lhkit.models.weights_source import Report as WeightsReport
+from lhkit.settings import Settings
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.generation import Sampling
+from lhkit.vocab.json_values import JSON
+
+EMBEDDED = "gemma-base"
+EMBEDDED_NAMES = ("gemma", EMBEDDED)
+"""`gemma` will be the tuned one once an adapter ships; until then both are the base model."""
+
+DATABASE = "life-helper.sqlite3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """Which model to talk to: an embedded one by name, or any served one by address."""
+
+    name: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    dialect: str = "json"
+
+    @property
+    def is_embedded(self) -> bool:
+        """True if lhkit has to find or start the server itself."""
+        return self.base_url is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Who is told how weights and server are coming along."""
+
+    weights: WeightsReport = weights.silent
+    server: ServerReport = silent_server
+
+
+@asynccontextmanager
+async def open_model(
+    choice: ModelChoice, settings: Settings, reports: Reports | None = None
+) -> AsyncIterator[ChatModel]:
+    """Yield a connected model; a server that had to be started ends with the block.
+
+    Raises:
+        UsageError: no such embedded model, or an address that is none.
+        SetupError: weights or server cannot be had.
+        ModelError: the server at the address does not answer as it should.
+    """
+    async with _served(choice, settings, reports or Reports()) as endpoint:
+        model = await VllmHttp.connect(endpoint)
+        try:
+            yield model
+        finally:
+            await model.aclose()
+
+
+@asynccontextmanager
+async def _served(
+    choice: ModelChoice, settings: Settings, reports: Reports
+) -> AsyncIterator[Endpoint]:
+    if choice.base_url is not None:
+        yield Endpoint(
+            base_url=choice.base_url,
+            model=choice.name,
+            api_key=choice.api_key,
+            dialect=choice.dialect,
+        )
+        return
+    served_name = embedded_name(choice.name)
+    running = await find_running(settings.cache_dir, served_name)
+    if running is not None:
+        yield Endpoint(base_url=running.base_url, model=served_name, dialect=choice.dialect)
+        return
+    async with VllmServer(
+        await embedded_server(settings, reports.weights), report=reports.server
+    ) as server:
+        yield Endpoint(base_url=server.base_url, model=served_name, dialect=choice.dialect)
+
+
+def embedded_name(name: str | None) -> str:
+    """Return the served name of an embedded model.
+
+    Raises:
+        UsageError: there is no embedded model of that name.
+    """
+    if name is None or name in EMBEDDED_NAMES:
+        return EMBEDDED
+    known = ", ".join(EMBEDDED_NAMES)
+    raise UsageError(
+        f"no embedded model {name!r}: choose one of {known}, "
+        "or say where it is served with --base-url"
+    )
+
+
+async def embedded_server(
+    settings: Settings, report: WeightsReport = weights.silent, *, port: int | None = None
+) -> ServerSettings:
+    """Return how to serve the embedded Gemma, with its weights in place.
+
+    Raises:
+        SetupError: the weights cannot be had.
+    """
+    folder = await weights.ensure_weights(settings.cache_dir, report=report)
+    log_path = settings.cache_dir / "logs" / f"{EMBEDDED}-{settings.now():%Y%m%d-%H%M%S}.log"
+    return ServerSettings(model=folder, served_name=EMBEDDED, log_path=log_path, port=port)
+
+
+def open_chat(
+    model: ChatModel, store: Store, confirm: ConfirmGate | None, settings: Settings
+) -> ChatController:
+    """Return a life-helper conversation over `store`."""
+    deps = LifeHelper(store=store, now=settings.now, locale=settings.locale)
+    catalog = load_catalog(settings.locale)
+    registry = registry_of(settings.locale)
+    return ChatController(
+        model=model,
+        dispatcher=ToolDispatcher(registry, catalog=catalog),
+        assistant=_assistant(deps, settings.now, Sampling()),
+        confirm=confirm,
+        catalog=catalog,
+    )
+
+
+def open_store(settings: Settings, path: Path | None = None) -> Store:
+    """Open the chat's database, made if it is not there.
+
+    Raises:
+        StoreError: the file is no database of ours, or a newer one.
+    """
+    target = path or settings.data_dir / DATABASE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return Store.open(target, protocols())
+
+
+def scenario_folder() -> Path:
+    """Return where the shipped scenarios lie: in the package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    shipped = package / "datasets" / "ac"
+    return shipped if shipped.is_dir() else package.parent / "datasets" / "ac"
+
+
+@cache
+def protocols() -> ProtocolCatalog:
+    """Return the shipped catalog, read once."""
+    return load_protocols()
+
+
+@cache
+def registry_of(locale: str) -> ToolRegistry:
+    """Return the six tools, described in `locale`."""
+    return build_registry(protocols(), locale)
+
+
+def _assistant(deps: LifeHelper, now: Callable[[], datetime], sampling: Sampling) -> Assistant:
+    return Assistant(
+        instructions=instructions(deps.locale),
+        context=lambda: now_line(now(), deps.locale),
+        deps=deps,
+        sampling=sampling,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeHelperSession:
+    """One scenario's own world: a store nobody else sees, and a clock that stands still."""
+
+    registry: ToolRegistry
+    assistant: Assistant
+    today: date
+    store: Store
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return habits and tracker entries as plain JSON."""
+        return snapshot(self.store)
+
+    def close(self) -> None:
+        """Forget the store."""
+        self.store.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeHelperEnvironment:
+    """Opens a fresh life-helper for each scenario. `sampling` is how the model decodes."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def open(self, world: Mapping[str, Any], locale: str) -> LifeHelperSession:
+        """Return a session in the initial state `world`.
+
+        Raises:
+            UsageError: the world is not well-formed; the message names the field.
+        """
+        parsed = parse_world(world)
+        store = _image().fresh()
+        seed(store, parsed)
+        deps = LifeHelper(store=store, now=lambda: parsed.now, locale=locale)
+        return LifeHelperSession(
+            registry=registry_of(locale),
+            assistant=_assistant(deps, deps.now, self.sampling),
+            today=parsed.now.date(),
+            store=store,
+        )
+
+
+@cache
+def _image() -> StoreImage:
+    return StoreImage.prepare(protocols())

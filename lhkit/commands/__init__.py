@@ -1,0 +1,1 @@
+"""What each command of `lhkit` does; options are parsed in `lhkit.cli`."""

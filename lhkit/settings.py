@@ -1,0 +1,73 @@
+"""What comes from outside: environment variables, folders, the wall clock. Read here only."""
+
+import os
+import platform
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from platformdirs import user_cache_path, user_data_path
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lhkit.errors import UsageError
+from lhkit.locales import DEFAULT_LOCALE
+
+APP = "lhkit"
+
+
+class Settings(BaseSettings):
+    """Frozen settings. Each field is read from `LHKIT_<FIELD>`; command-line options win.
+
+    `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
+    and logs, `data_dir` the chat's database. `timezone` is an IANA name.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="LHKIT_", frozen=True)
+
+    base_url: str | None = None
+    api_key: str | None = None
+    locale: str = DEFAULT_LOCALE
+    timezone: str = "Asia/Seoul"
+    cache_dir: Path = Field(default_factory=lambda: user_cache_path(APP))
+    data_dir: Path = Field(default_factory=lambda: user_data_path(APP))
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError(f"{name!r} is no IANA time zone such as Asia/Seoul") from error
+        return name
+
+    @property
+    def now(self) -> Callable[[], datetime]:
+        """The wall clock, in the configured time zone."""
+        zone = ZoneInfo(self.timezone)
+        return lambda: datetime.now(zone)
+
+
+def load_settings() -> Settings:
+    """Read the environment.
+
+    Raises:
+        UsageError: a variable holds something impossible; the message names it.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name = "_".join(str(part) for part in fault["loc"]).upper()
+        raise UsageError(f"environment variable LHKIT_{name}: {fault['msg']}") from error
+
+
+def hardware() -> dict[str, str | int]:
+    """Return what a manifest says of the machine: system, processor, cores."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "cores": os.cpu_count() or 0,
+    }

@@ -1,0 +1,67 @@
+"""House rules that no linter knows: sizes, names, boundaries, the public door."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import lhkit
+
+PACKAGE = Path(lhkit.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+BOUNDARIES = {
+    "chat/controller.py": 2,  # the model's stream; a subscriber
+    "confirm/gate.py": 1,  # a gate that waits for a person
+    "confirm/summary.py": 1,  # a tool's own summary
+    "harness/sample.py": 1,  # one sample
+    "tools/dispatcher.py": 3,  # validation of any object; the gate; the handler
+}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_has_at_most_300_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return how long a function is, without its documentation."""
+    documented = len((ast.get_docstring(function, clean=False) or "").splitlines())
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - documented
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_function_has_at_most_60_lines(path: Path) -> None:
+    assert {f.name: lines_of(f) for f in functions(path) if lines_of(f) > 60} == {}
+
+
+def test_no_module_is_an_attic() -> None:
+    attics = re.compile(r"utils?|helpers?|common|misc|manager")
+    assert [name_of(p) for p in FILES if attics.fullmatch(p.stem)] == []
+
+
+def test_broad_excepts_are_the_counted_boundaries() -> None:
+    counted = {name_of(p): p.read_text(encoding="utf-8").count("noqa: BLE001") for p in FILES}
+    assert {name: n for name, n in counted.items() if n} == BOUNDARIES
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    undocumented = [
+        name_of(p) for p in FILES if not ast.get_docstring(ast.parse(p.read_text("utf-8")))
+    ]
+    assert undocumented == []
+
+
+def test_the_public_door_is_sorted_and_opens() -> None:
+    assert lhkit.__all__ == sorted(lhkit.__all__)
+    assert [name for name in lhkit.__all__ if not hasattr(lhkit, name)] == []
