@@ -131,7 +131,7 @@ def _report(
     console = _console()
     summary = run.summary()
     words = {scenario.ac: catalog.text(f"ac.{scenario.ac}") for scenario in scenarios}
-    console.print(render(summary, words))
+    console.print(render(summary, catalog, words))
     _show_failures(run, run_dir, console, catalog)
     played = len(run.records) - run.kept
     console.print(

@@ -1,0 +1,1 @@
+"""Replaying scripted conversations and scoring them: scenarios in, records and verdicts out."""

@@ -1,0 +1,51 @@
+"""What a scenario is played in: tools, an assistant and a state that can be looked at.
+
+The harness knows no domain; whoever has tools implements these two protocols.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any, Protocol
+
+from lhkit.chat.controller import Assistant
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.json_values import JSON
+
+
+class Session(Protocol):
+    """One isolated world, for one conversation."""
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The tools; equal for all sessions of one locale."""
+        ...
+
+    @property
+    def assistant(self) -> Assistant:
+        """Instructions, limits, sampling, and the data that the tools work on."""
+        ...
+
+    @property
+    def today(self) -> date:
+        """The day in this world: what `{date: today}` means."""
+        ...
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return the present state: a list of rows (plain JSON objects) per table."""
+        ...
+
+    def close(self) -> None:
+        """Release what the session holds."""
+        ...
+
+
+class Environment(Protocol):
+    """Opens sessions. Must be safe to use for many at once."""
+
+    def open(self, world: Mapping[str, Any], locale: str) -> Session:
+        """Return a fresh session in the state `world` (a scenario's own words).
+
+        Raises:
+            UsageError: `world` describes no possible state.
+        """
+        ...

@@ -1,0 +1,156 @@
+"""The files of a run folder: records, one line each, safe at any moment; and the manifest.
+
+One process at a time writes. A line is on the disk when `append` returns.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from filelock import FileLock, Timeout
+
+from lhkit.errors import RunError
+from lhkit.harness.record import SampleRecord, decode_record, encode_record
+
+RECORDS = "records.jsonl"
+MANIFEST = "manifest.json"
+_LOCK = "run.lock"
+
+
+class Journal:
+    """The records of one run folder, open for appending. Make one with `open_journal`."""
+
+    def __init__(self, folder: Path, file: BinaryIO, found: tuple[SampleRecord, ...]) -> None:
+        self.folder = folder
+        self.found = found
+        self._file = file
+
+    def append(self, record: SampleRecord) -> None:
+        """Write one record and wait until it is on the disk.
+
+        Raises:
+            RunError: the disk does not take it.
+        """
+        try:
+            self._file.write(encode_record(record).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+
+
+@contextmanager
+def open_journal(folder: Path) -> Iterator[Journal]:
+    """Lock a run folder, read what is there, and open it for more.
+
+    Raises:
+        RunError: another process uses the folder, it cannot be written, or a record is broken.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise RunError(
+            f"{folder} is in use by another run: wait for its end, or give another name"
+        ) from error
+    try:
+        lines = _whole_lines(folder)
+        found = tuple(lines.records())
+        with lines.path.open("ab") as file:
+            file.truncate(lines.size_bytes)
+            yield Journal(folder, file, found)
+    finally:
+        lock.release()
+
+
+def read_records(folder: Path) -> tuple[SampleRecord, ...]:
+    """Return the records of a run folder, oldest first; a half-written last one is left out.
+
+    Raises:
+        RunError: a line is no record; the message names it.
+    """
+    return tuple(_whole_lines(folder).records())
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The complete lines of a file of records."""
+
+    path: Path
+    lines: tuple[bytes, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.lines))
+
+    def records(self) -> Iterator[SampleRecord]:
+        for number, line in enumerate(self.lines, start=1):
+            yield _decoded(line, f"{self.path}:{number}")
+
+
+def _whole_lines(folder: Path) -> _Lines:
+    path = folder / RECORDS
+    if not path.exists():
+        return _Lines(path, ())
+    with path.open("rb") as file:
+        return _Lines(path, tuple(line for line in file if line.endswith(b"\n")))
+
+
+def _decoded(line: bytes, where: str) -> SampleRecord:
+    try:
+        return decode_record(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            f"{where} is no record of this version of lhkit ({error}): "
+            "remove the line or give the run another name"
+        ) from error
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any]:
+    """Return the manifest of a run folder; empty if there is none.
+
+    Raises:
+        RunError: the file is no JSON object.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return {}
+    try:
+        manifest = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise RunError(f"{path} is not JSON ({error}): remove it") from error
+    if not isinstance(manifest, dict):
+        raise RunError(f"{path} is no JSON object: remove it")
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest in one step: a reader sees the old one or the new one.
+
+    Raises:
+        RunError: the disk does not take it.
+    """
+    fresh = folder / f"{MANIFEST}.new"
+    try:
+        with fresh.open("wb") as file:
+            file.write(
+                json.dumps(manifest, ensure_ascii=False, indent=2).encode(errors="backslashreplace")
+                + b"\n"
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(folder / MANIFEST)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> RunError:
+    return RunError(f"{folder} cannot be written ({error}): choose another folder")

@@ -1,0 +1,245 @@
+"""Replaying scenarios against a model: many at once, each on its own, nothing lost when stopped.
+
+It awaits, and never starts an event loop, so it works in a notebook as it is. What happens inside
+one conversation is `sample`'s business, what it is worth `scorers`'.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from lhkit.errors import (
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+    UsageError,
+)
+from lhkit.harness.assignment import load_solver
+from lhkit.harness.environment import Environment
+from lhkit.harness.journal import Journal, open_journal, read_manifest, write_manifest
+from lhkit.harness.manifest import Provenance, Sitting, manifest_of
+from lhkit.harness.plan import Job, ModelSource, Plan, plan_run
+from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
+from lhkit.harness.run import Run
+from lhkit.harness.sample import Stage, play_sample, sample_record
+from lhkit.harness.script import Scenario
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+_UNREACHABLE = ServerUnreachableError.__name__
+_PASSING = {
+    error.__name__
+    for error in (
+        ServerUnreachableError,
+        ServerOverloadedError,
+        ServerFailedError,
+        StreamBrokenError,
+        StreamStalledError,
+    )
+}
+"""Faults that another try may mend; a refused request or a bug of ours stays what it is."""
+
+
+async def replay(
+    scenarios: Sequence[Scenario],
+    model: ModelSource,
+    *,
+    environment: Environment,
+    run_dir: Path | None = None,
+    repeats: int = 1,
+    concurrency: int = 1,
+    max_attempts: int = 3,
+    keep_prompts: bool = False,
+    progress: bool = True,
+    provenance: Provenance | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Run:
+    """Play every scenario and return the records.
+
+    With a `run_dir`, each finished sample is on disk at once, and a second call takes up where the
+    first one stopped: a sample whose content hash (scenario, tools, instructions, model, sampling)
+    is already there and not `invalid` is kept. Cancelling loses only what was still being played.
+
+    An `invalid` sample whose fault may pass is tried again, with pauses of 1, 2, 4 … seconds. When
+    the server was unreachable for so many tries in a row as all conversations have together
+    (`max_attempts` each), the rest becomes `invalid` without being tried; the next call plays it.
+
+    Args:
+        scenarios: what to play.
+        model: one model, or a maker of one for each scenario.
+        environment: opens an isolated world for each sample.
+        run_dir: folder of the records; None keeps them in memory only.
+        repeats: samples per scenario.
+        concurrency: conversations at a time.
+        max_attempts: tries per sample.
+        keep_prompts: store prompts as text beside their hash.
+        progress: show a progress bar.
+        provenance: what the manifest says of start, commit and hardware.
+        clock: monotonic seconds.
+        sleep: waits for so many seconds.
+
+    Raises:
+        UsageError: a number below 1; or scenarios that cannot be played (`ScenarioError`).
+        RunError: the folder is in use, or cannot be read or written.
+    """
+    _refuse_below_one(repeats=repeats, concurrency=concurrency, max_attempts=max_attempts)
+    plan = plan_run(scenarios, model, environment, repeats=repeats)
+    load_solver()  # not in the middle of a turn that is being timed
+    told = provenance or Provenance()
+    stage = Stage(
+        model=model,
+        environment=environment,
+        clock=clock,
+        keep_prompts=keep_prompts,
+        begun_s=clock(),
+        started_at=told.started_at,
+    )
+    with ExitStack() as stack:
+        journal = stack.enter_context(open_journal(run_dir)) if run_dir else None
+        crew = _Crew(
+            stage=stage,
+            journal=journal,
+            writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
+            max_attempts=max_attempts,
+            patience=max_attempts * min(concurrency, max(1, len(plan.jobs))),
+            sleep=sleep,
+        )
+        return await _replayed(plan, crew, told, concurrency=concurrency, progress=progress)
+
+
+def _refuse_below_one(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise UsageError(f"{name}={number}: give at least 1")
+
+
+async def _replayed(
+    plan: Plan, crew: "_Crew", told: Provenance, *, concurrency: int, progress: bool
+) -> Run:
+    jobs = plan.jobs
+    kept = _kept(jobs, crew.journal.found if crew.journal else ())
+    crew.done |= kept
+    todo = [job for job in jobs if job.sample_id not in kept]
+    sitting = Sitting(started_at=crew.stage.moment(), concurrency=concurrency, kept=len(kept))
+    earlier = _earlier_sittings(crew.journal)
+
+    def file_manifest(present: Sitting) -> Mapping[str, Any]:
+        manifest = manifest_of(plan, told, [*earlier, asdict(present)])
+        if crew.journal:
+            write_manifest(crew.journal.folder, manifest)
+        return manifest
+
+    file_manifest(sitting)
+    try:
+        with tqdm(total=len(jobs), initial=len(kept), unit="sample", disable=not progress) as bar:
+            await crew.work(todo, concurrency, bar.update)
+    finally:
+        manifest = file_manifest(_closed(sitting, crew, len(jobs)))
+    records = tuple(crew.done[job.sample_id] for job in jobs)
+    return Run(records=records, manifest=manifest, kept=len(kept))
+
+
+def _kept(jobs: Iterable[Job], found: Iterable[SampleRecord]) -> dict[SampleId, SampleRecord]:
+    """Return, by sample, the newest record that answers exactly what is asked now."""
+    asked = {(job.sample_id, job.content_hash) for job in jobs}
+    return {
+        record.sample_id: record
+        for record in found
+        if (record.sample_id, record.content_hash) in asked
+        and record.verdict is not Verdict.INVALID
+    }
+
+
+def _earlier_sittings(journal: Journal | None) -> list[Any]:
+    earlier = read_manifest(journal.folder).get("sittings", []) if journal else []
+    return earlier if isinstance(earlier, list) else []
+
+
+def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
+    verdicts = [record.verdict for record in crew.done.values()]
+    return replace(
+        sitting,
+        ended_at=crew.stage.moment(),
+        played=len(verdicts) - sitting.kept,
+        invalid=verdicts.count(Verdict.INVALID),
+        finished=len(verdicts) == asked,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Crew:
+    """The workers of one run, what they have done, and how long they put up with a dead server."""
+
+    stage: Stage
+    journal: Journal | None
+    writer: ThreadPoolExecutor
+    max_attempts: int
+    patience: int
+    sleep: Callable[[float], Awaitable[None]]
+    unreachable: int = 0
+    done: dict[SampleId, SampleRecord] = field(default_factory=dict)
+
+    async def work(self, todo: Iterable[Job], concurrency: int, tick: Callable[[], object]) -> None:
+        """Play all jobs, `concurrency` at a time; the first failure of ours stops everybody."""
+        jobs = iter(todo)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(self._worker(jobs, tick))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _worker(self, jobs: Iterator[Job], tick: Callable[[], object]) -> None:
+        for job in jobs:
+            record = await self._settled(job)
+            await self._keep(record)
+            tick()
+
+    async def _settled(self, job: Job) -> SampleRecord:
+        record: SampleRecord | None = None
+        for attempt in range(1, self.max_attempts + 1):
+            if self.unreachable >= self.patience:
+                break
+            record = await play_sample(job, self.stage, attempt=attempt)
+            cause = _cause(record)
+            self.unreachable = self.unreachable + 1 if cause == _UNREACHABLE else 0
+            if cause not in _PASSING:
+                break
+            if attempt < self.max_attempts:
+                await self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)))
+        return record or self._not_tried(job)
+
+    def _not_tried(self, job: Job) -> SampleRecord:
+        reason = f"not tried: the server was unreachable {self.unreachable} times in a row"
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
+        started_at = self.stage.moment()
+        return sample_record(
+            job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
+        )
+
+    async def _keep(self, record: SampleRecord) -> None:
+        """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
+        self.done[record.sample_id] = record
+        if self.journal is not None:
+            loop = asyncio.get_running_loop()
+            write = loop.run_in_executor(self.writer, self.journal.append, record)
+            write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits any more
+            await asyncio.wait({write})  # which does not cancel it: what is finished gets written
+            write.result()
+
+
+def _cause(record: SampleRecord) -> str | None:
+    """Return the type of the fault that ended an invalid sample, None for a valid one."""
+    is_invalid = record.verdict is Verdict.INVALID
+    return record.turns[-1].cause if is_invalid and record.turns else None

@@ -1,0 +1,172 @@
+"""Scenario files to scenarios, with every fault by file, line and field. The values: `script`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.assignment import Problem, assign_ordered
+from lhkit.harness.matchers import Fault, Path, regex_fault, shown_path, slot_faults
+from lhkit.harness.script import Before, Scenario, Turn, scenario_json_schema
+from lhkit.harness.yaml_source import Document, read_yaml
+from lhkit.locales import available_locales
+from lhkit.vocab.json_values import compact
+
+__all__ = ["Scenario", "load_scenarios", "scenario_faults", "scenario_json_schema"]
+
+_ADAPTER = TypeAdapter(Scenario)
+
+
+def load_scenarios(paths: Iterable[FilePath | str]) -> tuple[Scenario, ...]:
+    """Return the scenarios of files and folders, in the order given, folders by name.
+
+    Args:
+        paths: YAML files, or folders that are searched for `*.yaml` and `*.yml`.
+
+    Raises:
+        ScenarioError: a file is not there or is wrong. One line per fault, over all files:
+            `file:line: scenario.field: what is wrong`.
+    """
+    found: dict[str, tuple[Scenario, str]] = {}
+    faults: list[str] = []
+    for file in _files(paths):
+        document = _read(file)
+        for where, scenario in _scenarios(file, document, faults):
+            if scenario.id in found:
+                faults.append(f"{where}: the id {scenario.id} is taken by {found[scenario.id][1]}")
+            else:
+                found[scenario.id] = (scenario, where)
+    if faults:
+        raise ScenarioError("\n".join(faults))
+    return tuple(scenario for scenario, _ in found.values())
+
+
+def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:
+    files: dict[FilePath, FilePath] = {}
+    for path in map(FilePath, paths):
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(each for each in path.rglob("*") if each.suffix in {".yaml", ".yml"})
+        if not inside or not all(each.is_file() for each in inside):
+            raise ScenarioError(f"{path}: no scenario file there: give a *.yaml file or a folder")
+        files |= {each.resolve(): each for each in inside if each.resolve() not in files}
+    return list(files.values())
+
+
+def _read(file: FilePath) -> Document:
+    try:
+        return read_yaml(file.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{file}: cannot be read as UTF-8 text: {error}") from error
+
+
+def _scenarios(
+    file: FilePath, document: Document, faults: list[str]
+) -> Iterator[tuple[str, Scenario]]:
+    """Yield the good scenarios of a file with their place; add the faults of the others."""
+    found = list(document.faults)
+    entries = document.value if isinstance(document.value, list) else []
+    if not entries and not found:
+        found.append(Fault((), "must be a list of scenarios (`- id: …`)"))
+    for index, entry in enumerate(entries) if not found else ():
+        scenario = _validated(entry, index, document, found)
+        if scenario is not None:
+            yield f"{file}:{document.line((index,))}", scenario
+    for fault in sorted(found, key=lambda each: document.line(each.path)):
+        line = document.line(fault.path)
+        faults.append(f"{file}:{line}: {_labelled(entries, fault.path)}: {fault.message}")
+
+
+def _labelled(entries: list[Any], path: Path) -> str:
+    """Return a path that begins with the scenario's id, where it has one."""
+    entry = entries[path[0]] if path and isinstance(path[0], int) and entries else None
+    name = entry.get("id") if isinstance(entry, dict) else None
+    return shown_path((name, *path[1:]) if isinstance(name, str) else path)
+
+
+def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -> Scenario | None:
+    try:
+        scenario = _ADAPTER.validate_json(compact(entry), strict=True)
+    except ValidationError as error:
+        messages: dict[Path, list[str]] = {}
+        for each in error.errors(include_url=False):
+            if each["type"] == "too_short" and each["input"]:
+                continue  # its items are there and wrong: said elsewhere
+            path = _path_of((index, *each["loc"]), each["type"], document.lines)
+            messages.setdefault(path, []).append(_PLAIN.get(each["type"], each["msg"]))
+        found += [Fault(path, " or ".join(said)) for path, said in messages.items()]
+        return None
+    wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
+    found += wrong
+    return None if wrong else scenario
+
+
+_PLAIN = {"unexpected_keyword_argument": "unknown field", "missing": "is required"}
+
+
+def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:
+    """Return pydantic's location without the names of union members, which are no keys."""
+    path: Path = ()
+    for part in location:
+        if (*path, part) in lines:
+            path = (*path, part)
+    return (*path, location[-1]) if kind == "missing" else path
+
+
+def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
+    """Yield what is wrong inside a well-formed scenario: matchers, patterns, order, clock."""
+    if scenario.locale not in available_locales():
+        yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
+    yield from _world_faults(scenario.world)
+    for table, rows in scenario.final.items():
+        for number, row in enumerate(rows):
+            yield from _matcher_faults(row, ("final", table, number))
+    for number, turn in enumerate(scenario.turns):
+        yield from _turn_faults(turn, ("turns", number))
+
+
+def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
+    for name, value in world.items():
+        if name == "now":
+            if not _is_moment(value):
+                yield Fault(
+                    ("world", "now"), "must be a time with offset: 2026-06-15T09:00:00+09:00"
+                )
+        elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+            yield Fault(("world", name), "must be a list of rows")
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        return False
+
+
+def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
+    for number, call in enumerate(turn.expect.calls):
+        yield from _matcher_faults(call.args, (*path, "expect", "calls", number, "args"))
+    for number, forbidden in enumerate(turn.forbid):
+        yield from _matcher_faults(forbidden.args, (*path, "forbid", number, "args"))
+    pattern = turn.reply.matches
+    fault = None if pattern is None else regex_fault(pattern)
+    if fault is not None:
+        yield Fault((*path, "reply", "matches"), fault)
+    if isinstance(turn.expect.order, Before):
+        yield from _order_faults(turn.expect.order, len(turn.expect.calls), path)
+
+
+def _matcher_faults(matchers: Mapping[str, Any], path: Path) -> Iterator[Fault]:
+    for name, raw in matchers.items():
+        yield from slot_faults(raw, (*path, name))
+
+
+def _order_faults(order: Before, n: int, path: Path) -> Iterator[Fault]:
+    nothing = Problem(costs=[[]] * n, left_expected=[0] * n, left_actual=[])
+    try:
+        assign_ordered(nothing, order.before)
+    except ScenarioError as error:
+        yield Fault((*path, "expect", "order"), str(error).removeprefix("order: "))

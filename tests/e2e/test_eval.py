@@ -1,0 +1,43 @@
+"""Scenarios replayed against the real Gemma: valid verdicts, and the evidence in every record."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lhkit import app
+from lhkit.harness.record import Verdict
+from lhkit.harness.runner import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.models.base import ChatModel
+from lhkit.vocab.generation import Sampling
+
+pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
+
+
+@pytest.mark.promise("real.gemma_chat")
+async def test_no_sample_is_invalid_and_every_record_holds_the_evidence(
+    gemma: ChatModel, tmp_path: Path
+) -> None:
+    scenarios = load_scenarios([app.scenario_folder()])[::6]
+    environment = app.LifeHelperEnvironment(sampling=Sampling(max_tokens=32))
+    folder = tmp_path / "run"
+    run = await replay(
+        scenarios, gemma, environment=environment, run_dir=folder, concurrency=4, progress=False
+    )
+    assert len(run.records) == len(scenarios)
+    assert all(record.verdict is not Verdict.INVALID for record in run.records)
+    written = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(written) == len(scenarios)
+    for line in written:
+        for turn in json.loads(line)["turns"]:
+            for call in turn["model_calls"]:
+                assert call["raw_text"]
+                assert call["token_ids"]
+                assert call["prompt_sha256"]
+                assert call["timing"]["first_token_s"] > 0
+                assert call["identity"]["server"].startswith("vllm ")
+                assert call["server_metrics"]["time_to_first_token_ms"] > 0
+
+    again = await replay(scenarios, gemma, environment=environment, run_dir=folder, progress=False)
+    assert again.kept == len(scenarios)

@@ -1,0 +1,148 @@
+"""A small domain for testing the harness: notes that can be listed, found and added."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.chat.controller import Assistant
+from lhkit.errors import UsageError
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.generation import Sampling
+from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+
+
+def _find(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
+    found = [note for note in notes if args.get("query", "") in note["text"]]
+    return ToolOk({"notes": found[: args.get("limit", 5)]})
+
+
+def _add(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
+    if not args["text"].strip():
+        return ToolErr("r1_blank", "write something")
+    if args["text"] == "crash":
+        raise RuntimeError("crash")
+    notes.append({"id": f"note-{len(notes)}", "text": args["text"], "done": False})
+    return ToolOk({"id": notes[-1]["id"]})
+
+
+def _finish(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
+    for note in notes:
+        if note["id"] == args["note_id"]:
+            note["done"] = args["done"]
+            return ToolOk({"id": note["id"]})
+    return ToolErr("not_found", f"no note {args['note_id']}")
+
+
+def _schema(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+TEXT = {"type": "string", "maxLength": 80}
+
+REGISTRY = ToolRegistry(
+    [
+        ToolDefinition(
+            name="find_notes",
+            description="Find notes",
+            parameters=_schema([], query=TEXT, limit={"type": "integer", "default": 5}),
+            handler=_find,
+        ),
+        ToolDefinition(
+            name="add_note",
+            description="Add a note",
+            parameters=_schema(["text"], text=TEXT, tag={"enum": ["home", "work"]}),
+            handler=_add,
+            is_destructive=True,
+        ),
+        ToolDefinition(
+            name="finish_note",
+            description="Set whether a note is done",
+            parameters=_schema(["note_id", "done"], note_id=TEXT, done={"type": "boolean"}),
+            handler=_finish,
+            is_destructive=True,
+        ),
+    ]
+)
+
+
+@dataclass
+class NotesSession:
+    notes: list[dict[str, Any]]
+    today: date
+    sampling: Sampling
+    registry: ToolRegistry
+    is_closed: bool = False
+
+    @property
+    def assistant(self) -> Assistant:
+        return Assistant(instructions="Keep notes.", deps=self.notes, sampling=self.sampling)
+
+    def state(self) -> Mapping[str, Any]:
+        return {"notes": self.notes}
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass
+class NotesEnvironment:
+    """Opens worlds like `{now: …, notes: [{id, text, done}]}`; keeps the sessions."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    registry: ToolRegistry = field(default_factory=lambda: REGISTRY)
+    sessions: list[NotesSession] = field(default_factory=list)
+
+    def open(self, world: Mapping[str, Any], locale: str) -> NotesSession:  # noqa: ARG002 - one locale
+        unknown = world.keys() - {"now", "notes"}
+        if unknown:
+            raise UsageError(f"world: unknown tables {sorted(unknown)}")
+        notes = [{"done": False, **note} for note in world.get("notes", [])]
+        now = datetime.fromisoformat(world.get("now", "2026-06-15T09:00:00+09:00"))
+        session = NotesSession(notes, now.date(), self.sampling, self.registry)
+        self.sessions.append(session)
+        return session
+
+
+@pytest.fixture
+def registry() -> ToolRegistry:
+    return REGISTRY
+
+
+@pytest.fixture
+def environment() -> NotesEnvironment:
+    return NotesEnvironment()
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str], tuple[Scenario, ...]]:
+    """Return a function from YAML text to scenarios, through the real reader."""
+
+    def from_text(text: str) -> tuple[Scenario, ...]:
+        file = tmp_path / "scenarios.yaml"
+        file.write_text(text, encoding="utf-8")
+        return load_scenarios([file])
+
+    return from_text
+
+
+class SteppingClock:
+    """Monotonic seconds that advance by a fixed step at every look."""
+
+    def __init__(self, step_s: float = 0.001) -> None:
+        self._now_s = 0.0
+        self._step_s = step_s
+
+    def __call__(self) -> float:
+        self._now_s += self._step_s
+        return self._now_s
+
+
+@pytest.fixture
+def clock() -> SteppingClock:
+    return SteppingClock()
