@@ -1,16 +1,19 @@
 """One live line on standard error while weights and server are made ready."""
 
+import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from typing import NoReturn
 
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
+from tqdm import tqdm
 
 from lhkit.app import ModelChoice, Reports, open_model
 from lhkit.models.base import ChatModel
 from lhkit.models.vllm_server import StartProgress
-from lhkit.models.weights import progress_bar
+from lhkit.models.weights_source import Stage, WeightsProgress
 from lhkit.settings import Settings
 
 
@@ -30,16 +33,51 @@ async def opened_model(choice: ModelChoice, settings: Settings) -> AsyncIterator
 @contextmanager
 def setup_progress() -> Iterator[Reports]:
     """Yield the receivers of progress; the lines are gone or finished when the block ends."""
-    with progress_bar() as weights, _server_line() as server:
+    with closing(_WeightsLine()) as weights, closing(_ServerLine()) as server:
         yield Reports(weights=weights, server=server)
+
+
+class _WeightsLine:
+    """Draws the making of the weights: a byte bar in a terminal, one line a step elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar: tqdm[NoReturn] = tqdm(
+            unit="B", unit_scale=True, leave=False, bar_format="{desc}", disable=None
+        )
+        self._step = ""
+
+    def __call__(self, progress: WeightsProgress) -> None:
+        """Draw where the making is."""
+        if progress.stage in {Stage.NOTICE, Stage.WAITING}:
+            tqdm.write(progress.text, file=sys.stderr)
+        elif self._bar.disable:
+            self._step_line(progress)
+        else:
+            self._draw(progress)
+
+    def close(self) -> None:
+        """Leave a clean line."""
+        self._bar.close()
+
+    def _step_line(self, progress: WeightsProgress) -> None:
+        if progress.text != self._step:
+            self._step = progress.text
+            tqdm.write(progress.text, file=sys.stderr)
+
+    def _draw(self, progress: WeightsProgress) -> None:
+        elapsed = f" {progress.elapsed_s:.0f} s" if progress.elapsed_s else ""
+        self._bar.bar_format = None if progress.total_bytes else "{desc}"
+        self._bar.total = progress.total_bytes or None
+        self._bar.n = progress.done_bytes
+        self._bar.set_description_str(progress.text + elapsed)
 
 
 class _ServerLine:
     """Draws the start of a server: live in a terminal, one line a stage elsewhere."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = Status("", console=console)
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._status = Status("", console=self._console)
         self._stage: str | None = None
 
     def __call__(self, progress: StartProgress) -> None:
@@ -55,15 +93,6 @@ class _ServerLine:
     def close(self) -> None:
         """Leave a clean line."""
         self._status.stop()
-
-
-@contextmanager
-def _server_line() -> Iterator[_ServerLine]:
-    line = _ServerLine(Console(stderr=True))
-    try:
-        yield line
-    finally:
-        line.close()
 
 
 def _words(progress: StartProgress) -> str:

@@ -11,8 +11,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from filelock import AsyncFileLock, Timeout
-from tqdm import tqdm
 
 from lhkit.errors import MissingPackageError, WeightsError
 from lhkit.models.weights_source import (
@@ -272,21 +271,3 @@ def _disk_fault(error: OSError, folder: Path) -> WeightsError:
         f"The weights can not be stored in {folder.parent} ({error}); make it writable, or move "
         "the cache."
     )
-
-
-@contextmanager
-def progress_bar() -> Iterator[Report]:
-    """Draw progress on standard error: a byte bar where bytes are counted, else one live line."""
-    with tqdm(unit="B", unit_scale=True, leave=False, bar_format="{desc}") as bar:
-
-        def draw(progress: WeightsProgress) -> None:
-            if progress.stage in {Stage.NOTICE, Stage.WAITING}:
-                bar.write(progress.text, file=sys.stderr)
-                return
-            elapsed = f" {progress.elapsed_s:.0f} s" if progress.elapsed_s else ""
-            bar.bar_format = None if progress.total_bytes else "{desc}"
-            bar.total = progress.total_bytes or None
-            bar.n = progress.done_bytes
-            bar.set_description_str(progress.text + elapsed)
-
-        yield draw
