@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.vocab.results import (
@@ -55,6 +55,8 @@ def test_a_cancelled_call_says_that_the_user_did_not_confirm() -> None:
 
 
 @pytest.mark.promise("envelope.budget")
+@example(result=ToolErr("not_found", "\ud800" * 500), max_bytes=300)
+@example(result=ToolOk({"lone": "\udfff 습관"}), max_bytes=300)
 @given(result=RESULTS, max_bytes=st.integers(MIN_RESULT_BYTES, 4096))
 def test_any_result_is_valid_json_within_the_byte_budget(
     result: ToolResult, max_bytes: int
