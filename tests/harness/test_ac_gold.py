@@ -32,6 +32,7 @@ async def played(model: Any) -> tuple[SampleRecord, ...]:
     return run.records
 
 
+@pytest.mark.promise("ac.covered")
 def test_every_criterion_has_a_file_and_a_scenario() -> None:
     counts = Counter(scenario.ac for scenario in SCENARIOS)
     assert set(counts) == {f"AC-{number}" for number in range(1, 13)}
@@ -61,6 +62,7 @@ HARMLESS = {"ac12-small-talk-ko-01", "ac12-out-of-scope-ko-01"}  # any friendly 
 RECITED = instructions("ko")
 
 
+@pytest.mark.promise("ac.covered")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("words", "passes"),
