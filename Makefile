@@ -58,9 +58,9 @@ $(STAMP): $(LOCKS) pyproject.toml
 	@echo 'venv: making $(VENV) with $(PYTHON)'
 	@'$(PYTHON)' -m venv $(VENV)
 ifeq ($(shell uname -sm),Linux x86_64)
-	@echo 'venv: 1 of 3, lhkit and its tools (65 packages, about 0.1 GB)'
+	@echo 'venv: 1 of 3, lhkit and its tools (about 70 packages, 0.1 GB)'
 	@$(PIP) install -qq --no-deps -r requirements/lock.txt
-	@echo 'venv: 2 of 3, the embedded Gemma: torch, vLLM and what they need (117 packages, about 1 GB, 3.5 GB on disk)'
+	@echo 'venv: 2 of 3, the embedded Gemma: torch, vLLM and what they need (about 115 packages, 1 GB, 3.5 GB on disk)'
 	@torch="$$(grep '^torch==' requirements/lock-gemma.txt)"; \
 	$(PIP) install --no-deps "$$torch" || { \
 	  echo "venv: your index has no $$torch, trying PyTorch's own"; \

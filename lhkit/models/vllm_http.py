@@ -24,6 +24,7 @@ from lhkit.errors import (
 from lhkit.models.base import ModelRequest
 from lhkit.models.completion_stream import CompletionReader
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint
 from lhkit.models.http_faults import not_a_server, refusal, stalled, transport_faults
 from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
 
@@ -41,6 +42,7 @@ class Endpoint:
     model: str | None = None
     api_key: str | None = None
     dialect: str = "json"
+    constraint: Constraint = "off"
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     idle_timeout_s: float = IDLE_TIMEOUT_S
 
@@ -106,7 +108,10 @@ class VllmHttp:
             ModelError: the server refused, failed, broke off or stalled.
         """
         prompt = self._dialect.encode(request.messages, request.tools, request.instructions)
-        body = self._body(prompt, request.sampling)
+        body = {
+            **self._body(prompt, request.sampling),
+            **self._dialect.constrain(request.tools, self._endpoint.constraint),
+        }
         reader = CompletionReader(
             parser=self._dialect.incremental(request.tools),
             max_tokens=request.sampling.max_tokens,
@@ -157,6 +162,7 @@ class VllmHttp:
             "add_special_tokens": False,  # the prompt has its own <bos>, exactly one
             "skip_special_tokens": False,  # a leaked token must be seen
             "stop_token_ids": list(self._dialect.stop_token_ids),
+            "stop": list(self._dialect.stop_texts),
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
             "stream": True,
@@ -205,6 +211,7 @@ async def _identify(endpoint: Endpoint, session: aiohttp.ClientSession) -> Model
         server=await _server_version(endpoint, session),
         base_url=endpoint.root,
         dialect=endpoint.dialect,
+        constraint=endpoint.constraint,
     )
 
 

@@ -111,6 +111,7 @@ async def test_the_request_is_exactly_this() -> None:
             "add_special_tokens": False,
             "skip_special_tokens": False,
             "stop_token_ids": [105, 106],
+            "stop": [],
             "max_tokens": 256,
             "temperature": 0.0,
             "stream": True,

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
+from lhkit.errors import UsageError
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import TextDelta, ToolCallParsed
 from lhkit.vocab.json_values import JSON
 from lhkit.vocab.messages import Message, ToolCall
+
+Constraint: TypeAlias = Literal["off", "auto", "required"]
+"""How decoding is constrained: not at all; free text or a valid call; a valid call."""
 
 ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
 """A definition, or a plain `{"name", "description", "parameters"}` mapping."""
@@ -59,6 +63,19 @@ class Dialect(Protocol):
         """Token ids at which generation ends, besides the model's own end of sequence."""
         ...
 
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        """Texts at which generation ends; they are not part of the response."""
+        ...
+
+    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
+        """Return the request fields that constrain decoding; none for `off`.
+
+        Raises:
+            UsageError: this dialect has no such constraint.
+        """
+        ...
+
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
@@ -87,3 +104,14 @@ def spec_of(tool: ToolSpec) -> dict[str, Any]:
             "parameters": tool.parameters,
         }
     return {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
+
+
+def unconstrained(dialect: str, constraint: Constraint) -> Mapping[str, Any]:
+    """Return no request fields: for a dialect that knows no constraint but `off`.
+
+    Raises:
+        UsageError: any other constraint.
+    """
+    if constraint != "off":
+        raise UsageError(f"the dialect {dialect} cannot be constrained: give --constrain off")
+    return {}

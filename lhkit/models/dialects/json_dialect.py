@@ -5,9 +5,16 @@ The wording is ours. Parsing is in `json_scanner`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
-from lhkit.models.dialects.base import IncrementalParser, ParseResult, ToolSpec, spec_of
+from lhkit.models.dialects.base import (
+    Constraint,
+    IncrementalParser,
+    ParseResult,
+    ToolSpec,
+    spec_of,
+    unconstrained,
+)
 from lhkit.models.dialects.gemma_turns import (
     END_OF_TURN_ID,
     START_OF_TURN_ID,
@@ -39,6 +46,15 @@ class JsonDialect:
     name = "json"
     stop_token_ids = (START_OF_TURN_ID, END_OF_TURN_ID)
     """A base model may open the next turn itself instead of ending its own."""
+    stop_texts = ()
+
+    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return no fields: decoding is free.
+
+        Raises:
+            UsageError: any constraint but `off`.
+        """
+        return unconstrained(self.name, constraint)
 
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
