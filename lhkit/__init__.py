@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lhkit.harness.runner import replay
     from lhkit.harness.scenario import load_scenarios
     from lhkit.models.base import ChatModel, ModelRequest
+    from lhkit.models.cassette import CassetteModel, RecordingModel
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.vllm_http import Endpoint, VllmHttp
     from lhkit.models.vllm_server import ServerSettings, VllmServer
@@ -45,6 +46,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Assistant": "chat.controller",
+    "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ChatModel": "models.base",
     "ConfirmGate": "confirm.gate",
@@ -55,6 +57,7 @@ _HOMES = {
     "LhkitError": "errors",
     "ModelError": "errors",
     "ModelRequest": "models.base",
+    "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
     "Sampling": "vocab.generation",
     "ScriptedGate": "confirm.gate",
@@ -83,6 +86,7 @@ _HOMES = {
 
 __all__ = [
     "Assistant",
+    "CassetteModel",
     "ChatController",
     "ChatModel",
     "ConfirmGate",
@@ -93,6 +97,7 @@ __all__ = [
     "LhkitError",
     "ModelError",
     "ModelRequest",
+    "RecordingModel",
     "Reply",
     "Sampling",
     "ScriptedGate",

@@ -4,6 +4,7 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.v
 
     LhkitError
     ├── UsageError                 the caller asked for something that cannot be
+    │   ├── CassetteError          a cassette is broken, or has no answer to a request
     │   ├── RegistrationError      a tool definition is wrong
     │   └── ScenarioError          a scenario file is wrong (names file, line, field)
     ├── SetupError                 this machine lacks or broke something
@@ -34,6 +35,10 @@ class LhkitError(Exception):
 
 class UsageError(LhkitError):
     """The caller asked for something that cannot be."""
+
+
+class CassetteError(UsageError):
+    """A cassette cannot be used, or has no answer to a request; the message shows what changed."""
 
 
 class RegistrationError(UsageError):

@@ -20,7 +20,7 @@ class ModelRequest:
 
 
 class ChatModel(Protocol):
-    """A model that answers requests. Implementations: `VllmHttp`, `ScriptedModel`."""
+    """A model that answers requests: `VllmHttp`, `ScriptedModel`, `CassetteModel`, and others."""
 
     @property
     def identity(self) -> ModelIdentity:

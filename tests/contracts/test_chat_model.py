@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import pytest
 
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.models.vllm_http import Endpoint, VllmHttp
@@ -44,6 +47,25 @@ async def served(*replies: Reply) -> AsyncIterator[ChatModel]:
         yield model
 
 
+@asynccontextmanager
+async def recorded(*replies: Reply) -> AsyncIterator[ChatModel]:
+    with TemporaryDirectory() as folder:
+        inner = ScriptedModel(replies, chunk_chars=3)
+        async with aclosing(RecordingModel(inner, Path(folder) / "cassette.json")) as model:
+            yield model
+
+
+@asynccontextmanager
+async def replayed(*replies: Reply) -> AsyncIterator[ChatModel]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "cassette.json"
+        async with aclosing(RecordingModel(ScriptedModel(replies, chunk_chars=3), path)) as model:
+            for _ in replies:
+                await heard(model)
+        async with aclosing(CassetteModel.open(path)) as model:
+            yield model
+
+
 def _events_of(reply: Reply) -> list[bytes]:
     calls = [DIALECTS["json"].render_call(each.name, each.args) for each in reply.calls]
     raw = "\n".join(part for part in [reply.text, *calls, reply.fragment] if part)
@@ -51,7 +73,15 @@ def _events_of(reply: Reply) -> list[bytes]:
     return completion(tokens, reason="length" if reply.fragment else "stop")
 
 
-@pytest.fixture(params=[scripted, served], ids=["ScriptedModel", "VllmHttp"])
+MAKERS = {
+    "ScriptedModel": scripted,
+    "VllmHttp": served,
+    "RecordingModel": recorded,
+    "CassetteModel": replayed,
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS.keys())
 def model_of(request: pytest.FixtureRequest) -> Maker:
     maker: Maker = request.param
     return maker
@@ -145,6 +175,9 @@ async def test_the_last_event_names_who_answered(model_of: Maker) -> None:
         assert last.strict
 
 
+@pytest.mark.parametrize(
+    "model_of", [scripted, served, recorded], indirect=True
+)  # a failure is not recorded, so no cassette replays one
 async def test_a_world_that_fails_raises_after_the_words_and_never_finishes(
     model_of: Maker,
 ) -> None:

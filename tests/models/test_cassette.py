@@ -1,0 +1,584 @@
+"""Cassettes: what was recorded is what is replayed, and nothing else is."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unicodedata import normalize
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.errors import CassetteError, StreamBrokenError, UsageError
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.cassette import CassetteModel, RecordingModel
+from lhkit.models.cassette_file import Cassette, encode_cassette, read_cassette
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tools.definition import ToolDefinition
+from lhkit.vocab.generation import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    Sampling,
+    TextDelta,
+    ThinkingDelta,
+    Timing,
+    ToolCallParsed,
+    Usage,
+)
+from lhkit.vocab.messages import (
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
+
+pytestmark = pytest.mark.anyio
+
+IDENTITY = ModelIdentity(model="gemma", server="vllm 0.32.0", base_url="http://a", dialect="json")
+TOOL = ToolDefinition(
+    name="log_water",
+    description="물을 적는다.",
+    parameters={"type": "object", "properties": {"ml": {"type": "integer"}}},
+    handler=lambda _args, _deps: ToolCancelled(),
+)
+REQUEST = ModelRequest(
+    messages=(
+        UserMessage(text="물 200ml 마셨어", context="2026-11-22"),
+        ToolCallMessage(name="log_water", args={"ml": 200}, result=ToolOk(data={"총": 200})),
+        ToolCallMessage(name="f", args=None, result=ToolErr(code="validation", reason="ml?")),
+        ToolCallMessage(name="f", args={}, result=ToolCancelled(), index=1),
+        ModelMessage(text="적었어요."),
+        UserMessage(text="고마워"),
+    ),
+    tools=(TOOL,),
+    instructions="Answer in Korean.\nBe short.",
+)
+HELLO = ModelRequest(messages=(UserMessage(text="안녕"),))
+CALL = ToolCall(
+    name="f",
+    args={"text": "줄\n" * 40, "a": {"text": ["b", "c"]}},  # not texts of ours: left as they are
+    raw="f()",
+    repairs=("quotes",),
+)
+EVENTS: tuple[ModelEvent, ...] = (
+    ThinkingDelta(text="음"),
+    TextDelta(text="네"),
+    ToolCallParsed(call=CALL),
+    Finished(
+        reason="stop",
+        text="네",
+        calls=(CALL,),
+        fragment="{",
+        truncated=True,
+        usage=Usage(prompt_tokens=9, completion_tokens=3, cached_tokens=0),
+        timing=Timing(headers_s=0.1, done_s=1 / 3, chunk_gaps_s=(0.1, 1e-9)),
+        raw_text="네f(){",
+        token_ids=tuple(range(200)),
+        prompt_token_ids=(2, 105),
+        prompt_text="<bos>\n물",
+        prompt_sha256="00",
+        identity=IDENTITY,
+        server_metrics={"queue_ms": 0.5},
+    ),
+)
+
+
+class Playing:
+    """A model that plays given events, and whatever error comes after them."""
+
+    identity = IDENTITY
+
+    def __init__(self, events: Iterable[ModelEvent], error: Exception | None = None) -> None:
+        self._events = tuple(events)
+        self._error = error
+        self.is_closed = False
+
+    async def stream(self, _request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        for event in self._events:
+            yield event
+        if self._error:
+            raise self._error
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+def ticking(step_s: float = 0.5) -> Callable[[], float]:
+    ticks = count()
+    return lambda: 100.0 + next(ticks) * step_s
+
+
+async def heard(model: ChatModel, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+    return [event async for event in model.stream(request)]
+
+
+async def record(path: Path, inner: ChatModel, *requests: ModelRequest) -> list[list[ModelEvent]]:
+    async with aclosing(RecordingModel(inner, path, clock=ticking())) as model:
+        return [await heard(model, request) for request in requests]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def files_by(path: Path) -> list[str]:
+    """What stands in the folder of the cassette."""
+    return [each.name for each in path.parent.glob("*")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "new folder" / "cassette.json"
+
+
+@pytest.mark.promise("cassette.exact")
+async def test_a_response_is_replayed_with_every_event_and_all_evidence(path: Path) -> None:
+    assert await record(path, Playing(EVENTS), REQUEST) == [list(EVENTS)]
+    model = CassetteModel.open(path)
+    assert await heard(model) == list(EVENTS)
+    assert model.identity == IDENTITY
+
+
+texts = st.text(st.characters(exclude_categories=()), max_size=80) | st.sampled_from(
+    [
+        "물\n" * 40,
+        "\ud83d\ude00 " * 30 + "\n",
+        "\ud800",
+        "\x00\x1b\r\n\u2028\x85" * 20,
+        "각\n각\n" * 20,
+    ]
+)
+whole = st.text(max_size=20) | st.sampled_from(["\ud800", "물\udc00\n"])
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | whole,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(whole, inner, max_size=3),
+    max_leaves=8,
+)
+calls = st.builds(
+    ToolCall, name=whole, args=json_values, raw=texts, repairs=st.lists(whole).map(tuple)
+)
+times_s = st.none() | st.floats(min_value=0, max_value=1e6)
+deltas = (
+    st.builds(TextDelta, text=texts)
+    | st.builds(ThinkingDelta, text=texts)
+    | st.builds(ToolCallParsed, call=calls)
+)
+endings = st.builds(
+    Finished,
+    reason=whole,
+    text=texts,
+    calls=st.lists(calls, max_size=2).map(tuple),
+    fragment=texts,
+    truncated=st.booleans(),
+    usage=st.builds(Usage, cached_tokens=st.none() | st.integers(min_value=0)),
+    timing=st.builds(Timing, headers_s=times_s, done_s=times_s),
+    raw_text=texts,
+    token_ids=st.lists(st.integers(min_value=0)).map(tuple),
+    prompt_text=texts,
+    identity=st.none() | st.builds(ModelIdentity, model=whole, constraint=whole),
+    server_metrics=st.none() | st.dictionaries(whole, json_values, max_size=3),
+)
+
+
+@pytest.mark.promise("cassette.exact")
+@given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=json_values)
+async def test_any_events_are_replayed_for_any_request(
+    before: list[ModelEvent], end: Finished, text: str, args: Any
+) -> None:
+    made = ToolCallMessage(name="f", args=args, result=ToolOk(data={"a": args}), raw=text)
+    request = ModelRequest(messages=(UserMessage(text=text), made), instructions=text)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "cassette.json"
+        await record(path, Playing([*before, end]), request)
+        again = await heard(CassetteModel.open(path), request)
+    assert repr(again) == repr([*before, end])  # 1 is not 1.0 and not True
+
+
+async def test_the_times_are_those_since_the_request_was_sent(path: Path) -> None:
+    await record(path, Playing(EVENTS), REQUEST)
+    (response,) = read_cassette(path).responses
+    assert [each.at_s for each in response.events] == [0.5, 1.0, 1.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("pace", "slept"), [(0, []), (1, [0.5, 0.5, 0.5, 0.5]), (0.5, [0.25, 0.25, 0.25, 0.25])]
+)
+async def test_pace_stretches_the_recorded_time(
+    path: Path, pace: float, slept: list[float]
+) -> None:
+    await record(path, Playing(EVENTS), REQUEST)
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    assert await heard(CassetteModel.open(path, pace=pace, sleep=sleep)) == list(EVENTS)
+    assert waits == slept
+
+
+@pytest.mark.parametrize("pace", [-1.0, float("nan"), float("inf")])
+async def test_a_pace_that_is_none_is_refused(path: Path, pace: float) -> None:
+    await record(path, Playing(EVENTS), REQUEST)
+    with pytest.raises(UsageError, match="pace="):
+        CassetteModel.open(path, pace=pace)
+
+
+@pytest.mark.promise("cassette.exact")
+async def test_a_repeated_request_gets_its_answers_in_order_and_then_the_last(path: Path) -> None:
+    inner = ScriptedModel([say("하나"), say("다른"), say("둘")])
+    one, _, two = await record(path, inner, REQUEST, HELLO, REQUEST)
+    model = CassetteModel.open(path)
+    assert [await heard(model) for _ in range(4)] == [one, two, two, two]
+    assert await heard(CassetteModel.open(path)) == one
+
+
+async def test_what_no_model_is_sent_does_not_count(path: Path) -> None:
+    await record(path, Playing(EVENTS), REQUEST)
+    same = replace(
+        REQUEST,
+        messages=(SystemMessage(text="대화를 지울까요?"), *REQUEST.messages),
+        tools=(replace(TOOL, is_destructive=True, timeout_s=1.0),),
+        sampling=Sampling(temperature=0),
+    )
+    assert await heard(CassetteModel.open(path), same) == list(EVENTS)
+
+
+def with_message(index: int, message: Any) -> ModelRequest:
+    messages = list(REQUEST.messages)
+    messages[index] = message
+    return replace(REQUEST, messages=tuple(messages))
+
+
+@pytest.mark.promise("cassette.unknown")
+@pytest.mark.parametrize(
+    ("asked", "part", "gone", "new"),
+    [
+        (replace(REQUEST, instructions="Answer in English."), "instructions", "Korean", "English"),
+        (
+            replace(REQUEST, tools=(replace(TOOL, description="물 기록"),)),
+            "tools",
+            "물을 적는다.",
+            "물 기록",
+        ),
+        (replace(REQUEST, tools=()), "tools", "log_water", "[]"),
+        (with_message(5, UserMessage(text="잘가")), "message 6", "고마워", "잘가"),
+        (
+            with_message(0, UserMessage(text="물 200ml 마셨어", context="2026-11-23")),
+            "message 1",
+            "2026-11-22",
+            "2026-11-23",
+        ),
+        (
+            with_message(
+                1, ToolCallMessage(name="log_water", args={"ml": 2}, result=ToolOk(data={}))
+            ),
+            "message 2",
+            '"ml": 200',
+            '"ml": 2}',
+        ),
+        (replace(REQUEST, sampling=Sampling(max_tokens=8)), "sampling", "256", "8"),
+    ],
+    ids=["instructions", "tool", "no tools", "last", "context", "call", "sampling"],
+)
+async def test_an_unknown_request_is_refused_with_a_diff_of_the_part_that_changed(
+    path: Path, asked: ModelRequest, part: str, gone: str, new: str
+) -> None:
+    await record(path, ScriptedModel([]), HELLO, REQUEST)
+    with pytest.raises(CassetteError) as caught:
+        await heard(CassetteModel.open(path), asked)
+    sentence, *diff = str(caught.value).split("\n")
+    assert str(path) in sentence
+    assert f"nearest recorded one in {part}: record it again" in sentence
+    assert diff[:2] == [f"--- recorded {part}", f"+++ asked {part}"]
+    assert gone in "".join(line for line in diff[2:] if line.startswith("-"))
+    assert new in "".join(line for line in diff[2:] if line.startswith("+"))
+
+
+@pytest.mark.promise("cassette.unknown")
+@pytest.mark.parametrize(
+    ("messages", "sign", "part"),
+    [
+        (REQUEST.messages[:5], "-", "message 6"),
+        ((*REQUEST.messages, UserMessage(text="또")), "+", "message 7"),
+    ],
+    ids=["one less", "one more"],
+)
+async def test_a_message_less_or_more_is_named(
+    path: Path, messages: Any, sign: str, part: str
+) -> None:
+    await record(path, ScriptedModel([]), REQUEST)
+    with pytest.raises(CassetteError, match=f"one in {part}:") as caught:
+        await heard(CassetteModel.open(path), replace(REQUEST, messages=messages))
+    changed = str(caught.value).split("\n")[4:]
+    assert {line[0] for line in changed} == {sign}
+
+
+async def test_several_changes_are_all_named_and_a_long_diff_is_cut(path: Path) -> None:
+    await record(path, ScriptedModel([]), REQUEST)
+    asked = replace(REQUEST, instructions="줄\n" * 90, sampling=Sampling(seed=1))
+    with pytest.raises(CassetteError, match="in instructions and sampling:") as caught:
+        await heard(CassetteModel.open(path), asked)
+    assert "more lines" in str(caught.value)
+    assert len(str(caught.value).split("\n")) < 40
+
+
+async def test_a_long_line_shows_where_it_changed(path: Path) -> None:
+    await record(path, ScriptedModel([]), replace(HELLO, instructions="가" * 500 + "old"))
+    with pytest.raises(CassetteError) as caught:
+        await heard(CassetteModel.open(path), replace(HELLO, instructions="가" * 500 + "new"))
+    shown = [line for line in str(caught.value).split("\n")[4:] if line[0] in "-+"]
+    assert [("old" in line, "new" in line) for line in shown] == [(True, False), (False, True)]
+
+
+async def test_texts_that_look_the_same_are_told_apart(path: Path) -> None:
+    await record(path, ScriptedModel([]), HELLO)
+    asked = ModelRequest(messages=(UserMessage(text=normalize("NFD", "안녕")),))
+    with pytest.raises(CassetteError, match=r"they look the same: one has Korean composed"):
+        await heard(CassetteModel.open(path), asked)
+
+
+async def test_a_diff_is_safe_to_print(path: Path) -> None:
+    await record(path, ScriptedModel([]), HELLO)
+    with pytest.raises(CassetteError) as caught:
+        await heard(CassetteModel.open(path), replace(HELLO, instructions="\x9b2J \u202e \ud800"))
+    assert str(caught.value).replace("\n", "").isprintable()
+
+
+OTHER = replace(REQUEST, instructions="다른 지시", sampling=Sampling(seed=3))
+
+
+def spoken(text: str) -> ModelRequest:
+    return ModelRequest(messages=(UserMessage(text=text),))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "said"),
+    [
+        (
+            [with_message(0, UserMessage(text="걸었어")), OTHER],
+            with_message(5, UserMessage(text="잘가")),
+            "in instructions and sampling and message 6:",
+        ),
+        ([OTHER, replace(REQUEST, sampling=Sampling(seed=4))], REQUEST, "in sampling:"),
+        (
+            [spoken("물 200ml 마셨어"), spoken("오늘 기분 좋아"), spoken("어제 늦게 잤어")],
+            spoken("오늘 기분 나빠"),
+            "오늘 기분 좋아",
+        ),
+    ],
+    ids=["longest shared conversation", "fewest changes", "most alike words"],
+)
+async def test_the_nearest_request_is_the_one_that_shares_most(
+    path: Path, recorded: list[ModelRequest], asked: ModelRequest, said: str
+) -> None:
+    await record(path, ScriptedModel([]), *recorded)
+    with pytest.raises(CassetteError) as caught:
+        await heard(CassetteModel.open(path), asked)
+    assert said in str(caught.value)
+
+
+@pytest.mark.promise("cassette.readable")
+async def test_the_file_reads_well(path: Path) -> None:
+    await record(path, Playing(EVENTS), replace(REQUEST, instructions="한 줄씩 읽는다.\n" * 9))
+    lines = text_of(path).split("\n")
+    assert lines[1] == '  "cassette": 1,'
+    assert sum("한 줄씩 읽는다.\\n" in line for line in lines) == 9
+    assert sum(f"[{', '.join(map(str, range(200)))}]" in line for line in lines) == 1
+    assert '        {"at_s": 1.0, "text": "네"},' in lines
+    assert any('"text": "물 200ml 마셨어", "context": "2026-11-22"' in line for line in lines)
+
+
+@pytest.mark.promise("cassette.readable")
+async def test_instructions_and_tools_stand_once(path: Path) -> None:
+    other = with_message(5, UserMessage(text="잘가"))
+    await record(path, ScriptedModel([]), REQUEST, other, REQUEST)
+    text = text_of(path)
+    assert text.count(TOOL.description) == 1
+    assert text.count("Be short.") == 1
+
+
+@pytest.mark.promise("cassette.complete")
+async def test_an_abandoned_response_is_not_recorded(path: Path) -> None:
+    model = RecordingModel(ScriptedModel([say("아주 긴 대답이라 여러 조각"), say("둘")]), path)
+    async with aclosing(model.stream(REQUEST)) as events:
+        await anext(events)
+    assert files_by(path) == []
+    second = await heard(model)
+    assert await heard(CassetteModel.open(path)) == second
+    assert len(read_cassette(path).responses) == 1
+
+
+@pytest.mark.promise("cassette.complete")
+async def test_a_fault_of_the_model_passes_through_and_is_not_recorded(path: Path) -> None:
+    fault = StreamBrokenError("gone: look")
+    model = RecordingModel(Playing(EVENTS[:2], error=fault), path)
+    with pytest.raises(StreamBrokenError) as caught:
+        await heard(model)
+    assert caught.value is fault
+    await model.aclose()
+    assert files_by(path) == []
+
+
+@pytest.mark.promise("cassette.complete")
+async def test_every_response_is_on_disk_before_its_last_event_is_given(path: Path) -> None:
+    model = RecordingModel(Playing(EVENTS), path)
+    for done in (1, 2):
+        async for event in model.stream(REQUEST):
+            if isinstance(event, Finished):
+                assert len(read_cassette(path).responses) == done
+
+
+@pytest.mark.promise("cassette.complete")
+async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_the_end(
+    path: Path,
+) -> None:
+    model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
+    await heard(model)
+    before = text_of(path)
+    obstacle = path.with_name("cassette.json.new")
+    obstacle.mkdir()
+    with pytest.raises(CassetteError, match="cannot be written"):
+        await heard(model)
+    assert text_of(path) == before
+    obstacle.rmdir()
+    await model.aclose()
+    assert len(read_cassette(path).responses) == 2
+    assert files_by(path) == ["cassette.json"]
+
+
+@pytest.mark.promise("cassette.complete")
+async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(path: Path) -> None:
+    model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
+    obstacle = path.with_name("cassette.json.new")
+    obstacle.mkdir(parents=True)
+    with pytest.raises(CassetteError, match="cannot be written"):
+        await heard(model)
+    obstacle.rmdir()
+    await heard(model)
+    assert len(read_cassette(path).responses) == 2
+
+
+async def test_the_inner_model_is_closed_even_if_the_file_cannot_be_written() -> None:
+    inner = Playing(EVENTS)
+    model = RecordingModel(inner, "/dev/null/cassette.json")
+    with pytest.raises(CassetteError, match="cannot be written"):
+        await heard(model)
+    with pytest.raises(CassetteError, match="cannot be written"):
+        await model.aclose()
+    assert inner.is_closed
+
+
+async def test_a_recording_without_a_response_leaves_an_old_cassette_alone(path: Path) -> None:
+    await record(path, Playing(EVENTS), REQUEST)
+    before = text_of(path)
+    await record(path, Playing(EVENTS))
+    assert text_of(path) == before
+
+
+async def test_conversations_at_once_are_kept_apart(path: Path) -> None:
+    inner = ScriptedModel(lambda request: say(request.instructions * 5))
+    model = RecordingModel(inner, path)
+    requests = [replace(HELLO, instructions=name) for name in ("물을", "걷기", "잠을")]
+    streams = [model.stream(request) for request in requests]
+    mixed: list[list[ModelEvent]] = [[], [], []]
+    for _ in range(3):  # two pieces of text and the end, in turn
+        for events, into in zip(streams, mixed, strict=True):
+            into.append(await anext(events))
+    for events in streams:
+        await events.aclose()
+    replaying = CassetteModel.open(path)
+    assert [await heard(replaying, request) for request in requests] == mixed
+    assert [isinstance(each[-1], Finished) for each in mixed] == [True] * 3
+
+
+async def test_what_json_cannot_carry_is_refused_and_harms_no_other_response(path: Path) -> None:
+    replies = [Reply(calls=(ToolCall(name="f", args={"a": float("nan")}),)), call("g")]
+    model = RecordingModel(ScriptedModel(replies), path)
+    with pytest.raises(CassetteError, match=r"this response \(nan is not"):
+        await heard(model)
+    nan = ToolCallMessage(name="f", args=float("nan"), result=ToolCancelled())
+    with pytest.raises(CassetteError, match=r"this request \(nan is not"):
+        await heard(model, with_message(1, nan))
+    second = await heard(model)
+    assert await heard(CassetteModel.open(path)) == second
+
+
+WHOLE = json.loads(encode_cassette(Cassette(identity=IDENTITY)))
+END = {"at_s": 1.0, "finished": {"reason": "stop"}}
+
+
+def with_events(*events: Any, **request: Any) -> dict[str, Any]:
+    asked = {"instructions": "i", "tools": "t", "sampling": {}, "messages": [], **request}
+    responses = [{"request": asked, "events": list(events)}]
+    return {
+        **WHOLE,
+        "instructions": {"i": {"text": ""}},
+        "tools": {"t": []},
+        "responses": responses,
+    }
+
+
+def test_the_whole_file_of_the_broken_ones_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(with_events(END)))
+    assert len(read_cassette(tmp_path / "a.json").responses) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{\n  "cassette": 1,\n  "identity": }', "a.json:3: Expecting value"),
+        ("", "a.json:1: Expecting value"),
+        ('{"cassette": NaN}', "a.json: NaN is not JSON"),
+        ("[" * 100_000, "a.json: "),
+        ([], "a.json, field cassette"),
+        ({**WHOLE, "cassette": 2}, "field cassette: version 2 was written by a newer lhkit"),
+        ({**WHOLE, "cassette": 0}, "a.json, field cassette: Input should be 1"),
+        ({"cassette": 1}, "a.json, field identity: Field required"),
+        ({**WHOLE, "nope": 1}, "a.json, field nope: "),
+        (
+            with_events({"at_s": 0, "text": 5}, END),
+            "a.json, field responses.0.events.0.text: Input should be a valid string",
+        ),
+        (with_events(END, tools="x"), "field responses.0.request.tools: nothing is labelled 'x'"),
+        (with_events({"at_s": -1, "text": ""}, END), "field responses.0.events.0.at_s: "),
+        (with_events(), "field responses.0.events: the last event and no other"),
+        (with_events(END, END), "field responses.0.events: the last event and no other"),
+        (with_events({"at_s": 0}, END), "field responses.0.events.0: give one of text"),
+    ],
+)
+def test_a_broken_file_is_refused_naming_file_and_place(
+    tmp_path: Path, content: Any, said: str
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(CassetteError) as caught:
+        CassetteModel.open(path)
+    assert said in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert "record it again" in str(caught.value)
+
+
+def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b'"\xff"')
+    with pytest.raises(CassetteError, match=r"a\.json: .*utf-8"):
+        CassetteModel.open(tmp_path / "a.json")
+    with pytest.raises(CassetteError, match=r"b\.json .*record one with RecordingModel"):
+        CassetteModel.open(tmp_path / "b.json")
+
+
+async def test_an_empty_cassette_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(encode_cassette(Cassette(identity=IDENTITY)))
+    with pytest.raises(CassetteError, match=r"a\.json is empty: record it again"):
+        await heard(CassetteModel.open(tmp_path / "a.json"))
