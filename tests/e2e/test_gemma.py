@@ -1,7 +1,10 @@
 """A real Gemma, served by a real vLLM, chatted with and scored. Nothing here is scripted."""
 
+import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from lhkit import app
@@ -81,12 +84,47 @@ async def test_a_chat_over_a_real_database_keeps_the_evidence(
     assert (responses[-1].usage.cached_tokens or 0) > 0
 
 
-async def test_our_time_to_first_token_agrees_with_the_servers(gemma: VllmHttp) -> None:
+@pytest.mark.promise("real.latency")
+async def test_our_time_to_first_token_is_the_servers_plus_a_few_milliseconds(
+    gemma: VllmHttp,
+) -> None:
+    """The server counts from scheduling; queueing is added. The rest is HTTP and tokenising."""
     request = ModelRequest(
-        messages=(UserMessage(text="물은 왜 마셔야 해?"),), sampling=Sampling(max_tokens=8)
+        messages=(UserMessage(text="물은 왜 마셔야 해?"),), sampling=Sampling(max_tokens=4)
     )
-    response = await answer(gemma, request)
-    metrics = response.server_metrics or {}
-    server_s = (metrics["time_to_first_token_ms"] + metrics["queue_time_ms"]) / 1000
-    assert response.timing.first_token_s is not None
-    assert 0 <= response.timing.first_token_s - server_s < 0.5
+    gaps_s = []
+    for _ in range(5):
+        response = await answer(gemma, request)
+        metrics = response.server_metrics or {}
+        server_s = (metrics["time_to_first_token_ms"] + metrics["queue_time_ms"]) / 1000
+        assert response.timing.first_token_s is not None
+        gaps_s.append(response.timing.first_token_s - server_s)
+    assert min(gaps_s) >= 0
+    assert min(gaps_s) < 0.03
+
+
+@pytest.mark.promise("real.slot_freed")
+async def test_closing_a_stream_early_frees_the_servers_slot(gemma: VllmHttp) -> None:
+    request = ModelRequest(
+        messages=(UserMessage(text="아주 긴 이야기를 해 줘"),), sampling=Sampling(max_tokens=4000)
+    )
+    async with aclosing(gemma.stream(request)) as events:
+        async for _ in events:
+            assert await running_requests(gemma.identity.base_url) == 1
+            break
+    async with asyncio.timeout(10):
+        while await running_requests(gemma.identity.base_url):
+            pass  # asking takes its time
+
+
+async def running_requests(base_url: str) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{base_url}/metrics") as response,
+    ):
+        lines = (await response.text()).splitlines()
+    return sum(
+        int(float(line.rsplit(" ", 1)[1]))
+        for line in lines
+        if line.startswith("vllm:num_requests_running")
+    )

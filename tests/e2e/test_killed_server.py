@@ -1,6 +1,7 @@
 """A real vLLM that is killed in the middle of a run: invalid samples and a sentence each."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -79,3 +80,23 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     assert faults
     assert {turn.cause for turn in faults} <= FAULTS
     assert all(turn.error for turn in faults)
+
+
+@pytest.mark.promise("real.restarted")
+async def test_a_chat_goes_on_when_its_killed_server_is_started_again(
+    settings: Settings, tmp_path: Path
+) -> None:
+    plan = await app.embedded_server(settings)
+    with app.open_store(settings, tmp_path / "chat.sqlite3") as store:
+        async with VllmServer(plan) as server:
+            model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
+            chat = app.open_chat(model, store, None, settings)
+            kill_api_server(server.pid)
+            await chat.user_turn("안녕")
+            assert "다시 시도하세요" in (chat.state.error or "")
+            port = server.port
+        async with VllmServer(replace(plan, port=port)):
+            await chat.retry()
+            assert "모델 서버" not in (chat.state.error or "")
+            assert len(chat.state.messages) > 1
+            await model.aclose()

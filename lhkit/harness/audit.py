@@ -1,0 +1,171 @@
+"""What models really wrote: parsed as it stands, after mending, and why the two differ. Pure.
+
+A scorer that only says "wrong arguments" hides whose fault it was. Here every response is put into
+fault classes from its raw text alone; nothing is judged right or wrong.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from lhkit.harness.record import ModelCallRecord, ParsedCall, SampleRecord
+
+Schemas = Mapping[str, Mapping[str, Any]]
+
+_CONTROL_TOKEN = re.compile(
+    r"<(?:bos|eos|pad|unk|start_of_turn|end_of_turn|unused\d+|escape"
+    r"|(?:start|end)_function_(?:call|declaration|response)|\|[a-z_\"]+\|?|[a-z_]+\|)>"
+)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_QUOTES = ('"', "'", "“", "”", "‘", "’")
+_WRAPPING = frozenset({"fence", "tag", "array", "in_object"})
+
+
+class Fault(StrEnum):
+    """Why a response was not simply words, or simply calls."""
+
+    FENCE = "fence"  # a code fence, tag or array around a call
+    MENDED = "mended"  # another repair of the parser
+    MALFORMED = "malformed"  # names a tool, but no reading makes sense of the rest
+    TRUNCATED_CALL = "truncated_call"  # the response ends inside a call
+    TRAILING_PROSE = "trailing_prose"  # words beside the calls of one response
+    LEAKED_TOKEN = "leaked_token"  # noqa: S105 - a control token of a model, no secret
+    STRINGIFIED_NUMBER = "stringified_number"  # "3" where the schema wants a number
+    KEPT_QUOTES = "kept_quotes"  # a string whose value begins and ends with a quote
+    DROPPED_ARGUMENT = "dropped_argument"  # a required argument is not there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault in one response; `turn` and `response` count from 0 within the sample."""
+
+    fault: Fault
+    scenario: str
+    repeat: int
+    turn: int
+    response: int
+    raw_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """Counts of responses: all, with a call or the beginning of one, parsed strictly, mended."""
+
+    responses: int = 0
+    with_calls: int = 0
+    strict: int = 0
+    repaired: int = 0
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def lost(self) -> int:
+        """Responses that began a call and gave none."""
+        return self.with_calls - self.strict - self.repaired
+
+    def of(self, fault: Fault) -> tuple[Finding, ...]:
+        """Return the findings of one class, in order."""
+        return tuple(finding for finding in self.findings if finding.fault is fault)
+
+
+def audit(records: Iterable[SampleRecord], schemas: Schemas) -> Audit:
+    """Return the audit of all responses in `records`.
+
+    Args:
+        records: as read from a run folder.
+        schemas: each tool's JSON Schema of arguments, to tell `"3"` from `3`.
+    """
+    responses = with_calls = strict = repaired = 0
+    findings: list[Finding] = []
+    for record in records:
+        for turn, response, said in _responses(record):
+            responses += 1
+            tries = bool(said.calls or said.fragment)
+            with_calls += tries
+            strict += tries and bool(said.calls) and said.strict
+            repaired += bool(said.calls) and not said.strict
+            findings += (
+                Finding(
+                    fault=fault,
+                    scenario=record.sample_id.scenario,
+                    repeat=record.sample_id.repeat,
+                    turn=turn,
+                    response=response,
+                    raw_text=said.raw_text,
+                )
+                for fault in faults_of(said, schemas)
+            )
+    return Audit(
+        responses=responses,
+        with_calls=with_calls,
+        strict=strict,
+        repaired=repaired,
+        findings=tuple(findings),
+    )
+
+
+def faults_of(said: ModelCallRecord, schemas: Schemas) -> tuple[Fault, ...]:
+    """Return the fault classes of one response, each once, in the order of `Fault`."""
+    found = set(_of_the_text(said))
+    for call in said.calls:
+        found |= set(_of_the_parse(call)) | set(_of_the_arguments(call, schemas))
+    return tuple(fault for fault in Fault if fault in found)
+
+
+def _responses(record: SampleRecord) -> Iterator[tuple[int, int, ModelCallRecord]]:
+    for turn, played in enumerate(record.turns):
+        for response, said in enumerate(played.model_calls):
+            yield turn, response, said
+
+
+def _of_the_text(said: ModelCallRecord) -> Iterator[Fault]:
+    if said.fragment:
+        yield Fault.TRUNCATED_CALL
+    if said.calls and said.text.strip():
+        yield Fault.TRAILING_PROSE
+    if _CONTROL_TOKEN.search(_outside(said)):
+        yield Fault.LEAKED_TOKEN
+
+
+def _outside(said: ModelCallRecord) -> str:
+    """Return what is not markup of a call that was read: the words and the arguments' values."""
+    values = [value for call in said.calls for value in _strings(call.args)]
+    return "\n".join([said.text, *values])
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _of_the_parse(call: ParsedCall) -> Iterator[Fault]:
+    for repair in call.repairs:
+        if repair == "malformed":
+            yield Fault.MALFORMED
+        else:
+            yield Fault.FENCE if repair in _WRAPPING else Fault.MENDED
+
+
+def _of_the_arguments(call: ParsedCall, schemas: Schemas) -> Iterator[Fault]:
+    schema = schemas.get(call.name)
+    if schema is None or not isinstance(call.args, Mapping):
+        return
+    if any(name not in call.args for name in schema.get("required", ())):
+        yield Fault.DROPPED_ARGUMENT
+    for name, value in call.args.items():
+        if isinstance(value, str):
+            yield from _of_a_string(value, schema.get("properties", {}).get(name, {}))
+
+
+def _of_a_string(value: str, schema: Mapping[str, Any]) -> Iterator[Fault]:
+    if schema.get("type") in {"integer", "number"} and _NUMBER.fullmatch(value.strip()):
+        yield Fault.STRINGIFIED_NUMBER
+    if len(value) > 1 and value.startswith(_QUOTES) and value.endswith(_QUOTES):
+        yield Fault.KEPT_QUOTES
