@@ -3,7 +3,7 @@
 Holds no logic of its own. Everything it needs from outside comes in as `Settings`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -22,6 +22,8 @@ from lhkit.lifehelper.world import parse_world, seed, snapshot
 from lhkit.locales import load_catalog
 from lhkit.models import weights
 from lhkit.models.base import ChatModel
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint
 from lhkit.models.running_servers import find_running
 from lhkit.models.vllm_http import Endpoint, VllmHttp
 from lhkit.models.vllm_server import Report as ServerReport
@@ -29,6 +31,7 @@ from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.models.vllm_server import silent as silent_server
 from lhkit.models.weights_source import Report as WeightsReport
 from lhkit.settings import Settings
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Sampling
@@ -37,6 +40,8 @@ from lhkit.vocab.json_values import JSON
 EMBEDDED = "gemma-base"
 EMBEDDED_NAMES = ("gemma", EMBEDDED)
 """`gemma` will be the tuned one once an adapter ships; until then both are the base model."""
+
+CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
 
 DATABASE = "life-helper.sqlite3"
 
@@ -49,6 +54,7 @@ class ModelChoice:
     base_url: str | None = None
     api_key: str | None = None
     dialect: str = "json"
+    constraint: Constraint = "off"
 
     @property
     def is_embedded(self) -> bool:
@@ -75,6 +81,7 @@ async def open_model(
         SetupError: weights or server cannot be had.
         ModelError: the server at the address does not answer as it should.
     """
+    require_constraint(choice, registry_of(settings.locale).definitions)
     async with _served(choice, settings, reports or Reports()) as endpoint:
         model = await VllmHttp.connect(endpoint)
         try:
@@ -93,17 +100,48 @@ async def _served(
             model=choice.name,
             api_key=choice.api_key,
             dialect=choice.dialect,
+            constraint=choice.constraint,
         )
         return
     served_name = embedded_name(choice.name)
     running = await find_running(settings.cache_dir, served_name)
     if running is not None:
-        yield Endpoint(base_url=running.base_url, model=served_name, dialect=choice.dialect)
+        yield _embedded_endpoint(running.base_url, choice)
         return
     async with VllmServer(
         await embedded_server(settings, reports.weights), report=reports.server
     ) as server:
-        yield Endpoint(base_url=server.base_url, model=served_name, dialect=choice.dialect)
+        yield _embedded_endpoint(server.base_url, choice)
+
+
+def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
+    return Endpoint(
+        base_url=base_url,
+        model=embedded_name(choice.name),
+        dialect=choice.dialect,
+        constraint=choice.constraint,
+    )
+
+
+def constraint_of(word: str) -> Constraint:
+    """Return how decoding is to be constrained.
+
+    Raises:
+        UsageError: there is no such constraint.
+    """
+    if word in CONSTRAINTS:
+        return CONSTRAINTS[word]
+    raise UsageError(f"no constraint {word!r}: choose one of {', '.join(CONSTRAINTS)}")
+
+
+def require_constraint(choice: ModelChoice, tools: Sequence[ToolDefinition]) -> None:
+    """Refuse a constraint that the first request would stumble over.
+
+    Raises:
+        UsageError: the dialect has no such constraint, or not for these tools.
+    """
+    if choice.dialect in DIALECTS:
+        DIALECTS[choice.dialect].constrain(tools, choice.constraint)
 
 
 def embedded_name(name: str | None) -> str:

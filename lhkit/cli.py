@@ -40,6 +40,9 @@ Model = Annotated[
     ),
 ]
 Dialect = Annotated[str, typer.Option(help="How the model is spoken to.")]
+Constrain = Annotated[
+    str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
+]
 Locale = Annotated[str | None, typer.Option(help="ko or en.")]
 Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]
 
@@ -60,6 +63,8 @@ def build_cli(run: Run) -> Callable[[], int]:
     _add_eval(cli, run)
     _add_chat(cli, run)
     _add_serve(cli, run)
+    _add_doctor(cli, run)
+    _add_audit(cli, run)
     return lambda: _exit_code(cli)
 
 
@@ -70,6 +75,7 @@ def _add_eval(cli: typer.Typer, run: Run) -> None:
         model: Model = None,
         base_url: BaseUrl = None,
         dialect: Dialect = "json",
+        constrain: Constrain = "off",
         repeats: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 1,
         concurrency: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 8,
         limit: Annotated[int | None, typer.Option(min=1, help="Only the first N.")] = None,
@@ -89,6 +95,7 @@ def _add_eval(cli: typer.Typer, run: Run) -> None:
             model=model,
             base_url=base_url,
             dialect=dialect,
+            constrain=constrain,
             repeats=repeats,
             concurrency=concurrency,
             limit=limit,
@@ -107,6 +114,7 @@ def _add_chat(cli: typer.Typer, run: Run) -> None:
         model: Model = None,
         base_url: BaseUrl = None,
         dialect: Dialect = "json",
+        constrain: Constrain = "off",
         locale: Locale = None,
         db: Annotated[Path | None, typer.Option(help="The chat's SQLite file.")] = None,
     ) -> None:
@@ -114,7 +122,12 @@ def _add_chat(cli: typer.Typer, run: Run) -> None:
         from lhkit.commands.chat import ChatOptions, converse  # noqa: PLC0415 - prompt_toolkit
 
         options = ChatOptions(
-            model=model, base_url=base_url, dialect=dialect, locale=locale, database=db
+            model=model,
+            base_url=base_url,
+            dialect=dialect,
+            constrain=constrain,
+            locale=locale,
+            database=db,
         )
         _finish(run, lambda settings: converse(options, settings))
 
@@ -122,13 +135,42 @@ def _add_chat(cli: typer.Typer, run: Run) -> None:
 def _add_serve(cli: typer.Typer, run: Run) -> None:
     @cli.command()
     def serve(
-        model: Annotated[str, typer.Argument(help="gemma or gemma-base.")] = "gemma",
+        model: Annotated[str, typer.Argument(help="gemma, gemma-base; any with --dry-run.")] = (
+            "gemma"
+        ),
         port: Annotated[int | None, typer.Option(help="Default: a free port.")] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only print how to serve MODEL elsewhere.")
+        ] = False,
+        device: Annotated[str, typer.Option(help="With --dry-run: gpu or cpu.")] = "gpu",
     ) -> None:
         """Serve the embedded Gemma until Ctrl-C; chat and eval find it and start at once."""
-        from lhkit.commands.serve import serve_embedded  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.serve import serve_embedded, show_line  # noqa: PLC0415 - aiohttp
 
+        if dry_run:
+            _finish(run, lambda _: show_line(model, device))
         _finish(run, lambda settings: serve_embedded(model, port, settings))
+
+
+def _add_doctor(cli: typer.Typer, run: Run) -> None:
+    @cli.command()
+    def doctor(base_url: BaseUrl = None, model: Model = None, dialect: Dialect = "json") -> None:
+        """Look at this machine and a server; one line a finding, with the next step."""
+        from lhkit.commands.doctor import DoctorOptions, examine  # noqa: PLC0415 - aiohttp
+
+        options = DoctorOptions(base_url=base_url, model=model, dialect=dialect)
+        _finish(run, lambda settings: examine(options, settings))
+
+
+def _add_audit(cli: typer.Typer, run: Run) -> None:
+    @cli.command("audit")
+    def audit_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+    ) -> None:
+        """Show what the models of a run really wrote, and what had to be mended."""
+        from lhkit.commands.audit import audit_run  # noqa: PLC0415 - scipy
+
+        _finish(run, lambda settings: audit_run(folder, settings))
 
 
 def _show(is_wanted: bool) -> None:

@@ -43,10 +43,22 @@ def test_it_says_its_version_and_helps() -> None:
         (["chat", "--locale", "fr"], 2, "no locale 'fr'"),
         (["chat", "--base-url", "localhost"], 2, "no address of a server"),
         (["chat", "--dialect", "xml", "--base-url", "http://127.0.0.1:9"], 2, "no dialect 'xml'"),
+        (
+            ["chat", "--constrain", "Auto"],
+            2,
+            "no constraint 'Auto': choose one of off, auto, required",
+        ),
+        (
+            ["eval", "--constrain", "on", "--model", "gold"],
+            2,
+            "no constraint 'on': choose one of off",
+        ),
         (["serve", "gpt"], 2, "no embedded model 'gpt'"),
+        (["serve", "x", "--dry-run", "--device", "tpu"], 2, "choose gpu or cpu"),
+        (["audit", "nowhere"], 3, "nowhere holds no run"),
     ],
 )
-def test_wrong_use_is_one_sentence_and_exit_code_2(
+def test_wrong_use_is_one_sentence_and_an_exit_code(
     args: list[str], code: int, sentence: str, tmp_path: Path
 ) -> None:
     run = lhkit(*args, env={"LHKIT_DATA_DIR": str(tmp_path), "LHKIT_CACHE_DIR": str(tmp_path)})
@@ -75,3 +87,33 @@ def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
     assert run.returncode == 3
     assert str(broken) in run.stderr
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "folder"),
+    [
+        ((), "gold-json"),
+        (("--constrain", "off"), "gold-json"),
+        (("--constrain", "auto"), "gold-json-auto"),
+    ],
+)
+def test_a_run_is_named_after_its_constraint_unless_it_is_off(
+    args: tuple[str, ...], folder: str, tmp_path: Path
+) -> None:
+    run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(tmp_path), *args)
+    assert run.returncode == 0, run.stderr
+    assert [each.name for each in tmp_path.iterdir()] == [folder]
+
+
+def test_a_serve_line_is_printed_for_any_model() -> None:
+    run = lhkit("serve", "google/gemma-3n-E2B-it", "--dry-run")
+    assert run.returncode == 0
+    assert run.stdout.startswith("vllm serve google/gemma-3n-E2B-it ")
+
+
+def test_a_run_is_audited_from_its_folder(tmp_path: Path) -> None:
+    played = lhkit("eval", "--model", "gold", "--limit", "3", "--runs-dir", str(tmp_path))
+    assert played.returncode == 0, played.stderr
+    audited = lhkit("audit", str(tmp_path / "gold-json"), env={"LHKIT_LOCALE": "en"})
+    assert audited.returncode == 0, audited.stderr
+    assert "4 with a call: 4 read as they stand, 0 mended, 0 lost" in audited.stdout

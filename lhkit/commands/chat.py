@@ -22,6 +22,7 @@ class ChatOptions:
     model: str | None = None
     base_url: str | None = None
     dialect: str = "json"
+    constrain: str = "off"
     locale: str | None = None
     database: Path | None = None
 
@@ -39,6 +40,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         base_url=options.base_url or told.base_url,
         api_key=told.api_key,
         dialect=options.dialect,
+        constraint=app.constraint_of(options.constrain),
     )
     console = Console(highlight=False, markup=False)
     read = line_reader()

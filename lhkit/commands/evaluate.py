@@ -43,6 +43,7 @@ class EvalOptions:
     model: str | None = None
     base_url: str | None = None
     dialect: str = "json"
+    constrain: str = "off"
     repeats: int = 1
     concurrency: int = 8
     limit: int | None = None
@@ -80,6 +81,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
 @asynccontextmanager
 async def _model_source(options: EvalOptions, settings: Settings) -> AsyncIterator[ModelSource]:
     base_url = options.base_url or settings.base_url
+    constraint = app.constraint_of(options.constrain)
     if options.base_url is None and options.model == "gold":
         yield gold_model
     elif options.base_url is None and options.model == "silent":
@@ -90,6 +92,7 @@ async def _model_source(options: EvalOptions, settings: Settings) -> AsyncIterat
             base_url=base_url,
             api_key=settings.api_key,
             dialect=options.dialect,
+            constraint=constraint,
         )
         async with opened_model(choice, settings) as model:
             yield model
@@ -103,7 +106,9 @@ def _run_name(options: EvalOptions) -> str:
     """Return the given name, or one that the same options always give: so a run resumes."""
     if options.name is None:
         model = options.model or (app.EMBEDDED if options.base_url is None else "served")
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{model}-{options.dialect}").lstrip("-.")
+        words = [model, options.dialect]
+        words += [options.constrain] if options.constrain != "off" else []
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(words)).lstrip("-.")
     if not _RUN_NAME.fullmatch(options.name):
         raise UsageError(
             f"--name {options.name!r} cannot name a folder: use letters, digits, '.', '_', '-'"

@@ -17,7 +17,7 @@ from lhkit.settings import Settings
 _WATCH_S = 0.5
 
 
-def show_line(model: str, device: str) -> int:
+async def show_line(model: str, device: str) -> int:
     """Print the command line that serves `model` well, for any machine; return the exit code.
 
     Raises:

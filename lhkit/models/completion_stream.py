@@ -16,7 +16,7 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.models.dialects.base import IncrementalParser, ParseResult
+from lhkit.models.dialects.base import IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.http_faults import is_context_too_long, message_of
 from lhkit.models.sse import EventStreamDecoder
 from lhkit.vocab.generation import (
@@ -54,7 +54,7 @@ class _Marks:
             self.gaps_s.append(now_s - self.last_token_s)
         self.last_token_s = now_s
 
-    def note_event(self, event: TextDelta | ToolCallParsed, now_s: float) -> None:
+    def note_event(self, event: ParsedEvent, now_s: float) -> None:
         match event:
             case TextDelta() if self.first_text_s is None:
                 self.first_text_s = now_s
@@ -209,7 +209,7 @@ class CompletionReader:
         if rest := self._result.text[self._shown_chars :]:
             yield self._noted(TextDelta(text=rest), now_s)
 
-    def _noted(self, event: TextDelta | ToolCallParsed, now_s: float) -> ModelEvent:
+    def _noted(self, event: ParsedEvent, now_s: float) -> ModelEvent:
         self._marks.note_event(event, now_s)
         if isinstance(event, TextDelta):
             self._shown_chars += len(event.text)

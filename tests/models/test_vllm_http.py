@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -25,7 +26,10 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.models.base import ModelRequest
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint
 from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import (
     Finished,
     ModelEvent,
@@ -36,6 +40,7 @@ from lhkit.vocab.generation import (
     Usage,
 )
 from lhkit.vocab.messages import UserMessage
+from lhkit.vocab.results import ToolOk
 from tests.models.fake_vllm import (
     DONE,
     METRICS,
@@ -119,6 +124,37 @@ async def test_the_request_is_exactly_this() -> None:
             "return_token_ids": True,
         }
     ]
+
+
+EMPTY_TOOL = ToolDefinition(
+    name="f",
+    description="",
+    parameters={"type": "object", "properties": {}},
+    handler=lambda _args, _deps: ToolOk({}),
+)
+
+
+@pytest.mark.parametrize("constraint", ["auto", "required"])
+async def test_a_constraint_is_sent_and_recorded(constraint: Constraint) -> None:
+    async with (
+        FakeVllm(streams(HELLO)) as server,
+        connected(server, constraint=constraint) as model,
+    ):
+        request = replace(REQUEST, tools=(EMPTY_TOOL,))
+        last = (await said(model, request))[-1]
+    [sent] = server.bodies
+    fields = DIALECTS["json"].constrain([EMPTY_TOOL], constraint)
+    assert sent["structured_outputs"] == fields["structured_outputs"]
+    assert isinstance(last, Finished)
+    assert last.identity is not None
+    assert last.identity.constraint == constraint
+
+
+async def test_a_required_call_without_any_tool_is_misuse_and_nothing_is_sent() -> None:
+    async with FakeVllm() as server, connected(server, constraint="required") as model:
+        with pytest.raises(UsageError, match="there is no tool"):
+            await said(model)
+    assert server.bodies == []
 
 
 async def test_sampling_is_sent() -> None:
@@ -373,7 +409,8 @@ async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
 async def test_an_unknown_dialect_is_misuse() -> None:
     fault = await connect_fault("http://unused", dialect="klingon")
     assert type(fault) is UsageError
-    assert str(fault) == "no dialect 'klingon': choose one of json"
+    known = ", ".join(sorted(DIALECTS))
+    assert str(fault) == f"no dialect 'klingon': choose one of {known}"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from lhkit.errors import UsageError
 from lhkit.tools.definition import ToolDefinition
-from lhkit.vocab.generation import TextDelta, ToolCallParsed
+from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.vocab.json_values import JSON
 from lhkit.vocab.messages import Message, ToolCall
 
@@ -16,18 +16,23 @@ Constraint: TypeAlias = Literal["off", "auto", "required"]
 ToolSpec: TypeAlias = ToolDefinition | Mapping[str, Any]
 """A definition, or a plain `{"name", "description", "parameters"}` mapping."""
 
+ParsedEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallParsed
+"""What has become certain of a response while it streams."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseResult:
     """What a raw response says.
 
     `text` is what is left for the user, `calls` the complete calls in order. `fragment` is the
-    raw text of a call that the response ends inside of, empty if there is none.
+    raw text of a call that the response ends inside of, empty if there is none. `thinking` is
+    the reasoning of a model that has a channel for it.
     """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
     fragment: str = ""
+    thinking: str = ""
 
     @property
     def truncated(self) -> bool:
@@ -38,7 +43,7 @@ class ParseResult:
 class IncrementalParser(Protocol):
     """Parses a response while it streams."""
 
-    def feed(self, chunk: str) -> list[TextDelta | ToolCallParsed]:
+    def feed(self, chunk: str) -> Sequence[ParsedEvent]:
         """Return what has become certain with this chunk."""
         ...
 

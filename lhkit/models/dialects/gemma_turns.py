@@ -14,7 +14,7 @@ BOS = "<bos>"
 START_OF_TURN_ID = 105
 END_OF_TURN_ID = 106
 
-_CONTROL_TOKEN = re.compile(
+CONTROL_TOKEN = re.compile(
     r"<(?=/?(?:bos|eos|pad|unk|mask|start_of_turn|end_of_turn|start_of_image|end_of_image"
     r"|image_soft_token|unused\d+)>)"
 )
@@ -38,7 +38,7 @@ def defused(text: str) -> str:
     User text, tool data and model text are untrusted. Without this they could close a turn and
     speak in another role. A lone surrogate, which vLLM refuses with HTTP 400, becomes U+FFFD.
     """
-    return _CONTROL_TOKEN.sub("< ", _LONE_SURROGATE.sub("\ufffd", text))
+    return CONTROL_TOKEN.sub("< ", _LONE_SURROGATE.sub("\ufffd", text))
 
 
 def render_turns(turns: Iterable[Turn]) -> str:

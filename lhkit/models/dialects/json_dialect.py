@@ -4,8 +4,8 @@ The protocol is the original app's (seeds): tools in the first user turn, result
 The wording is ours. Parsing is in `json_scanner`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
 from lhkit.models.dialects.base import (
     Constraint,
@@ -13,7 +13,6 @@ from lhkit.models.dialects.base import (
     ParseResult,
     ToolSpec,
     spec_of,
-    unconstrained,
 )
 from lhkit.models.dialects.gemma_turns import (
     END_OF_TURN_ID,
@@ -21,12 +20,13 @@ from lhkit.models.dialects.gemma_turns import (
     Turn,
     render_turns,
 )
+from lhkit.models.dialects.json_constraint import CALL_END, call_start, constrained
 from lhkit.models.dialects.json_scanner import JsonScanner
+from lhkit.models.dialects.message_groups import Group, grouped, words_of
 from lhkit.vocab.json_values import JSON, NotJsonError, compact
 from lhkit.vocab.messages import (
     Message,
     ModelMessage,
-    SystemMessage,
     ToolCallMessage,
     UserMessage,
 )
@@ -37,8 +37,6 @@ To use a tool, answer with only this JSON: {"name": "tool", "parameters": {"argu
 You then get its result. Otherwise answer in words.
 Tools:"""
 
-_Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
-
 
 class JsonDialect:
     """Speaks `{"name": …, "parameters": {…}}` with models that have no tool format of their own."""
@@ -48,13 +46,13 @@ class JsonDialect:
     """A base model may open the next turn itself instead of ending its own."""
     stop_texts = ()
 
-    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return no fields: decoding is free.
+    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
+        """Return the request fields that constrain decoding: a grammar of our own.
 
         Raises:
-            UsageError: any constraint but `off`.
+            UsageError: a call is required and there is no tool, or a schema cannot be constrained.
         """
-        return unconstrained(self.name, constraint)
+        return constrained(tools, constraint)
 
     def encode(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
@@ -62,7 +60,7 @@ class JsonDialect:
         """Return the prompt: instructions and tools first, so that all chats share a prefix."""
         preamble = _preamble(tools, instructions)
         turns: list[Turn] = [Turn(role="user", text=preamble)] if preamble else []
-        for group in _grouped(messages):
+        for group in grouped(messages):
             turns += self._turns_of(group)
         return render_turns(turns)
 
@@ -72,7 +70,7 @@ class JsonDialect:
         Raises:
             NotJsonError: if JSON cannot carry the arguments.
         """
-        return f'{{"name": {compact(name)}, "parameters": {compact(args)}}}'
+        return call_start(name) + compact(args) + CALL_END
 
     def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
         """Return text and calls of a complete response. Never raises."""
@@ -84,11 +82,10 @@ class JsonDialect:
         """Return a parser for one streamed response; of the tools it needs only the names."""
         return JsonScanner(frozenset(str(spec_of(tool).get("name")) for tool in tools))
 
-    def _turns_of(self, group: _Group) -> list[Turn]:
+    def _turns_of(self, group: Group) -> list[Turn]:
         match group:
-            case UserMessage(text=text, context=context):
-                lines = [context, text] if context else [text]
-                return [Turn(role="user", text="\n".join(lines))]
+            case UserMessage():
+                return [Turn(role="user", text=words_of(group))]
             case ModelMessage(text=text):
                 return [Turn(role="model", text=text)]
             case list():
@@ -113,26 +110,6 @@ class JsonDialect:
             return self.render_call(message.name, message.args)
         except NotJsonError:
             return message.raw
-
-
-def _grouped(messages: Iterable[Message]) -> list[_Group]:
-    """Return what the model sees, with the calls of one model message together."""
-    groups: list[_Group] = []
-    for message in messages:
-        match message:
-            case SystemMessage():
-                continue
-            case ToolCallMessage():
-                last = groups[-1] if groups else None
-                if message.index > 0 and isinstance(last, list):
-                    last.append(message)
-                else:
-                    groups.append([message])
-            case UserMessage() | ModelMessage():
-                groups.append(message)
-            case _:
-                assert_never(message)
-    return groups
 
 
 def _result_line(message: ToolCallMessage) -> str:

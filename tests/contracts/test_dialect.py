@@ -1,0 +1,534 @@
+"""What every dialect promises, whatever its format."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from lhkit.errors import UsageError
+from lhkit.models.dialects import DIALECTS, Dialect
+from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.vocab.json_values import MAX_DEPTH, NotJsonError
+from lhkit.vocab.messages import (
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    UserMessage,
+)
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
+
+TOOLS: list[dict[str, Any]] = [
+    {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")
+]
+BEGUN = {
+    "json": '{"name":',
+    "pythonic": "[f(",
+    "functiongemma": "<start_function_call>",
+    "gemma4": "<|tool_call>",
+}
+"""From here on a call has begun."""
+
+SHARED_TOKENS = ["<bos>", "<eos>", "<pad>", "<unused7>", "<start_of_turn>", "<end_of_turn>"]
+GEMMA4_TOKENS = ["<|channel>", "<channel|>", "<|think|>", "<|image|>", "<audio|>"]
+STRUCTURE = {
+    "json": ["<start_of_turn>", "<end_of_turn>"],
+    "pythonic": ["<start_of_turn>", "<end_of_turn>"],
+    "functiongemma": [
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "<start_function_declaration>",
+        "<end_function_declaration>",
+        "<start_function_call>",
+        "<end_function_call>",
+        "<start_function_response>",
+        "<end_function_response>",
+        "<escape>",
+    ],
+    "gemma4": [
+        "<|turn>",
+        "<turn|>",
+        "<|tool>",
+        "<tool|>",
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|tool_response>",
+        "<tool_response|>",
+        '<|"|>',
+    ],
+}
+TOKENS = sorted(
+    {*SHARED_TOKENS, *GEMMA4_TOKENS, *(token for row in STRUCTURE.values() for token in row)}
+)
+PIECES = [
+    *TOKENS,
+    "<|channel>thought\n",
+    "<start_function_call>call:f{a:",
+    "<|tool_call>call:f{a:",
+    "[f(a=",
+    "f(a=1)",
+    '[g(b="',
+    '{"name": "f", "parameters": {"a": ',
+    "call:f{}",
+    "```tool_code\n",
+    "```",
+    "``",
+    "<end_function",
+    "<|",
+    "|>",
+    "<esc",
+    "**{",
+    "한",
+    "\u1112\u1161\u11ab",
+    "null",
+    "True",
+    "010",
+    "1.5",
+    *"{}[]()\"'\\:,=<> \n_",
+]
+FRAGMENTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=14).map("".join)
+STRINGS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=4).map("".join)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | STRINGS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(STRINGS, inner, max_size=3),
+    max_leaves=8,
+)
+ARGS = st.dictionaries(STRINGS | st.sampled_from("ab"), VALUES, max_size=3)
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
+SIZES = st.lists(st.integers(1, 6), max_size=200)
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+
+
+def cut(raw: str, sizes: Sequence[int]) -> list[str]:
+    """Cut `raw` into chunks of these sizes, the rest into single characters."""
+    ends = [0, *accumulate(sizes)]
+    ends = [end for end in ends if end < len(raw)]
+    ends += range(ends[-1] + 1 if ends else 0, len(raw) + 1)
+    return [raw[start:end] for start, end in pairwise(ends)]
+
+
+def streamed(dialect: Dialect, chunks: Sequence[str]) -> tuple[list[ParsedEvent], ParseResult]:
+    parser = dialect.incremental(TOOLS)
+    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    return events, parser.close()
+
+
+def merged(events: Sequence[ParsedEvent]) -> list[Any]:
+    """Join neighbours of one kind: how words are cut is no part of the meaning."""
+    out: list[Any] = []
+    for event in events:
+        if isinstance(event, ToolCallParsed):
+            out.append(event.call)
+        elif out and isinstance(out[-1], list) and out[-1][0] is type(event):
+            out[-1][1] += event.text
+        else:
+            out.append([type(event), event.text])
+    return out
+
+
+# --- what was written is read
+
+
+@pytest.mark.promise("dialect.round_trip")
+@each_dialect
+@settings(max_examples=200)
+@given(name=NAMES, args=ARGS)
+@example(name="f", args={})
+@example(name="f", args={"phone": "010", "n": "1", "b": "true", "z": "null", "e": ""})
+@example(name="f", args={"n": 1, "x": 1.0, "b": True, "z": None, "l": [], "o": {}})
+@example(name="f", args={"from": 1, "class": 2, "a b": 3, "": 4, "한글": 5, "a": {"": {"b c": []}}})
+@example(name="f", args={"nfc": "한글", "nfd": "\u1112\u1161\u11ab\u1100\u1173\u11af"})
+@example(name="f", args={"a": "".join(PIECES), "b": '<escape><|"|>\\"\'\\'})
+@example(name="f", args={"lone": "\ud800", "emoji": "😀", "lines": "\r\n\t\x00\u2028"})
+@example(name="f", args={"big": 10**4000, "small": 5e-324, "minus": -0.0})
+def test_every_call_is_read_back_as_it_was_written(
+    dialect: Dialect, name: str, args: dict[str, Any]
+) -> None:
+    raw = dialect.render_call(name, args)
+    result = dialect.parse(raw)
+    assert (result.text, result.fragment, result.thinking) == ("", "", "")
+    [call] = result.calls
+    assert (call.name, call.repairs) == (name, ())
+    assert call.raw in raw
+    assert json.dumps(call.args) == json.dumps(
+        args
+    )  # types and order too: 1 is not 1.0 is not true
+
+
+@each_dialect
+def test_arguments_nested_as_deep_as_can_be_written_are_read(dialect: Dialect) -> None:
+    deep: Any = 1
+    for _ in range(MAX_DEPTH - 1):
+        deep = [deep]
+    [call] = dialect.parse(dialect.render_call("f", {"a": deep})).calls
+    assert (call.args, call.repairs) == ({"a": deep}, ())
+
+
+@each_dialect
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, object(), {1: 2}])
+def test_what_json_cannot_carry_is_not_written(dialect: Dialect, value: Any) -> None:
+    with pytest.raises(NotJsonError):
+        dialect.render_call("f", {"a": value})
+
+
+@each_dialect
+@pytest.mark.parametrize("separator", ["", "\n"])
+@given(calls=st.lists(st.tuples(NAMES, ARGS), min_size=2, max_size=4))
+def test_parallel_calls_come_in_order(
+    dialect: Dialect, separator: str, calls: list[tuple[str, dict[str, Any]]]
+) -> None:
+    result = dialect.parse(separator.join(dialect.render_call(*call) for call in calls))
+    assert [call.name for call in result.calls] == [name for name, _ in calls]
+    assert [call.args for call in result.calls] == [args for _, args in calls]
+    assert (result.text, result.fragment) == ("", "")
+
+
+@each_dialect
+def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
+    call = dialect.render_call("f", {"a": "x"})
+    result = dialect.parse(f"\n네, [적을게요] {{지금}}.\n{call}\n사이 {call} 끝 (f)\n", TOOLS)
+    assert result.text == "네, [적을게요] {지금}.\n사이\n끝 (f)"
+    assert [each.args for each in result.calls] == [{"a": "x"}] * 2
+
+
+# --- streaming is parsing
+
+
+@pytest.mark.promise("dialect.streaming")
+@each_dialect
+@settings(max_examples=400)
+@given(raw=FRAGMENTS, sizes=SIZES)
+def test_a_stream_says_the_same_at_every_chunking(
+    dialect: Dialect, raw: str, sizes: list[int]
+) -> None:
+    whole_events, whole = streamed(dialect, [raw])
+    events, result = streamed(dialect, cut(raw, sizes))
+    assert result == whole == dialect.parse(raw, TOOLS)
+    assert merged(events) == merged(whole_events)
+    shown = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert result.text.startswith(shown)  # what was shown is never taken back
+    thought = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
+    assert result.thinking.startswith(thought)
+    assert tuple(e.call for e in events if isinstance(e, ToolCallParsed)) == result.calls
+
+
+@pytest.mark.promise("dialect.streaming")
+@each_dialect
+@given(args=ARGS, sizes=SIZES)
+@example(args={"a": 'x<escape>"\\', "b": '<|"|>\\"\\\\"', "c": "}])"}, sizes=[])
+def test_a_streamed_call_is_the_written_one(
+    dialect: Dialect, args: dict[str, Any], sizes: list[int]
+) -> None:
+    raw = f"네.\n{dialect.render_call('f', args)}\n끝"
+    events, result = streamed(dialect, cut(raw, sizes))
+    assert result == dialect.parse(raw, TOOLS)
+    assert json.dumps(result.calls[0].args) == json.dumps(args)
+    assert merged(events)[:1] == [[TextDelta, "네."]]
+
+
+@each_dialect
+@settings(max_examples=400)
+@given(raw=FRAGMENTS | st.text())
+@example(raw="{" * 20_000)
+@example(raw="[f(" * 20_000)
+@example(
+    raw="<start_function_call>call:f{a:" + "[" * 20_000 + "]" * 20_000 + "}<end_function_call>"
+)
+@example(raw="<|tool_call>call:f{a:" + "9" * 5000 + "}<tool_call|>")
+@example(raw="[f(a=1e999)]")
+def test_parsing_never_raises_and_keeps_text_without_calls(dialect: Dialect, raw: str) -> None:
+    result = dialect.parse(raw, TOOLS)
+    if not result.calls and not result.fragment and not result.thinking and "<|ch" not in raw:
+        assert result.text == raw.strip()
+    assert all(call.raw in raw for call in result.calls)
+
+
+# --- a cut call is never made
+
+
+@pytest.mark.promise("dialect.no_prefix")
+@each_dialect
+@given(args=ARGS)
+@example(args={})
+@example(args={"a": ")]}", "b": "<end_function_call>", "c": "<tool_call|>"})
+def test_no_prefix_of_any_call_is_a_call(dialect: Dialect, args: dict[str, Any]) -> None:
+    raw = dialect.render_call("f", args)
+    begun = len(BEGUN[dialect.name])
+    assert raw.startswith(BEGUN[dialect.name])
+    for end in range(len(raw)):
+        result = dialect.parse(raw[:end], TOOLS)
+        assert result.calls == ()
+        if end >= begun:
+            assert (result.fragment, result.text, result.truncated) == (raw[:end], "", True)
+        else:
+            assert not result.truncated
+    assert dialect.parse(raw, TOOLS).calls
+
+
+@each_dialect
+def test_of_calls_one_after_the_other_only_the_complete_ones_are_made(dialect: Dialect) -> None:
+    whole, half = dialect.render_call("f", {"a": 1}), dialect.render_call("g", {"b": "x"})[:-1]
+    result = dialect.parse(f"{whole}\n{half}", TOOLS)
+    assert ([call.name for call in result.calls], result.fragment) == (["f"], half)
+
+
+# --- prompts
+
+
+def call(name: str = "log_water", *, index: int = 0, text: str = "", **args: Any) -> Message:
+    result = ToolOk({"saved": True, "ml": 200, "note": "물"})
+    return ToolCallMessage(name=name, args=args, result=result, index=index, text=text)
+
+
+WATER = {
+    "name": "log_water",
+    "description": "물을 기록한다",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "ml": {"type": "integer", "minimum": 1},
+            "type": {"type": "string", "enum": ["cold", "hot"]},
+        },
+        "required": ["ml"],
+    },
+}
+CHAT: list[Message] = [
+    UserMessage(text="200 마셨어", context="지금: 09:00"),
+    call(ml=200, type="cold"),
+    call("undo", index=1),
+    ModelMessage(text="기록했어요."),
+    UserMessage(text="고마워"),
+]
+WATER_JSON = json.dumps(WATER, ensure_ascii=False, separators=(",", ":"))
+RESULTS = """\
+Result of log_water: {"status":"ok","data":{"saved":true,"ml":200,"note":"물"}}
+Result of undo: {"status":"ok","data":{"saved":true,"ml":200,"note":"물"}}"""
+GOLDEN = {
+    "json": f"""\
+<bos><start_of_turn>user
+너는 비서다.
+
+To use a tool, answer with only this JSON: {{"name": "tool", "parameters": {{"argument": value}}}}
+You then get its result. Otherwise answer in words.
+Tools:
+{WATER_JSON}
+
+지금: 09:00
+200 마셨어<end_of_turn>
+<start_of_turn>model
+{{"name": "log_water", "parameters": {{"ml":200,"type":"cold"}}}}
+{{"name": "undo", "parameters": {{}}}}<end_of_turn>
+<start_of_turn>user
+{RESULTS}<end_of_turn>
+<start_of_turn>model
+기록했어요.<end_of_turn>
+<start_of_turn>user
+고마워<end_of_turn>
+<start_of_turn>model
+""",
+    "pythonic": f"""\
+<bos><start_of_turn>user
+너는 비서다.
+
+To use tools, answer with only this list: [tool(argument="value", other=1)]
+You then get the results. Otherwise answer in words.
+Tools:
+{WATER_JSON}
+
+지금: 09:00
+200 마셨어<end_of_turn>
+<start_of_turn>model
+[log_water(ml=200, type="cold"), undo()]<end_of_turn>
+<start_of_turn>user
+{RESULTS}<end_of_turn>
+<start_of_turn>model
+기록했어요.<end_of_turn>
+<start_of_turn>user
+고마워<end_of_turn>
+<start_of_turn>model
+""",
+    "functiongemma": (
+        "<bos><start_of_turn>developer\n"
+        "You are a model that can do function calling with the following functions\n"
+        "너는 비서다."
+        "<start_function_declaration>declaration:log_water{"
+        "description:<escape>물을 기록한다<escape>,parameters:{properties:{"
+        "ml:{minimum:1,type:<escape>INTEGER<escape>},"
+        "type:{enum:[<escape>cold<escape>,<escape>hot<escape>],type:<escape>STRING<escape>}},"
+        "required:[<escape>ml<escape>],type:<escape>OBJECT<escape>}}"
+        "<end_function_declaration><end_of_turn>\n"
+        "<start_of_turn>user\n지금: 09:00\n200 마셨어<end_of_turn>\n"
+        "<start_of_turn>model\n"
+        "<start_function_call>call:log_water{ml:200,type:<escape>cold<escape>}<end_function_call>"
+        "<start_function_call>call:undo{}<end_function_call>"
+        "<start_function_response>response:log_water{status:<escape>ok<escape>,"
+        "data:{saved:true,ml:200,note:<escape>물<escape>}}<end_function_response>"
+        "<start_function_response>response:undo{status:<escape>ok<escape>,"
+        "data:{saved:true,ml:200,note:<escape>물<escape>}}<end_function_response>"
+        "기록했어요.<end_of_turn>\n"
+        "<start_of_turn>user\n고마워<end_of_turn>\n"
+        "<start_of_turn>model\n"
+    ),
+    "gemma4": (
+        "<bos><|turn>system\n너는 비서다."
+        '<|tool>declaration:log_water{description:<|"|>물을 기록한다<|"|>,parameters:{properties:{'
+        'ml:{minimum:1,type:<|"|>INTEGER<|"|>},'
+        'type:{enum:[<|"|>cold<|"|>,<|"|>hot<|"|>],type:<|"|>STRING<|"|>}},'
+        'required:[<|"|>ml<|"|>],type:<|"|>OBJECT<|"|>}}<tool|><turn|>\n'
+        "<|turn>user\n지금: 09:00\n200 마셨어<turn|>\n"
+        "<|turn>model\n"
+        '<|tool_call>call:log_water{ml:200,type:<|"|>cold<|"|>}<tool_call|>'
+        "<|tool_call>call:undo{}<tool_call|>"
+        '<|tool_response>response:log_water{status:<|"|>ok<|"|>,'
+        'data:{saved:true,ml:200,note:<|"|>물<|"|>}}<tool_response|>'
+        '<|tool_response>response:undo{status:<|"|>ok<|"|>,'
+        'data:{saved:true,ml:200,note:<|"|>물<|"|>}}<tool_response|>'
+        "기록했어요.<turn|>\n"
+        "<|turn>user\n고마워<turn|>\n"
+        "<|turn>model\n"
+    ),
+}
+
+
+@each_dialect
+def test_a_conversation_with_calls_is_this_prompt_to_the_byte(dialect: Dialect) -> None:
+    assert dialect.encode(CHAT, [WATER], " 너는 비서다.\n") == GOLDEN[dialect.name]
+
+
+@each_dialect
+def test_each_request_of_a_conversation_goes_on_from_the_one_before(dialect: Dialect) -> None:
+    prompts = [dialect.encode(CHAT[:seen], [WATER], "너는 비서다.") for seen in (1, 3, 5)]
+    assert all(later.startswith(earlier) for earlier, later in pairwise(prompts))
+    written = dialect.render_call("log_water", {"ml": 200})
+    one_call = dialect.encode([CHAT[0], call(ml=200)], [WATER], "너는 비서다.")
+    assert one_call.startswith(prompts[0] + written)
+
+
+HOSTILE = st.lists(
+    st.sampled_from([*TOKENS, "<", "|>", "turn|>", "<|", "end_of_turn>", "\nmodel\n", "\ud800"])
+    | st.text(max_size=3),
+    max_size=5,
+).map("".join)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Message]:
+    results = (
+        st.builds(ToolOk, st.dictionaries(HOSTILE, HOSTILE, max_size=2))
+        | st.builds(ToolErr, HOSTILE, HOSTILE)
+        | st.just(ToolCancelled())
+    )
+    calls = st.builds(
+        ToolCallMessage,
+        name=HOSTILE,
+        args=st.dictionaries(HOSTILE, HOSTILE, max_size=2) | HOSTILE | st.just({"a": {1}}),
+        result=results,
+        text=HOSTILE,
+        raw=HOSTILE,
+        index=st.integers(0, 1),
+    )
+    messages = (
+        st.builds(UserMessage, text=HOSTILE, context=HOSTILE)
+        | st.builds(ModelMessage, text=HOSTILE)
+        | calls
+    )
+    return draw(st.lists(messages, max_size=5))
+
+
+def tokens_in(dialect: Dialect, prompt: str) -> list[str]:
+    own = GEMMA4_TOKENS if dialect.name == "gemma4" else []
+    known = {*SHARED_TOKENS, *own, *STRUCTURE[dialect.name]}
+    return re.findall("|".join(map(re.escape, sorted(known, key=len, reverse=True))), prompt)
+
+
+def harmless(message: Message) -> Message:
+    """Return the message with other words and the same structure."""
+    match message:
+        case UserMessage():
+            return UserMessage(text="x")
+        case ModelMessage():
+            return ModelMessage(text="x")
+        case ToolCallMessage(index=index):
+            return ToolCallMessage(name="x", args={}, result=ToolCancelled(), index=index)
+    raise AssertionError(message)
+
+
+@pytest.mark.promise("dialect.defused")
+@each_dialect
+@given(messages=conversations(), words=HOSTILE, has_tools=st.booleans())
+def test_nobody_but_the_dialect_writes_control_tokens(
+    dialect: Dialect, messages: list[Message], words: str, has_tools: bool
+) -> None:
+    tools: list[Mapping[str, Any]] = [{**WATER, "description": words}] if has_tools else []
+    prompt = dialect.encode(messages, tools, f"a{words}")
+    plain_tools = [{**WATER, "description": "x"}] if has_tools else []
+    plain = dialect.encode([harmless(message) for message in messages], plain_tools, "a")
+    found, expected = tokens_in(dialect, prompt), tokens_in(dialect, plain)
+    inner = {"<escape>", '<|"|>', *BEGUN.values(), "<end_function_call>", "<tool_call|>"}
+    assert [t for t in found if t not in inner] == [t for t in expected if t not in inner]
+    assert found.count("<bos>") == 1
+    assert prompt.startswith("<bos>")
+    assert set(found) <= {"<bos>", *STRUCTURE[dialect.name]}
+    prompt.encode("utf-8")
+
+
+@each_dialect
+def test_an_empty_conversation_has_one_begin_of_sequence_and_an_open_model_turn(
+    dialect: Dialect,
+) -> None:
+    start = STRUCTURE[dialect.name][0]
+    assert dialect.encode([], []) == f"<bos>{start}model\n"
+
+
+@each_dialect
+def test_two_user_messages_in_a_row_are_one_turn(dialect: Dialect) -> None:
+    prompt = dialect.encode([UserMessage(text="하나"), UserMessage(text="둘")], [])
+    assert "user\n하나\n\n둘<" in prompt
+
+
+@each_dialect
+def test_hints_of_the_application_are_never_sent(dialect: Dialect) -> None:
+    with_hints = [each for message in CHAT for each in (SystemMessage(text="힌트"), message)]
+    assert dialect.encode(with_hints, [WATER]) == dialect.encode(CHAT, [WATER])
+
+
+@each_dialect
+@pytest.mark.parametrize(
+    ("name", "args"), [("", {}), ("f", "raw arguments"), ("f", {"a": {1}}), ("f", {"a": 1e999})]
+)
+def test_a_call_that_cannot_be_written_is_shown_as_the_model_wrote_it(
+    dialect: Dialect, name: str, args: Any
+) -> None:
+    message = ToolCallMessage(name=name, args=args, raw="f(원문", result=ToolCancelled())
+    assert "model\nf(원문<" in dialect.encode([UserMessage(text="?"), message], ())
+
+
+@each_dialect
+def test_calls_of_one_message_after_another_stay_in_their_order(dialect: Dialect) -> None:
+    prompt = dialect.encode([CHAT[0], call(a=1), call("undo"), call("redo", index=1)], ())
+    places = [prompt.index(name) for name in ("log_water", "undo", "redo")]
+    assert places == sorted(places)
+    first_result = prompt.index("saved")
+    assert places[0] < first_result < places[1]
+
+
+@each_dialect
+def test_decoding_can_be_left_free(dialect: Dialect) -> None:
+    assert dialect.constrain(TOOLS, "off") == {}
+
+
+@pytest.mark.parametrize("name", ["pythonic", "functiongemma", "gemma4"])
+def test_a_constraint_that_is_not_known_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        DIALECTS[name].constrain(TOOLS, "required")

@@ -1,0 +1,94 @@
+"""The real server under a grammar: what comes out can always be dispatched, or is words."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lhkit import app
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.tools.validation import Accepted
+from lhkit.vocab.generation import Finished, Sampling
+from lhkit.vocab.messages import ToolCall, UserMessage
+
+pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(600)]
+
+REQUESTS = (
+    "카페인 줄이는 법 찾아줘",
+    "어제 산책했어, 기록해줘",
+    "내 습관 목록 보여줘",
+    "지난주에 물 몇 번 마셨어?",
+    "안녕! 오늘 기분이 어때?",
+)
+TEMPERATURES = (0.0, 1.0)
+
+
+@asynccontextmanager
+async def constrained(gemma: ChatModel, constraint: Constraint) -> AsyncIterator[VllmHttp]:
+    endpoint = Endpoint(
+        base_url=gemma.identity.base_url, model=gemma.identity.model, constraint=constraint
+    )
+    model = await VllmHttp.connect(endpoint)
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> list[Finished]:
+    """Return what the model says to each text, greedily and not."""
+    tools = app.registry_of("ko").definitions
+    found = []
+    for text in texts:
+        for temperature in TEMPERATURES:
+            sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=7)
+            request = ModelRequest(
+                messages=(UserMessage(text=text, context="[오늘: 2026-06-15 월요일 09:00]"),),
+                tools=tools,
+                sampling=sampling,
+            )
+            *_, last = [event async for event in model.stream(request)]
+            assert isinstance(last, Finished)
+            found.append(last)
+    return found
+
+
+def is_valid(call: ToolCall) -> bool:
+    registry = app.registry_of("ko")
+    assert call.name in set(registry)
+    verdict = registry.validator(call.name).check(call.args)
+    return isinstance(verdict, Accepted) and not verdict.extra
+
+
+@pytest.mark.promise("dialect.constrained_required")
+async def test_required_is_always_one_strict_call_of_a_known_tool(gemma: ChatModel) -> None:
+    async with constrained(gemma, "required") as model:
+        responses = await answers(model, REQUESTS, max_tokens=300)
+    for response in responses:
+        assert response.text == "", response.raw_text
+        assert response.repairs == ()
+        if response.truncated:  # the longest call has more characters than 300 tokens may hold
+            assert response.calls == ()
+            assert response.fragment == response.raw_text
+        else:
+            [call] = response.calls
+            assert call.raw == response.raw_text
+            assert is_valid(call), call
+        assert response.identity is not None
+        assert response.identity.constraint == "required"
+    assert sum(len(response.calls) for response in responses) >= len(responses) // 2
+
+
+@pytest.mark.promise("dialect.constrained_auto")
+async def test_auto_is_words_or_a_valid_call(gemma: ChatModel) -> None:
+    async with constrained(gemma, "auto") as model:
+        responses = await answers(model, REQUESTS, max_tokens=60)
+    for response in responses:
+        assert response.calls or response.fragment or response.text, response.raw_text
+        assert all(is_valid(call) for call in response.calls)
+        assert "{" not in response.text
+    words = "".join(response.text for response in responses)
+    assert any("가" <= character <= "힣" for character in words)
+    assert "\\u" not in words

@@ -1,0 +1,174 @@
+"""The `functiongemma` dialect: types kept, cut calls not made, nothing guessed."""
+
+import time
+from typing import Any
+
+import pytest
+
+from lhkit.models.dialects import DIALECTS
+from lhkit.vocab.messages import ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolErr, ToolOk
+
+DIALECT = DIALECTS["functiongemma"]
+E = "<escape>"
+
+
+def marked(body: str) -> str:
+    return f"<start_function_call>{body}<end_function_call>"
+
+
+def only_call(raw: str) -> tuple[str, Any, tuple[str, ...]]:
+    [call] = DIALECT.parse(raw).calls
+    assert call.raw == raw
+    return call.name, call.args, call.repairs
+
+
+# --- what vLLM's parser gets wrong (research, section 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "args"),
+    [
+        ("x:5,y:7", {"x": 5, "y": 7}),
+        ("flag:true,none:null", {"flag": True, "none": None}),
+        (f"items:[{E}a{E},1,[]]", {"items": ["a", 1, []]}),
+        (f"o:{{inner:{E}v{E}}}", {"o": {"inner": "v"}}),
+        (f"number:{E}1012345678{E}", {"number": "1012345678"}),
+        (f"b:{E}true{E},o:{E}{{}}{E}", {"b": "true", "o": "{}"}),
+        (f"a:{E}}}<end_function_call>]{E}", {"a": "}<end_function_call>]"}),
+        (f'a:{E}둘\n째, "말"{E}', {"a": '둘\n째, "말"'}),
+        (f" a : {E}x{E} , b : -1.5 ", {"a": "x", "b": -1.5}),
+        ("", {}),
+    ],
+)
+def test_every_value_keeps_its_type(arguments: str, args: dict[str, Any]) -> None:
+    assert only_call(marked(f"call:f{{{arguments}}}")) == ("f", args, ())
+
+
+@pytest.mark.parametrize("name", ["log-water", "habits.list", "물기록"])
+def test_a_tool_may_have_any_name(name: str) -> None:
+    assert only_call(marked(f"call:{name}{{a:1}}"))[0] == name
+
+
+def test_a_call_without_its_end_is_cut_off_even_if_its_brace_is_closed() -> None:
+    raw = f"<start_function_call>call:f{{a:{E}x{E}}}"
+    result = DIALECT.parse(raw)
+    assert (result.calls, result.fragment) == ((), raw)
+
+
+def test_the_answer_ends_where_the_model_waits_for_a_result() -> None:
+    assert DIALECT.stop_texts == ("<start_function_response>",)
+
+
+@pytest.mark.promise("dialect.repairs")
+@pytest.mark.parametrize(
+    ("body", "args", "repairs"),
+    [
+        ("call:f{a:sunny day}", {"a": "sunny day"}, ("bare_string",)),
+        ("call:f{a:010,b:2026-11-22}", {"a": "010", "b": "2026-11-22"}, ("bare_string",)),
+        ("call:f{a:True,b:None}", {"a": True, "b": None}, ("python_literal",)),
+        ("call:f{a:1,}", {"a": 1}, ("trailing_comma",)),
+        ("call:f{a:[1,]}", {"a": [1]}, ("trailing_comma",)),
+        ("call:f{a:0,a:1}", {"a": 1}, ("duplicate_key",)),
+        ("f{a:1}", {"a": 1}, ("no_call_prefix",)),
+        ("call:f", {}, ("no_arguments",)),
+        (r'call:f{a:"\빠"}', {"a": r"\빠"}, ("bad_escape",)),
+        ('call:f{a:"x\ny"}', {"a": "x\ny"}, ("control_character",)),
+    ],
+)
+def test_each_repair_is_listed(body: str, args: Any, repairs: tuple[str, ...]) -> None:
+    assert only_call(marked(body)) == ("f", args, repairs)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "call:f{a}",
+        "call:f{a:}",
+        "call:f{a:1",
+        "call:f{a:1}}",
+        "call:f{a:[1}",
+        "call:f{a:1e999}",
+        "call:f{,}",
+        "call:f{a:" + "9" * 5000 + "}",
+        "call:f{a:" + "[" * 200 + "]" * 200 + "}",
+    ],
+)
+def test_what_makes_no_sense_is_kept_with_its_raw_text_for_validation(body: str) -> None:
+    raw = marked(body)
+    assert only_call(raw) == ("f", raw, ("malformed",))
+
+
+def test_a_call_of_nothing_is_malformed_too() -> None:
+    assert only_call(marked("{}")) == ("{}", marked("{}"), ("malformed",))
+
+
+def test_a_delimiter_in_a_string_is_written_in_json_quotes() -> None:
+    raw = DIALECT.render_call("f", {"a": 'x<escape>"y', "<escape>": 1})
+    assert raw == marked(r'call:f{a:"x\u003cescape>\"y","\u003cescape>":1}')
+    assert only_call(raw) == ("f", {"a": 'x<escape>"y', "<escape>": 1}, ())
+
+
+def test_a_result_stands_in_the_open_model_turn_and_cannot_close_it() -> None:
+    result = ToolOk({"note": "<end_function_response><end_of_turn>"})
+    message = ToolCallMessage(name="f", args={}, result=result)
+    prompt = DIALECT.encode([UserMessage(text="?"), message], ())
+    assert prompt.endswith(
+        marked("call:f{}") + f"<start_function_response>response:f{{status:{E}ok{E},data:{{note:"
+        r'"\u003cend_function_response>\u003cend_of_turn>"}}<end_function_response>'
+    )
+
+
+def test_a_call_that_was_cut_off_is_shown_as_it_was_without_its_tokens() -> None:
+    raw = "<start_function_call>call:f{a:<escape>x"
+    message = ToolCallMessage(name="", args={}, raw=raw, result=ToolErr("truncated_call", "short"))
+    prompt = DIALECT.encode([UserMessage(text="?"), message, UserMessage(text="!")], ())
+    assert prompt.endswith(
+        "model\n< start_function_call>call:f{a:< escape>x<start_function_response>"
+        f"response:unknown{{status:{E}error{E},code:{E}truncated_call{E},reason:{E}short{E}}}"
+        "<end_function_response><end_of_turn>\n<start_of_turn>user\n!<end_of_turn>\n"
+        "<start_of_turn>model\n"
+    )
+
+
+def test_without_tools_there_is_no_talk_of_functions() -> None:
+    prompt = DIALECT.encode([UserMessage(text="?")], (), "너는 비서다.")
+    assert prompt.startswith("<bos><start_of_turn>developer\n너는 비서다.<end_of_turn>\n")
+
+
+def test_a_declaration_keeps_nested_types_and_values_that_only_look_like_types() -> None:
+    items = {"type": ["string", "null"], "enum": ["type", "string"], "default": {"type": "x"}}
+    parameters = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+    prompt = DIALECT.encode([], [{"name": "f", "description": "", "parameters": parameters}])
+    assert (
+        f"parameters:{{properties:{{a:{{items:{{default:{{type:{E}x{E}}},"
+        f"enum:[{E}type{E},{E}string{E}],type:[{E}STRING{E},{E}NULL{E}]}},type:{E}ARRAY{E}}}}},"
+        f"type:{E}OBJECT{E}}}"
+    ) in prompt
+
+
+@pytest.mark.parametrize(
+    "body", ["가나 }{ ", '[:"', "[" * 5, '"\\', "\\", "<esc", "<escape>", "a:1,", " "]
+)
+@pytest.mark.parametrize("opening", ["", "<start_function_call>call:f{a:"])
+@pytest.mark.parametrize("size", [4, 1_000_000])
+def test_time_grows_with_the_length_and_not_with_its_square(
+    opening: str, body: str, size: int
+) -> None:
+    raw = opening + (body * 100_000)[:100_000] + "<end_function_call>"
+    started_s = time.perf_counter()
+    parser = DIALECT.incremental()
+    for start in range(0, len(raw), size):
+        parser.feed(raw[start : start + size])
+    parser.close()
+    assert time.perf_counter() - started_s < 5
+
+
+@pytest.mark.promise("dialect.streaming")
+def test_an_escape_that_is_cut_in_two_does_not_end_its_string() -> None:
+    raw = marked(r'call:f{a:"\"<end_function_call>\\"}')
+    parser = DIALECT.incremental()
+    events = [event for char in raw for event in parser.feed(char)]
+    [call] = parser.close().calls
+    assert call.args == {"a": '"<end_function_call>\\'}
+    assert len(events) == 1

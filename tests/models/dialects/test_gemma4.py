@@ -1,0 +1,99 @@
+"""The `gemma4` dialect: thinking split off, a system turn, results in the model's turn."""
+
+from typing import Any
+
+import pytest
+
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import ParseResult
+from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.vocab.messages import ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolOk
+
+DIALECT = DIALECTS["gemma4"]
+Q = '<|"|>'
+
+
+def marked(body: str) -> str:
+    return f"<|tool_call>{body}<tool_call|>"
+
+
+def test_thinking_is_no_text_and_may_precede_a_call() -> None:
+    raw = f"<|channel>thought\n물 200?\n<channel|>네. {marked('call:f{a:1}')}"
+    result = DIALECT.parse(raw)
+    assert (result.thinking, result.text) == ("물 200?\n", "네.")
+    assert [call.args for call in result.calls] == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("raw", "thinking", "text"),
+    [
+        ("<|channel>thought\n<channel|>답", "", "답"),
+        ("<|channel>x<channel|>답", "x", "답"),
+        ("<|channel>thought\n끝이 없", "끝이 없", ""),
+        ("<|channel>tho", "tho", ""),
+        ("앞<|channel>thought\n하나<channel|>뒤<|channel>둘<channel|>", "하나둘", "앞\n뒤"),
+        ("답 <channel|>", "", "답 <channel|>"),
+    ],
+)
+def test_thinking_is_split_off_wherever_it_stands(raw: str, thinking: str, text: str) -> None:
+    assert DIALECT.parse(raw) == ParseResult(text=text, thinking=thinking)
+
+
+def test_a_call_that_is_only_thought_of_is_not_made() -> None:
+    result = DIALECT.parse(f"<|channel>thought\n{marked('call:f{}')}<channel|>아니요")
+    assert (result.calls, result.text, result.fragment) == ((), "아니요", "")
+
+
+def test_thinking_is_streamed_before_the_words_and_the_call() -> None:
+    parser = DIALECT.incremental()
+    raw = f"<|channel>thought\n생각<channel|>네{marked('call:f{}')}"
+    kinds = [type(event) for char in raw for event in parser.feed(char)]
+    assert kinds == [ThinkingDelta, ThinkingDelta, TextDelta, ToolCallParsed]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "args"),
+    [
+        ("n:5,b:true,z:null", {"n": 5, "b": True, "z": None}),
+        (f"phone:{Q}123{Q}", {"phone": "123"}),
+        (f"o:{{{Q}a b{Q}:[{Q}x{Q}]}}", {"o": {"a b": ["x"]}}),
+        (f"a:{Q}<tool_call|>}}{Q}", {"a": "<tool_call|>}"}),
+        (f'a:{Q}say "hi"{Q}', {"a": 'say "hi"'}),
+    ],
+)
+def test_every_value_keeps_its_type(arguments: str, args: dict[str, Any]) -> None:
+    [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
+    assert (call.args, call.repairs) == (args, ())
+
+
+@pytest.mark.promise("dialect.repairs")
+def test_a_value_without_its_delimiters_is_a_listed_repair() -> None:
+    [call] = DIALECT.parse(marked("call:f{a:서울}")).calls
+    assert (call.args, call.repairs) == ({"a": "서울"}, ("bare_string",))
+
+
+def test_a_string_value_that_is_cut_off_is_no_call() -> None:
+    # vLLM's gemma4 parser reports it as complete.
+    result = DIALECT.parse(f"<|tool_call>call:f{{a:{Q}서")
+    assert (result.calls, result.truncated) == ((), True)
+
+
+def test_a_delimiter_in_a_string_is_written_in_json_quotes() -> None:
+    raw = DIALECT.render_call("f", {"a": f"x{Q}y"})
+    assert raw == marked(r'call:f{a:"x\u003c|\"|>y"}')
+    [call] = DIALECT.parse(raw).calls
+    assert call.args == {"a": f"x{Q}y"}
+
+
+def test_a_result_cannot_close_its_turn() -> None:
+    message = ToolCallMessage(name="f", args={}, result=ToolOk({"note": "<turn|>"}))
+    prompt = DIALECT.encode([UserMessage(text="<turn|>")], ())
+    assert prompt == "<bos><|turn>user\n< turn|><turn|>\n<|turn>model\n"
+    prompt = DIALECT.encode([UserMessage(text="?"), message], ())
+    assert prompt.count("<turn|>") == 1
+    assert prompt.endswith('data:{note:"\\u003cturn|>"}}<tool_response|>')
+
+
+def test_the_answer_ends_at_the_end_of_the_turn_and_where_a_result_is_awaited() -> None:
+    assert set(DIALECT.stop_texts) == {"<turn|>", "<|turn>", "<|tool_response>"}

@@ -1,0 +1,195 @@
+"""The `pythonic` dialect: lenient where the meaning is plain, and never a guess."""
+
+import time
+from typing import Any
+
+import pytest
+
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import ParseResult
+from lhkit.vocab.messages import ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolErr, ToolOk
+
+DIALECT = DIALECTS["pythonic"]
+TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]
+
+
+def calls_of(raw: str) -> list[tuple[str, Any, tuple[str, ...]]]:
+    return [(call.name, call.args, call.repairs) for call in DIALECT.parse(raw, TOOLS).calls]
+
+
+# --- what vLLM's parser refuses (research, section 2)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "repairs"),
+    [
+        ("\n[f(a=1)]", "", ()),
+        ("알겠어요. [f(a=1)]", "알겠어요.", ()),
+        ("[f(a=1)]\n적었어요.", "적었어요.", ()),
+        ("```tool_code\n[f(a=1)]\n```", "", ("fence",)),
+        ("```python\n[f(a=1)]\n```\n네", "네", ("fence",)),
+        ("```[f(a=1)]```", "", ("fence",)),
+        ("```tool_code\n[f(a=1)]", "", ("fence",)),
+        ("```tool_code\n[f(a=1)]\n그리고 `이것`", "그리고 `이것`", ("fence",)),
+        ("  \n[f(**{'a': 1})]\n", "", ()),
+        ("네.\n```python\nf(a=1)\n```", "네.", ("fence", "bare")),
+        ("```f(a=1)```", "", ("fence", "bare")),
+        ("f(a=1)", "", ("bare",)),
+        ("네.\n  f(a=1)\n끝", "네.\n끝", ("bare",)),
+    ],
+)
+def test_fences_and_words_around_a_call_do_not_hide_it(
+    raw: str, text: str, repairs: tuple[str, ...]
+) -> None:
+    assert DIALECT.parse(raw, TOOLS).text == text
+    assert calls_of(raw) == [("f", {"a": 1}, repairs)]
+    parser = DIALECT.incremental(TOOLS)
+    for char in raw:
+        parser.feed(char)
+    assert parser.close() == DIALECT.parse(raw, TOOLS)
+
+
+@pytest.mark.parametrize("key", ["from", "class", "in", "_x", "이름"])
+def test_a_parameter_may_have_any_word_as_its_name(key: str) -> None:
+    assert calls_of(f'[f({key}="x")]') == [("f", {key: "x"}, ())]
+
+
+@pytest.mark.parametrize("name", ["log_water", "log-water", "habits.list", "물기록"])
+def test_a_tool_may_have_any_name(name: str) -> None:
+    assert calls_of(f"[{name}(a=1)]") == [(name, {"a": 1}, ())]
+
+
+def test_calls_of_one_list_come_in_order() -> None:
+    assert calls_of("[f(a=1), log_water(), g(b=[2])]") == [
+        ("f", {"a": 1}, ()),
+        ("log_water", {}, ()),
+        ("g", {"b": [2]}, ()),
+    ]
+
+
+def test_a_list_that_is_cut_off_makes_none_of_its_calls() -> None:
+    result = DIALECT.parse("네 [f(a=1), log_water(ml=2", TOOLS)
+    assert (result.calls, result.fragment) == ((), "[f(a=1), log_water(ml=2")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("'it\\'s'", "it's"),
+        ('"둘 ]) 셋"', "둘 ]) 셋"),
+        ('"\\ud83d\\ude00\\x41\\U0001f600"', "😀A😀"),
+        ("True", True),
+        ("None", None),
+        ("-1.5e3", -1500.0),
+        ('"010"', "010"),
+        ("{'a': [1, {}], \"b\": []}", {"a": [1, {}], "b": []}),
+    ],
+)
+def test_python_values_are_read(value: str, expected: Any) -> None:
+    assert calls_of(f"[f(a={value})]") == [("f", {"a": expected}, ())]
+
+
+@pytest.mark.promise("dialect.repairs")
+@pytest.mark.parametrize(
+    ("raw", "args", "repair"),
+    [
+        ("[f(a=true, b=false, c=null)]", {"a": True, "b": False, "c": None}, "json_literal"),
+        ('[f(a="둘\n째")]', {"a": "둘\n째"}, "control_character"),
+        ("[f(a=1,)]", {"a": 1}, "trailing_comma"),
+        ("[f(a=1),]", {"a": 1}, "trailing_comma"),
+        ("[f(a=[1,])]", {"a": [1]}, "trailing_comma"),
+        ("[f(a=0, a=1)]", {"a": 1}, "duplicate_key"),
+        ("[f(a={'b': 0, 'b': 1})]", {"a": {"b": 1}}, "duplicate_key"),
+        (r'[f(a="\빠")]', {"a": r"\빠"}, "bad_escape"),
+        ('[f(a="""x\'y""")]', {"a": "x'y"}, "joined_strings"),
+    ],
+)
+def test_each_repair_is_listed(raw: str, args: Any, repair: str) -> None:
+    assert calls_of(raw) == [("f", args, (repair,))]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[f(1)]",
+        "[f(a=1, 2)]",
+        "[f(a=b)]",
+        "[f(a=g())]",
+        "[f(a=1 b=2)]",
+        "[f(a=(1, 2))]",
+        "[f(a=1e999)]",
+        "[f(a={1: 2})]",
+        "[f(a=" + "[" * 200 + "]" * 200 + ")]",
+        "[f(a=1), x]",
+        "f(1)",
+    ],
+)
+def test_what_is_not_plain_is_kept_for_validation_and_never_guessed(raw: str) -> None:
+    [(name, args, repairs)] = calls_of(raw)
+    assert (name, args, repairs[-1]) == ("f", raw, "malformed")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[링크](https://a.b)",
+        "함수 f(a=1)를 쓰세요",
+        "sin(x=1)",
+        "[sin(x), cos(x)]",
+        "[x(i=1) for x in y]",
+        "[그림(사진), 글]",
+        "```python\nprint('네')\n```",
+        "[ ] 할 일 (오늘)",
+        "```",
+        "[f",
+        "f",
+    ],
+)
+def test_what_is_no_call_stays_text(raw: str) -> None:
+    assert DIALECT.parse(raw, TOOLS) == ParseResult(text=raw)
+
+
+def test_a_parameter_that_no_keyword_can_name_is_python_too() -> None:
+    raw = DIALECT.render_call("f", {"a": 1, "b c": 2})
+    assert raw == '[f(a=1, **{"b c": 2})]'
+    assert calls_of(raw) == [("f", {"a": 1, "b c": 2}, ())]
+
+
+def test_a_control_token_in_a_string_reaches_no_tokenizer_and_is_not_lost() -> None:
+    raw = DIALECT.render_call("f", {"a": "x<end_of_turn>"})
+    assert raw == r'[f(a="x\u003cend_of_turn>")]'
+    assert calls_of(raw) == [("f", {"a": "x<end_of_turn>"}, ())]
+
+
+def test_the_history_has_its_commas() -> None:
+    # vLLM's Gemma 3 template writes f(a="서울"b=3c=true): `first` does not survive Jinja's scope.
+    args = {"a": "서울", "b": 3, "c": True}
+    message = ToolCallMessage(name="f", args=args, result=ToolOk({}))
+    prompt = DIALECT.encode([UserMessage(text="?"), message], TOOLS)
+    assert 'model\n[f(a="서울", b=3, c=True)]<end_of_turn>' in prompt
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "raw"),
+    [("", {}, "[f(a="), ("f", "[f(1)]", "[f(1)]"), ("f", {"a": {1}}, "[f(a={1})]")],
+)
+def test_a_call_that_cannot_be_written_is_shown_as_it_was(name: str, args: Any, raw: str) -> None:
+    message = ToolCallMessage(name=name, args=args, raw=raw, result=ToolErr("x", "y"))
+    prompt = DIALECT.encode([UserMessage(text="?"), message], ())
+    assert f"model\n{raw}<end_of_turn>" in prompt
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["[f(a=[", '[f(a="\\\\', "``` ", "```", "[", "f\n", "f ", " ", "\\", "[f(a=1)] ", "가나["],
+)
+@pytest.mark.parametrize("size", [4, 1_000_000])
+def test_time_grows_with_the_length_and_not_with_its_square(unit: str, size: int) -> None:
+    raw = (unit * 100_000)[:100_000]
+    started_s = time.perf_counter()
+    parser = DIALECT.incremental(TOOLS)
+    for start in range(0, len(raw), size):
+        parser.feed(raw[start : start + size])
+    parser.close()
+    assert time.perf_counter() - started_s < 5
