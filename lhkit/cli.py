@@ -135,20 +135,20 @@ def _add_chat(cli: typer.Typer, run: Run) -> None:
 def _add_serve(cli: typer.Typer, run: Run) -> None:
     @cli.command()
     def serve(
-        model: Annotated[str, typer.Argument(help="gemma, gemma-base; any with --dry-run.")] = (
-            "gemma"
-        ),
+        model: Annotated[
+            str, typer.Argument(help="gemma or gemma-base (embedded), or a name such as org/model.")
+        ] = "gemma",
         port: Annotated[int | None, typer.Option(help="Default: a free port.")] = None,
         dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Only print how to serve MODEL elsewhere.")
+            bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
         ] = False,
-        device: Annotated[str, typer.Option(help="With --dry-run: gpu or cpu.")] = "gpu",
+        device: Annotated[str, typer.Option(help="Another model's: gpu or cpu.")] = "gpu",
     ) -> None:
-        """Serve the embedded Gemma until Ctrl-C; chat and eval find it and start at once."""
-        from lhkit.commands.serve import serve_embedded, show_line  # noqa: PLC0415 - aiohttp
+        """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
+        from lhkit.commands.serve import serve_embedded, serve_line  # noqa: PLC0415 - aiohttp
 
-        if dry_run:
-            _finish(run, lambda _: show_line(model, device))
+        if dry_run or "/" in model:
+            _finish(run, lambda _: serve_line(model, device, dry_run=dry_run))
         _finish(run, lambda settings: serve_embedded(model, port, settings))
 
 

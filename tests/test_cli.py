@@ -111,6 +111,23 @@ def test_a_serve_line_is_printed_for_any_model() -> None:
     assert run.stdout.startswith("vllm serve google/gemma-3n-E2B-it ")
 
 
+def test_another_model_is_served_by_vllms_own_command(tmp_path: Path) -> None:
+    vllm = tmp_path / "vllm"
+    vllm.write_text('#!/bin/sh\necho "ran: $@"\nexit 7\n', encoding="utf-8")
+    vllm.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"  # noqa: TID251 - for the child
+    run = lhkit("serve", "google/gemma-3-1b-it", env={"PATH": path})
+    assert run.returncode == 7
+    assert "ran: serve google/gemma-3-1b-it --host 127.0.0.1" in run.stdout
+
+
+def test_without_vllm_the_line_is_shown_and_the_next_step_said() -> None:
+    run = lhkit("serve", "google/gemma-3-1b-it", env={"PATH": "/nonexistent"})
+    assert run.returncode == 3
+    assert run.stdout.startswith("vllm serve google/gemma-3-1b-it")
+    assert "--dry-run" in run.stderr
+
+
 def test_a_run_is_audited_from_its_folder(tmp_path: Path) -> None:
     played = lhkit("eval", "--model", "gold", "--limit", "3", "--runs-dir", str(tmp_path))
     assert played.returncode == 0, played.stderr

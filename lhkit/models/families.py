@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 Device: TypeAlias = Literal["gpu", "cpu"]
 
 _COMMON = (
+    *("--host", "127.0.0.1"),  # nobody else may use it, unless its owner says so
     *("--max-model-len", "8192", "--generation-config", "vllm"),
     *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
     "--enable-force-include-usage",
@@ -20,6 +21,8 @@ _CPU = (
     "--enforce-eager",
 )
 _CPU_ENV = ("VLLM_CPU_KVCACHE_SPACE=4",)
+_CPU_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
+"""The CPU build's `vllm` command asks for the metadata of another package and fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,4 +75,4 @@ def serve_command(model: str, device: Device) -> tuple[str, ...]:
     extra = family.serve_args if family else ()
     if device == "gpu":
         return ("vllm", "serve", model, *_COMMON, *extra)
-    return ("env", *_CPU_ENV, "vllm", "serve", model, *_CPU, *_COMMON, *extra)
+    return ("env", *_CPU_ENV, *_CPU_SERVER, "--model", model, *_CPU, *_COMMON, *extra)

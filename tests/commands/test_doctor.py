@@ -8,12 +8,11 @@ from lhkit.commands.doctor import EXIT_UNWELL, DoctorOptions, examine
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, completion, models, streams
 
-WELL = [
-    streams(completion(["네"], cached_tokens=0)),
-    streams(completion(["네"], cached_tokens=640)),
-]
-NO_CACHE = [streams(completion(["네"], cached_tokens=0))] * 2
-UNTOLD = [streams(completion(["네"], cached_tokens=None))] * 2
+BEGUN = streams(completion(['{"name": "', "add"], reason="length"))
+COLD = streams(completion(["네"], cached_tokens=0))
+WARM = streams(completion(["네"], cached_tokens=640))
+UNTOLD = streams(completion(["네"], cached_tokens=None))
+WELL = [COLD, WARM, BEGUN]
 
 
 async def said(capsys: pytest.CaptureFixture[str], behaviours: Any, **fake: Any) -> tuple[int, str]:
@@ -40,8 +39,9 @@ async def test_a_server_that_is_well_has_only_good_findings(
 @pytest.mark.parametrize(
     ("behaviours", "served", "sentence"),
     [
-        (NO_CACHE, "gemma-3-4b-it", "--block-size 32"),
-        (UNTOLD, "gemma-3-4b-it", "--enable-prompt-tokens-details"),
+        ([COLD, COLD, BEGUN], "gemma-3-4b-it", "--block-size 32"),
+        ([UNTOLD, UNTOLD, BEGUN], "gemma-3-4b-it", "--enable-prompt-tokens-details"),
+        ([COLD, WARM, WARM], "gemma-3-4b-it", "does not obey the constraint"),
         (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
     ],
 )

@@ -33,7 +33,8 @@ def test_other_names_tell_nothing() -> None:
 def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
     line = " ".join(serve_command("google/gemma-3-4b-it", "gpu"))
     assert line == (
-        "vllm serve google/gemma-3-4b-it --max-model-len 8192 --generation-config vllm "
+        "vllm serve google/gemma-3-4b-it --host 127.0.0.1 --max-model-len 8192 "
+        "--generation-config vllm "
         "--enable-prompt-tokens-details --enable-per-request-metrics "
         "--enable-force-include-usage --language-model-only"
     )
@@ -41,7 +42,8 @@ def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
 
 def test_a_cpu_line_shows_cache_hits_and_sets_its_memory() -> None:
     line = serve_command("google/gemma-3-1b-it", "cpu")
-    assert line[:4] == ("env", "VLLM_CPU_KVCACHE_SPACE=4", "vllm", "serve")
+    assert line[:3] == ("env", "VLLM_CPU_KVCACHE_SPACE=4", "python")
+    assert line[line.index("--model") + 1] == "google/gemma-3-1b-it"
     assert line[line.index("--block-size") + 1] == "32"
     assert line[line.index("--dtype") + 1] == "bfloat16"
 
