@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lhkit.models.dialects.base import Dialect
-from lhkit.models.dialects.functiongemma import FunctionGemmaDialect
-from lhkit.models.dialects.gemma4 import Gemma4Dialect
+from lhkit.models.dialects.functiongemma import FUNCTIONGEMMA
+from lhkit.models.dialects.gemma4 import GEMMA4
 from lhkit.models.dialects.json_dialect import JsonDialect
 from lhkit.models.dialects.pythonic import PythonicDialect
 
-DIALECTS: Mapping[str, Dialect] = MappingProxyType(
-    {
-        dialect.name: dialect
-        for dialect in (JsonDialect(), PythonicDialect(), FunctionGemmaDialect(), Gemma4Dialect())
-    }
-)
+_ROWS: tuple[Dialect, ...] = (JsonDialect(), PythonicDialect(), FUNCTIONGEMMA, GEMMA4)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({row.name: row for row in _ROWS})
 """Dialects by name."""
 
 __all__ = ["DIALECTS", "Dialect"]

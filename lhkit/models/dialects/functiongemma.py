@@ -10,22 +10,10 @@ whether the model understands the JSON-quoted strings that stand in for those wi
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from lhkit.models.dialects.base import (
-    Constraint,
-    IncrementalParser,
-    ParseResult,
-    ToolSpec,
-    unconstrained,
-)
 from lhkit.models.dialects.gemma_turns import CONTROL_TOKEN, END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.dialects.marked_scanner import MarkedScanner
-from lhkit.models.dialects.marked_turns import render_call, render_prompt
+from lhkit.models.dialects.marked_dialect import MarkedDialect
 from lhkit.models.dialects.markup import Markup
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.messages import Message
 
 MARKUP = Markup(
     turn=("<start_of_turn>", "<end_of_turn>"),
@@ -41,43 +29,10 @@ MARKUP = Markup(
     ),
 )
 
-
-class FunctionGemmaDialect:
-    """Speaks FunctionGemma's own format."""
-
-    name = "functiongemma"
-    stop_token_ids = (START_OF_TURN_ID, END_OF_TURN_ID)
-    stop_texts = (MARKUP.response[0],)
-    """The model opens a response where it waits for one."""
-
-    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return no fields: decoding is free.
-
-        Raises:
-            UsageError: any constraint but `off`.
-        """
-        return unconstrained(self.name, constraint)
-
-    def encode(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
-    ) -> str:
-        """Return the prompt: instructions and tools first, so that all chats share a prefix."""
-        return render_prompt(MARKUP, messages, tools, instructions)
-
-    def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return the call in the model's own format.
-
-        Raises:
-            NotJsonError: if JSON cannot carry the arguments.
-        """
-        return render_call(MARKUP, name, args)
-
-    def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
-        """Return text and calls of a complete response. Never raises."""
-        scanner = self.incremental(tools)
-        scanner.feed(raw)
-        return scanner.close()
-
-    def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:  # noqa: ARG002
-        """Return a parser for one streamed response; the markup needs no names."""
-        return MarkedScanner(MARKUP)
+FUNCTIONGEMMA = MarkedDialect(
+    name="functiongemma",
+    markup=MARKUP,
+    stop_token_ids=(START_OF_TURN_ID, END_OF_TURN_ID),
+    stop_texts=(MARKUP.response[0],),
+)
+"""Speaks FunctionGemma's own format; the model opens a response where it waits for one."""

@@ -11,22 +11,10 @@ asked for (`<|think|>`) but always understood.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
-from lhkit.models.dialects.base import (
-    Constraint,
-    IncrementalParser,
-    ParseResult,
-    ToolSpec,
-    unconstrained,
-)
 from lhkit.models.dialects.gemma_turns import CONTROL_TOKEN
-from lhkit.models.dialects.marked_scanner import MarkedScanner
-from lhkit.models.dialects.marked_turns import render_call, render_prompt
+from lhkit.models.dialects.marked_dialect import MarkedDialect
 from lhkit.models.dialects.markup import Markup
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.messages import Message
 
 MARKUP = Markup(
     turn=("<|turn>", "<turn|>"),
@@ -39,43 +27,10 @@ MARKUP = Markup(
     control=re.compile(CONTROL_TOKEN.pattern + r"|<(?=\|[^<>\s]{1,40}>)|<(?=[^<>|\s]{1,40}\|>)"),
 )
 
-
-class Gemma4Dialect:
-    """Speaks Gemma 4's own format."""
-
-    name = "gemma4"
-    stop_token_ids = ()
-    stop_texts = (MARKUP.turn[1], MARKUP.turn[0], MARKUP.response[0])
-    """As texts, because the ids could not be checked; a response is opened to wait for one."""
-
-    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return no fields: decoding is free.
-
-        Raises:
-            UsageError: any constraint but `off`.
-        """
-        return unconstrained(self.name, constraint)
-
-    def encode(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
-    ) -> str:
-        """Return the prompt: instructions and tools first, so that all chats share a prefix."""
-        return render_prompt(MARKUP, messages, tools, instructions)
-
-    def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
-        """Return the call in the model's own format.
-
-        Raises:
-            NotJsonError: if JSON cannot carry the arguments.
-        """
-        return render_call(MARKUP, name, args)
-
-    def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
-        """Return text, thinking and calls of a complete response. Never raises."""
-        scanner = self.incremental(tools)
-        scanner.feed(raw)
-        return scanner.close()
-
-    def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:  # noqa: ARG002
-        """Return a parser for one streamed response; the markup needs no names."""
-        return MarkedScanner(MARKUP)
+GEMMA4 = MarkedDialect(
+    name="gemma4",
+    markup=MARKUP,
+    stop_texts=(MARKUP.turn[1], MARKUP.turn[0], MARKUP.response[0]),
+)
+"""Speaks Gemma 4's own format. It stops at texts, because the token ids could not be checked; a
+response is opened to wait for one."""
