@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection
 
 from lhkit.models.dialects.base import ParseResult
-from lhkit.models.dialects.json_braces import OpenObject
 from lhkit.models.dialects.json_object import read_call
 from lhkit.models.dialects.json_wrapping import (
     Wrapping,
     could_grow,
     run_end,
 )
+from lhkit.models.dialects.open_brackets import BRACES, OpenBrackets
 from lhkit.vocab.generation import TextDelta, ToolCallParsed
 from lhkit.vocab.messages import ToolCall
 
@@ -41,7 +41,7 @@ class JsonScanner:
         self._pending = ""  # what is not decided yet begins at `_at`
         self._at = 0
         self._settled = 0  # length of the run of marks at `_at` that need not be read again
-        self._object: OpenObject | None = None
+        self._object: OpenBrackets | None = None
         self._run = ""  # the marks before the open object
         self._wrapping = Wrapping()
         self._after_call = False
@@ -85,7 +85,7 @@ class JsonScanner:
             return False
         if _START.match(self._pending, end):
             self._run = self._consume(end)
-            self._object = OpenObject()
+            self._object = OpenBrackets(BRACES)
             return True
         if not is_final and _MAYBE_START.fullmatch(self._pending, end):
             return False
@@ -103,7 +103,7 @@ class JsonScanner:
         match = _INTERESTING.search(self._pending, start + 1)
         return match.start() if match else len(self._pending)
 
-    def _follow(self, open_object: OpenObject) -> None:
+    def _follow(self, open_object: OpenBrackets) -> None:
         end = open_object.feed(self._pending, self._at)
         self._at = len(self._pending) if end is None else end
         if end is not None:

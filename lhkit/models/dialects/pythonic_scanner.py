@@ -9,8 +9,9 @@ import re
 from collections.abc import Collection
 
 from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.models.dialects.open_brackets import OpenBrackets
 from lhkit.models.dialects.prose import Prose
-from lhkit.models.dialects.pythonic_start import OpenBrackets, Start, start_at
+from lhkit.models.dialects.pythonic_start import Start, start_at
 from lhkit.models.dialects.pythonic_values import read_calls
 from lhkit.vocab.generation import TextDelta, ToolCallParsed
 from lhkit.vocab.messages import ToolCall

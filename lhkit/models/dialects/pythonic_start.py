@@ -1,4 +1,4 @@
-"""Where a `[f(a=1)]` call begins in what a model writes, and where its brackets end."""
+"""Where a `[f(a=1)]` call begins in what a model writes."""
 
 import re
 from collections.abc import Collection
@@ -14,9 +14,6 @@ _MAYBE_OPEN = re.compile(
 )
 _ARGUMENTS = re.compile(rf"\s{{0,99}}(?:\)|\*\*\s{{0,9}}\{{|{KEY}\s{{0,9}}=)")
 _MAYBE_ARGUMENTS = re.compile(rf"\s{{0,99}}(?:\*{{1,2}}|\*\*\s{{0,9}}|{KEY}\s{{0,9}})?")
-
-_OUTSIDE_STRING = re.compile(r"""["'()\[\]{}]""")
-_IN_STRING = {'"': re.compile(r'"|\\.', re.DOTALL), "'": re.compile(r"'|\\.", re.DOTALL)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,52 +57,3 @@ def _maybe(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> 
         could_be_known = any(name.startswith(found.group("name")) for name in known)
         return "wait" if could_be_known and (may_be_bare or found.group("fence")) else "no"
     return "wait"
-
-
-class OpenBrackets:
-    """A call or a list of calls that has begun. Each character is looked at once."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._depth = 0
-        self._quote = ""
-        self._is_escaped = False
-
-    @property
-    def raw(self) -> str:
-        """The text so far."""
-        return "".join(self._parts)
-
-    def feed(self, text: str, start: int) -> int | None:
-        """Take in `text` from `start`; return the index after the last bracket, or None."""
-        end = self._end(text, start)
-        self._parts.append(text[start:end])
-        return end
-
-    def _end(self, text: str, start: int) -> int | None:
-        at = start
-        if self._is_escaped:
-            self._is_escaped = False
-            at += 1
-        while found := self._pattern().search(text, at):
-            at = found.end()
-            if self._takes(found.group()) == 0:
-                return at
-        if self._quote:
-            rest = text[at:]
-            self._is_escaped = (len(rest) - len(rest.rstrip("\\"))) % 2 == 1
-        return None
-
-    def _pattern(self) -> re.Pattern[str]:
-        return _IN_STRING[self._quote] if self._quote else _OUTSIDE_STRING
-
-    def _takes(self, mark: str) -> int | None:
-        """Take in a mark; return the depth after a bracket outside of strings."""
-        if self._quote:
-            self._quote = "" if mark == self._quote else self._quote
-            return None
-        if mark in {'"', "'"}:
-            self._quote = mark
-            return None
-        self._depth += 1 if mark in "([{" else -1
-        return self._depth

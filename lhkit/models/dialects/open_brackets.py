@@ -1,19 +1,23 @@
-"""Follows one object of a model's text to its closing brace, however it is cut into chunks."""
+"""Follows one object or call of a model's text to its last bracket, however it is cut."""
 
 import re
 
-_OUTSIDE_STRING = re.compile(r"""["'{}]""")
+BRACES = "{}"
+ALL_BRACKETS = "()[]{}"
+
+_OPENING = frozenset("([{")
 _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
-class OpenObject:
-    """An object that has begun. Each character is looked at once.
+class OpenBrackets:
+    """A text of `brackets` that has begun. Each character is looked at once.
 
-    Braces inside strings do not count. Single quotes delimit strings too: valid JSON has none
+    Brackets inside strings do not count. Single quotes delimit strings too: valid JSON has none
     outside of strings, and models write Python.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, brackets: str = ALL_BRACKETS) -> None:
+        self._outside = re.compile(f"[\"'{re.escape(brackets)}]")
         self._parts: list[str] = []
         self._depth = 0
         self._quote = ""
@@ -21,11 +25,11 @@ class OpenObject:
 
     @property
     def raw(self) -> str:
-        """The text of the object so far."""
+        """The text so far."""
         return "".join(self._parts)
 
     def feed(self, text: str, start: int) -> int | None:
-        """Take in `text` from `start`; return the index after the closing brace, or None."""
+        """Take in `text` from `start`; return the index after the last bracket, or None."""
         end = self._end(text, start)
         self._parts.append(text[start:end])
         return end
@@ -45,13 +49,13 @@ class OpenObject:
         return None
 
     def _next(self, text: str, at: int) -> re.Match[str] | None:
-        pattern = _IN_STRING[self._quote] if self._quote else _OUTSIDE_STRING
+        pattern = _IN_STRING[self._quote] if self._quote else self._outside
         return pattern.search(text, at)
 
-    def _takes(self, mark: str) -> int:
-        """Take in a quote or a brace; return the depth."""
+    def _takes(self, mark: str) -> int | None:
+        """Take in a mark; return the depth after a bracket, None after a quote."""
         if mark in {'"', "'"}:
             self._quote = "" if self._quote else mark
-        else:
-            self._depth += 1 if mark == "{" else -1
+            return None
+        self._depth += 1 if mark in _OPENING else -1
         return self._depth
