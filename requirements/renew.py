@@ -35,10 +35,11 @@ def main() -> None:
     """Split what is installed into the two files."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
-    client = _closure(
-        [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]], installed
-    )
-    gemma = _closure(project["project"]["optional-dependencies"]["gemma"], installed) - client
+    extras = project["project"]["optional-dependencies"]
+    small = [need for extra, needs in extras.items() if extra != "gemma" for need in needs]
+    roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
+    client = _closure(roots, installed)
+    gemma = _closure(extras["gemma"], installed) - client
     _write("lock.txt", "lhkit and its development tools.", client, installed)
     torch = installed[canonicalize_name("torch")].version
     _write("lock-gemma.txt", _GEMMA.format(torch=torch), gemma, installed)

@@ -1,0 +1,55 @@
+"""Runs a command to its end: settings, log file, one sentence for a fault, the exit code."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from logging.handlers import RotatingFileHandler
+from typing import Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from lhkit.errors import LhkitError, UsageError
+from lhkit.settings import Settings, load_settings
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, int]], int]
+"""Runs a coroutine to its end; `asyncio.run`, given by `__main__`."""
+
+EXIT_MISUSE = 2
+EXIT_WORLD = 3
+EXIT_INTERRUPTED = 130
+
+LOG_BYTES = 1_000_000
+
+
+def finish(run: Run, command: Callable[[Settings], Coroutine[Any, Any, int]]) -> None:
+    """Run a command and leave with its exit code; faults become one sentence."""
+    try:
+        settings = load_settings()
+        _log_to_file(settings)
+        code = run(command(settings))
+    except UsageError as error:
+        code = _complain(error, EXIT_MISUSE)
+    except LhkitError as error:
+        code = _complain(error, EXIT_WORLD)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _log_to_file(settings: Settings) -> None:
+    """Keep what handlers, gates and subscribers log, with tracebacks, out of the user's way."""
+    folder = settings.cache_dir / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = RotatingFileHandler(
+        folder / "lhkit.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8"
+    )
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("lhkit")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def _complain(error: LhkitError, code: int) -> int:
+    Console(stderr=True).print(Text(f"lhkit: {error}", style="red"), soft_wrap=True)
+    return code

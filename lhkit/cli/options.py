@@ -1,0 +1,23 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="gemma or gemma-base (embedded), gold, silent; with --base-url a served name."
+    ),
+]
+Dialect = Annotated[str, typer.Option(help="How the model is spoken to.")]
+Constrain = Annotated[
+    str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
+]
+Locale = Annotated[str | None, typer.Option(help="ko or en.")]
+Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]

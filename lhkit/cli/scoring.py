@@ -1,0 +1,64 @@
+"""`eval` and `audit`: options of the commands that play scenarios and read records."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lhkit.cli.finish import Run, finish
+from lhkit.cli.options import BaseUrl, Constrain, Dialect, Model, Paths
+
+
+def add_eval(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit eval`."""
+
+    @cli.command("eval")
+    def eval_(
+        paths: Paths = None,
+        model: Model = None,
+        base_url: BaseUrl = None,
+        dialect: Dialect = "json",
+        constrain: Constrain = "off",
+        repeats: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 1,
+        concurrency: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 8,
+        limit: Annotated[int | None, typer.Option(min=1, help="Only the first N.")] = None,
+        max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
+        name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
+        runs_dir: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
+        fail_under: Annotated[
+            float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
+        ] = None,
+        keep_prompts: Annotated[bool, typer.Option(help="Keep prompt texts in records.")] = False,
+    ) -> None:
+        """Replay scenarios against a model and score them. The same command again resumes."""
+        from lhkit.commands.evaluate import EvalOptions, evaluate  # noqa: PLC0415 - scipy, pandas
+
+        options = EvalOptions(
+            paths=tuple(paths or ()),
+            model=model,
+            base_url=base_url,
+            dialect=dialect,
+            constrain=constrain,
+            repeats=repeats,
+            concurrency=concurrency,
+            limit=limit,
+            max_tokens=max_tokens,
+            name=name,
+            runs_dir=runs_dir,
+            fail_under=fail_under,
+            keep_prompts=keep_prompts,
+        )
+        finish(run, lambda settings: evaluate(options, settings))
+
+
+def add_audit(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit audit`."""
+
+    @cli.command("audit")
+    def audit_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+    ) -> None:
+        """Show what the models of a run really wrote, and what had to be mended."""
+        from lhkit.commands.audit import audit_run  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: audit_run(folder, settings))

@@ -1,0 +1,69 @@
+"""`chat`, `serve` and `doctor`: options of the commands around a served model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lhkit.cli.finish import Run, finish
+from lhkit.cli.options import BaseUrl, Constrain, Dialect, Locale, Model
+
+
+def add_chat(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit chat`."""
+
+    @cli.command()
+    def chat(
+        model: Model = None,
+        base_url: BaseUrl = None,
+        dialect: Dialect = "json",
+        constrain: Constrain = "off",
+        locale: Locale = None,
+        db: Annotated[Path | None, typer.Option(help="The chat's SQLite file.")] = None,
+    ) -> None:
+        """Talk to life-helper in the terminal; every write asks y/N first."""
+        from lhkit.commands.chat import ChatOptions, converse  # noqa: PLC0415 - prompt_toolkit
+
+        options = ChatOptions(
+            model=model,
+            base_url=base_url,
+            dialect=dialect,
+            constrain=constrain,
+            locale=locale,
+            database=db,
+        )
+        finish(run, lambda settings: converse(options, settings))
+
+
+def add_serve(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit serve`."""
+
+    @cli.command()
+    def serve(
+        model: Annotated[
+            str, typer.Argument(help="gemma or gemma-base (embedded), or a name such as org/model.")
+        ] = "gemma",
+        port: Annotated[int | None, typer.Option(help="Default: a free port.")] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
+        ] = False,
+        device: Annotated[str, typer.Option(help="Another model's: gpu or cpu.")] = "gpu",
+    ) -> None:
+        """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
+        from lhkit.commands.serve import serve_embedded, serve_line  # noqa: PLC0415 - aiohttp
+
+        if dry_run or "/" in model:
+            finish(run, lambda _: serve_line(model, device, dry_run=dry_run))
+        finish(run, lambda settings: serve_embedded(model, port, settings))
+
+
+def add_doctor(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit doctor`."""
+
+    @cli.command()
+    def doctor(base_url: BaseUrl = None, model: Model = None, dialect: Dialect = "json") -> None:
+        """Look at this machine and a server; one line a finding, with the next step."""
+        from lhkit.commands.doctor import DoctorOptions, examine  # noqa: PLC0415 - aiohttp
+
+        options = DoctorOptions(base_url=base_url, model=model, dialect=dialect)
+        finish(run, lambda settings: examine(options, settings))
