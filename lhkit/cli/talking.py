@@ -48,13 +48,27 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
         ] = False,
         device: Annotated[str, typer.Option(help="Another model's: gpu or cpu.")] = "gpu",
+        server_parser: Annotated[
+            bool,
+            typer.Option("--server-parser", help="Let it parse calls too, for --dialect openai."),
+        ] = False,
     ) -> None:
         """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
-        from lhkit.commands.serve import serve_embedded, serve_line  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.serve import (  # noqa: PLC0415 - aiohttp
+            embedded_line,
+            serve_embedded,
+            serve_line,
+        )
+        from lhkit.models.embedded import EMBEDDED_NAMES  # noqa: PLC0415 - aiohttp
 
-        if dry_run or "/" in model:
-            finish(run, lambda _: serve_line(model, device, dry_run=dry_run))
-        finish(run, lambda settings: serve_embedded(model, port, settings))
+        is_dry_other = dry_run and model not in EMBEDDED_NAMES
+        if "/" in model or is_dry_other:
+            finish(
+                run,
+                lambda _: serve_line(model, device, server_parser=server_parser, dry_run=dry_run),
+            )
+        serve = embedded_line if dry_run else serve_embedded
+        finish(run, lambda settings: serve(model, port, settings, server_parser=server_parser))
 
 
 def add_doctor(cli: typer.Typer, run: Run) -> None:

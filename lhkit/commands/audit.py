@@ -1,6 +1,6 @@
 """`lhkit audit`: what the models of a run really wrote, and what had to be mended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit.errors import RunError
-from lhkit.harness.audit import Audit, Fault, audit
+from lhkit.harness.audit import Audit, Disagreement, Fault, audit
 from lhkit.harness.journal import RECORDS, read_manifest, read_records
+from lhkit.harness.record import ParsedCall
+from lhkit.harness.second_opinion import Difference
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
+from lhkit.vocab.json_values import compact
 from lhkit.vocab.printable import printable
 
 _WIDTH = 100
 _SHOWN_CHARS = 60
+_SHOWN_DISAGREEMENTS = 10
 
 
 async def audit_run(folder: Path, settings: Settings) -> int:
@@ -30,7 +34,10 @@ async def audit_run(folder: Path, settings: Settings) -> int:
     found = audit(read_records(folder), _schemas(read_manifest(folder)))
     console = Console()
     console = console if console.is_terminal else Console(width=_WIDTH)
-    console.print(render(found, load_catalog(settings.locale)))
+    catalog = load_catalog(settings.locale)
+    console.print(render(found, catalog))
+    if found.asked:
+        console.print(render_server(found, catalog))
     return 0
 
 
@@ -58,7 +65,7 @@ def render(found: Audit, catalog: Catalog) -> Table:
     table.add_column(catalog.text("audit.fault"), no_wrap=True)
     table.add_column(catalog.text("audit.count"), justify="right", no_wrap=True)
     table.add_column(catalog.text("audit.example"), ratio=1, no_wrap=True, overflow="ellipsis")
-    for fault in Fault:
+    for fault in (*Fault, *Difference):
         findings = found.of(fault)
         if findings:
             first = findings[0]
@@ -68,3 +75,47 @@ def render(found: Audit, catalog: Catalog) -> Table:
     if not found.findings:
         table.add_row(catalog.text("table.none"), "0", "")
     return table
+
+
+def render_server(found: Audit, catalog: Catalog) -> Table:
+    """Return the responses that the server read otherwise: strict, repaired and server beside."""
+    counts = catalog.text(
+        "audit.server_counts",
+        asked=found.asked,
+        server=found.server,
+        differing=len(found.disagreements),
+    )
+    table = Table(title=counts, title_justify="left", width=_WIDTH)
+    table.add_column(catalog.text("audit.response"), overflow="fold")
+    for key in ("strict", "repaired", "server"):
+        table.add_column(catalog.text(f"audit.{key}"), ratio=1, overflow="fold")
+    table.add_column(catalog.text("audit.why"), overflow="fold")
+    for each in found.disagreements[:_SHOWN_DISAGREEMENTS]:
+        table.add_row(*map(Text, _cells(each, catalog)))
+    if not found.disagreements:
+        table.add_row(catalog.text("table.none"))
+    hidden = len(found.disagreements) - _SHOWN_DISAGREEMENTS
+    if hidden > 0:
+        table.caption = catalog.text("audit.more", count=hidden)
+    return table
+
+
+def _cells(each: Disagreement, catalog: Catalog) -> tuple[str, ...]:
+    said = each.said
+    own, server = said.own_calls or (), said.server_calls or ()
+    is_strict = not any(call.repairs for call in own)
+    where = f"{each.scenario} #{each.repeat} · {each.turn}.{each.response}"
+    return (
+        printable(where),
+        _calls(own if is_strict else (), catalog),
+        _calls(own, catalog),
+        _calls(server, catalog),
+        " ".join(each.why),
+    )
+
+
+def _calls(calls: Sequence[ParsedCall], catalog: Catalog) -> str:
+    if not calls:
+        return catalog.text("audit.no_calls")
+    told = (f"{call.name} {compact(call.args)}" for call in calls)
+    return printable("\n".join(line[:_SHOWN_CHARS] for line in told))

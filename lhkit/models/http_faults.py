@@ -26,6 +26,7 @@ from lhkit.errors import (
 
 _SHOWN_CHARS = 300
 _NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
+_NO_PARSER = re.compile(r"tool choice requires .*--tool-call-parser", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context (?:length|size)|maximum model length", re.IGNORECASE)
 
 
@@ -88,6 +89,11 @@ def is_context_too_long(said: str) -> bool:
     return _TOO_LONG.search(said) is not None
 
 
+def has_no_parser(said: str) -> bool:
+    """Return True if a server's message says that it does not parse calls (vLLM 0.32's words)."""
+    return _NO_PARSER.search(said) is not None
+
+
 def message_of(text: str) -> str:
     """Return the human part of an error body, shortened."""
     try:
@@ -145,6 +151,12 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
         ContextTooLongError,
         "the conversation is too long",
         "clear it, or serve with a larger --max-model-len",
+    ),
+    (
+        lambda _, said: has_no_parser(said),
+        RequestRefusedError,
+        "the server does not parse calls",
+        "start it as `lhkit serve MODEL --server-parser`, or give --dialect json",
     ),
     (
         lambda *_: True,

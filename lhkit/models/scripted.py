@@ -52,15 +52,20 @@ class ScriptedModel:
     """Plays replies in order, or asks a function for each; keeps the requests it got.
 
     When the replies have run out it says nothing (an empty message). `chunk_chars` is the size of
-    the streamed pieces of text, in characters.
+    the streamed pieces of text, in characters. `identity` plays somebody else.
     """
 
     def __init__(
-        self, script: Iterable[Reply] | Script, *, name: str = "scripted", chunk_chars: int = 8
+        self,
+        script: Iterable[Reply] | Script,
+        *,
+        name: str = "scripted",
+        chunk_chars: int = 8,
+        identity: ModelIdentity | None = None,
     ) -> None:
         self._next = script if callable(script) else _in_order(script)
         self._chunk_chars = chunk_chars
-        self._identity = ModelIdentity(model=name, server="lhkit scripted model")
+        self._identity = identity or ModelIdentity(model=name, server="lhkit scripted model")
         self.requests: list[ModelRequest] = []
 
     @property

@@ -27,6 +27,9 @@ class Timing:
     first generated token. `first_text_s`: first text a user can see. `call_ready_s`: the first
     call is complete. `last_token_s`: last token. `done_s`: end of the stream.
     `chunk_gaps_s`: gaps between successive token-bearing chunks.
+
+    All of these count from the try that was answered. Before it, `retries` tries had failed; the
+    user has waited `retried_s` longer than the other times say.
     """
 
     headers_s: float | None = None
@@ -37,6 +40,8 @@ class Timing:
     last_token_s: float | None = None
     done_s: float | None = None
     chunk_gaps_s: tuple[float, ...] = ()
+    retries: int = 0
+    retried_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,7 @@ class ModelIdentity:
 
     `model` is the name the server serves, `server` its software and version, `base_url` its
     address (empty for an in-memory model), `dialect` how it was spoken to, `constraint` whether
-    decoding was constrained (`off`, `auto`, `required`).
+    decoding was constrained (`off`, `auto`, `required`), `stress` what was made harder on purpose.
     """
 
     model: str
@@ -53,6 +58,7 @@ class ModelIdentity:
     base_url: str = ""
     dialect: str = ""
     constraint: str = "off"
+    stress: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,10 @@ class Finished:
     allowed). `text` is the answer without calls, `fragment` the raw text of a call that was cut
     off. `raw_text` and `token_ids` are what the model produced, unparsed.
     `strict` is true when no repair was needed. `server_metrics` is the server's own account.
+
+    Where the server parsed the calls (the `openai` dialect), `server_calls` are those: the ones
+    that were handed on. `own_calls` and `own_fragment` are then what lhkit reads in the same raw
+    text, None and empty where the server does not give that text.
     """
 
     reason: str
@@ -109,6 +119,9 @@ class Finished:
     prompt_sha256: str = ""
     identity: ModelIdentity | None = None
     server_metrics: Mapping[str, Any] | None = None
+    server_calls: tuple[ToolCall, ...] | None = None
+    own_calls: tuple[ToolCall, ...] | None = None
+    own_fragment: str = ""
 
     @property
     def repairs(self) -> tuple[str, ...]:

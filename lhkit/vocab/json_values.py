@@ -14,6 +14,16 @@ MAX_DEPTH = 100
 """Deeper nesting than this is refused: no tool result is that deep on purpose."""
 
 
+_ATOMS = frozenset({str, int, bool, type(None)})
+_TIGHT = (",", ":")
+_ENCODERS = {
+    is_sorted: json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, separators=_TIGHT, sort_keys=is_sorted
+    )
+    for is_sorted in (False, True)
+}
+
+
 class NotJsonError(ValueError):
     """A value that JSON cannot carry (NaN, a set, an object, a key that is no string, a cycle)."""
 
@@ -28,6 +38,8 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
     Raises:
         NotJsonError: if JSON cannot carry the value; the message names the Python type.
     """
+    if type(value) in _ATOMS:  # most values: the rest is for subclasses and for containers
+        return value
     if depth > MAX_DEPTH:
         raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool | str):
@@ -37,9 +49,16 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
     if isinstance(value, float):
         return _finite(float(value))
     if isinstance(value, Mapping):
-        return {_key(k): plain_json(v, depth=depth + 1) for k, v in value.items()}
+        return {
+            k if type(k) is str else _key(k): v
+            if type(v) in _ATOMS
+            else plain_json(v, depth=depth + 1)
+            for k, v in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [plain_json(item, depth=depth + 1) for item in value]
+        return [
+            item if type(item) in _ATOMS else plain_json(item, depth=depth + 1) for item in value
+        ]
     raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
 
 
@@ -76,14 +95,13 @@ def canonical(value: Any) -> str:
 
 
 def _dump(plain: Any, *, sort_keys: bool) -> str:
-    options: dict[str, Any] = {"separators": (",", ":"), "sort_keys": sort_keys}
     try:
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, **options)
+        text = _ENCODERS[sort_keys].encode(plain)
     except ValueError as error:  # an integer of more than 4,300 digits
         raise NotJsonError(str(error)) from error
     if text.isascii() or _encodes(text):
         return text
-    return json.dumps(plain, ensure_ascii=True, allow_nan=False, **options)
+    return json.dumps(plain, allow_nan=False, separators=_TIGHT, sort_keys=sort_keys)
 
 
 def _encodes(text: str) -> bool:

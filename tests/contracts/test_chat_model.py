@@ -12,12 +12,22 @@ import pytest
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel, RecordingModel
+from lhkit.models.connection import Endpoint
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.openai_http import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.models.vllm_http import VllmHttp
 from lhkit.vocab.generation import Finished, ModelEvent, TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.vocab.json_values import compact
 from lhkit.vocab.messages import ToolCall, UserMessage
-from tests.models.fake_vllm import FakeVllm, completion, streams
+from tests.models.fake_vllm import (
+    FakeVllm,
+    answers,
+    chat_call,
+    chat_completion,
+    completion,
+    streams,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -48,6 +58,20 @@ async def served(*replies: Reply) -> AsyncIterator[ChatModel]:
 
 
 @asynccontextmanager
+async def parsed_by_the_server(*replies: Reply) -> AsyncIterator[ChatModel]:
+    behaviours = [
+        streams(_deltas_of(reply)[: -1 if reply.error else None], "drop" if reply.error else "end")
+        for reply in replies
+    ]
+    elsewhere = {"/version": answers(404, "")}
+    async with (
+        FakeVllm(*behaviours, routes=elsewhere) as server,
+        aclosing(await OpenAiHttp.connect(Endpoint(base_url=server.base_url))) as model,
+    ):
+        yield model
+
+
+@asynccontextmanager
 async def recorded(*replies: Reply) -> AsyncIterator[ChatModel]:
     with TemporaryDirectory() as folder:
         inner = ScriptedModel(replies, chunk_chars=3)
@@ -73,9 +97,24 @@ def _events_of(reply: Reply) -> list[bytes]:
     return completion(tokens, reason="length" if reply.fragment else "stop")
 
 
+def _deltas_of(reply: Reply) -> list[bytes]:
+    words = [{"content": reply.text[i : i + 3]} for i in range(0, len(reply.text), 3)]
+    told = [(call.name, compact(call.args)) for call in reply.calls]
+    told += [("", reply.fragment)] if reply.fragment else []
+    pieces = [
+        chat_call(number, name if not start else None, arguments[start : start + 3])
+        for number, (name, arguments) in enumerate(told)
+        for start in range(0, len(arguments), 3)
+    ]
+    deltas = [*words, *({"tool_calls": [piece]} for piece in pieces)]
+    reason = "length" if reply.fragment else "tool_calls" if reply.calls else "stop"
+    return chat_completion(deltas, reason=reason, token_ids=False)
+
+
 MAKERS = {
     "ScriptedModel": scripted,
     "VllmHttp": served,
+    "OpenAiHttp": parsed_by_the_server,
     "RecordingModel": recorded,
     "CassetteModel": replayed,
 }
@@ -176,7 +215,7 @@ async def test_the_last_event_names_who_answered(model_of: Maker) -> None:
 
 
 @pytest.mark.parametrize(
-    "model_of", [scripted, served, recorded], indirect=True
+    "model_of", [scripted, served, parsed_by_the_server, recorded], indirect=True
 )  # a failure is not recorded, so no cassette replays one
 async def test_a_world_that_fails_raises_after_the_words_and_never_finishes(
     model_of: Maker,

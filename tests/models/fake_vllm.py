@@ -68,6 +68,47 @@ def completion(
     return [*events, event({**_head(), **last, "metrics": METRICS}), DONE]
 
 
+def chat_call(
+    index: int | None, name: str | None = None, arguments: Any = None, **more: Any
+) -> dict[str, Any]:
+    """Return one piece of a tool call, as in a delta."""
+    function = {"name": name, "arguments": arguments}
+    told = {key: value for key, value in function.items() if value is not None}
+    return {**({} if index is None else {"index": index}), **more, "function": told}
+
+
+def chat_chunk(
+    delta: Mapping[str, Any], reason: str | None = None, **choice: Any
+) -> dict[str, Any]:
+    """Return one event of a chat completion."""
+    told = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason, **choice}
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gemma"}
+    return {**head, "choices": [told]}
+
+
+def chat_completion(
+    deltas: Sequence[Mapping[str, Any]],
+    *,
+    reason: str = "stop",
+    tokens: int | None = None,
+    token_ids: bool = True,
+) -> list[bytes]:
+    """Return the events of one chat response; `tokens` None leaves the usage out.
+
+    With `token_ids`, as a vLLM: each delta is a token, and the prompt's ids come with the first.
+    """
+    role = chat_chunk({"role": "assistant", "content": ""})
+    chunks = [chat_chunk(delta) for delta in deltas]
+    end = chat_chunk({}, reason, stop_reason=END_OF_TURN if reason != "length" else None)
+    if token_ids:
+        role["prompt_token_ids"] = list(PROMPT_IDS)
+        for number, chunk in enumerate(chunks):
+            chunk["choices"][0]["token_ids"] = [1000 + number]
+        end["choices"][0]["token_ids"] = [END_OF_TURN] if reason != "length" else []
+    usage = [{"choices": [], "usage": _usage(tokens)}] if tokens is not None else []
+    return [event(each) for each in [role, *chunks, end, *usage]] + [DONE]
+
+
 def _head() -> dict[str, Any]:
     return {"id": "cmpl-1", "object": "text_completion", "created": 1795301277, "model": "gemma"}
 
@@ -116,12 +157,17 @@ def comments_for_ever() -> Behaviour:
     return behave
 
 
-def answers(status: int, body: str | bytes, content_type: str = "application/json") -> Behaviour:
-    """Answer at once."""
+def answers(
+    status: int, body: str | bytes, content_type: str = "application/json", **headers: str
+) -> Behaviour:
+    """Answer at once; `retry_after="1"` is the header `Retry-After`."""
+    told = {name.replace("_", "-"): value for name, value in headers.items()}
 
     async def behave(_request: web.Request) -> web.StreamResponse:
         data = body.encode() if isinstance(body, str) else body
-        return web.Response(status=status, body=data, content_type=content_type, charset="utf-8")
+        return web.Response(
+            status=status, body=data, content_type=content_type, charset="utf-8", headers=told
+        )
 
     return behave
 
@@ -144,7 +190,7 @@ def models(*names: str) -> Behaviour:
 
 
 class FakeVllm:
-    """Serves on 127.0.0.1; the behaviours answer `/v1/completions`, in order.
+    """Serves on 127.0.0.1; the behaviours answer `/v1/completions` and the chat, in order.
 
     The port is a free one unless it is given. `routes` replaces or adds other paths. `bodies` and
     `headers` keep what came, `connections` who brought it; `was_left` is set when a client went
@@ -162,6 +208,7 @@ class FakeVllm:
             "/v1/models": models("gemma"),
             "/version": answers(200, '{"version":"0.32.0"}'),
             "/v1/completions": self._complete,
+            "/v1/chat/completions": self._complete,
             **(routes or {}),
         }
         app = web.Application()

@@ -1,8 +1,14 @@
 """Names to families, families to dialects and serve lines."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from lhkit.models.families import FAMILIES, family_of, serve_command
+from lhkit.errors import UsageError
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.families import FAMILIES, Family, family_of, serve_command
+from lhkit.models.second_reading import read_again
 
 
 @pytest.mark.parametrize(
@@ -49,5 +55,59 @@ def test_a_cpu_line_shows_cache_hits_and_sets_its_memory() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_no_family_asks_for_a_parser_of_the_server(family: object) -> None:
-    assert "parser" not in repr(family)
+def test_no_family_asks_for_a_parser_of_the_server_by_itself(family: Family) -> None:
+    assert "parser" not in repr(family.serve_args)
+    assert family.server_dialect in DIALECTS
+
+
+@pytest.mark.promise("serve.lines")
+@pytest.mark.parametrize(
+    ("model", "parser"),
+    [
+        ("google/gemma-3-4b-it", "pythonic"),
+        ("google/gemma-3n-E2B-it", "pythonic"),
+        ("google/functiongemma-270m-it", "functiongemma"),
+        ("google/gemma-4-E2B-it", "gemma4"),
+    ],
+)
+def test_a_server_parser_comes_on_demand_with_a_template_that_ships(
+    model: str, parser: str
+) -> None:
+    line = serve_command(model, "gpu", server_parser=True)
+    assert line[line.index("--tool-call-parser") + 1] == parser
+    assert "--enable-auto-tool-choice" in line
+    assert ("--reasoning-parser" in line) == (parser == "gemma4")
+    if parser == "pythonic":
+        assert Path(line[line.index("--chat-template") + 1]).is_file()
+    settings = json.loads(line[line.index("--structured-outputs-config") + 1])
+    assert settings["disable_any_whitespace"] is True
+
+
+def test_nobody_knows_the_parser_of_another_model() -> None:
+    with pytest.raises(UsageError, match="Qwen3-4B tells no Gemma family: leave --server-parser"):
+        serve_command("Qwen3-4B", "gpu", server_parser=True)
+
+
+# --- what lhkit reads in a response that the server has parsed
+
+
+@pytest.mark.parametrize(
+    ("model", "raw", "call", "repairs"),
+    [
+        ("gemma-3-4b-it", '[f(a="1")]', {"a": "1"}, ()),
+        ("gemma-3-4b-it", '[{"name":"f","parameters":{"a":"1"}}]', {"a": "1"}, ("array",)),
+        ("gemma-4-E2B", '<|tool_call>call:f{a:<|"|>1<|"|>}<tool_call|>', {"a": "1"}, ()),
+        ("functiongemma", "<start_function_call>call:f{a:1}<end_function_call>", {"a": 1}, ()),
+        ("Qwen3-4B", '{"name": "f", "parameters": {"a": 1}}', {"a": 1}, ()),
+    ],
+)
+def test_a_response_is_read_again_in_the_dialect_the_server_asked_for(
+    model: str, raw: str, call: object, repairs: tuple[str, ...]
+) -> None:
+    [found] = read_again(raw, [{"name": "f"}], model).calls
+    assert (found.args, found.repairs) == (call, repairs)
+
+
+def test_words_and_cut_calls_are_read_again_too() -> None:
+    assert read_again("안녕", (), "gemma-3-4b-it").text == "안녕"
+    assert read_again('[{"name":"f","par', [{"name": "f"}], "gemma-3-4b-it").fragment

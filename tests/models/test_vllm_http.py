@@ -26,6 +26,7 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.models.base import ModelRequest
+from lhkit.models.connection import Connection, Pace
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.vllm_http import Endpoint, VllmHttp
@@ -69,7 +70,8 @@ BODY = b"".join(HELLO)
 
 @asynccontextmanager
 async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[VllmHttp]:
-    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **endpoint))
+    told = {"retries": 0, **endpoint}  # second tries are in test_retries
+    model = await VllmHttp.connect(Endpoint(base_url=server.base_url, **told))
     try:
         yield model
     finally:
@@ -216,12 +218,10 @@ async def test_bytes_may_be_cut_anywhere(size: int) -> None:
 
 async def test_times_are_taken_from_the_clock_given() -> None:
     async with FakeVllm(streams(HELLO)) as server, aiohttp.ClientSession() as session:
-        model = VllmHttp(
-            Endpoint(base_url=server.base_url),
-            ModelIdentity(model="gemma"),
-            session,
-            clock=itertools.count(100).__next__,
-        )
+        endpoint = Endpoint(base_url=server.base_url)
+        ticking = Pace(clock=itertools.count(100).__next__)
+        connection = Connection(endpoint, session, ticking)
+        model = VllmHttp(endpoint, ModelIdentity(model="gemma"), connection)
         last = (await said(model))[-1]
     assert isinstance(last, Finished)
     t = last.timing
@@ -327,7 +327,7 @@ async def test_a_stream_is_no_answer_wherever_the_connection_drops() -> None:
 
 async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() -> None:
     async with FakeVllm(streams(HELLO)) as server:
-        model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
+        model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
         await said(model)
     async with aclosing(model):
         with pytest.raises(ServerUnreachableError, match="start a server"):

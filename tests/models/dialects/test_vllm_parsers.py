@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.families import FAMILIES, Family
 
 pytestmark = pytest.mark.gemma
 
@@ -129,3 +130,19 @@ def test_where_vllm_loses_something_ours_does_not(
     result = DIALECTS[dialect].parse(raw, [{"name": "f"}])
     assert [[call.name, call.args] for call in result.calls] == ours
     assert vllm_found[case] == vllms
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_the_parser_that_a_serve_line_asks_for_is_one_of_vllms(
+    family: Family, parsers_of_vllm: frozenset[str]
+) -> None:
+    options = family.parser_args
+    assert options[options.index("--tool-call-parser") + 1] in parsers_of_vllm
+
+
+@pytest.fixture(scope="module")
+def parsers_of_vllm() -> frozenset[str]:
+    script = "from vllm.tool_parsers import ToolParserManager as m; print(*m.lazy_parsers)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    return frozenset(done.stdout.split())

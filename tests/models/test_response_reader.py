@@ -16,8 +16,9 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.models.completion_stream import CompletionReader
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.response_reader import ResponseReader
 from lhkit.vocab.generation import (
     Finished,
     ModelEvent,
@@ -41,14 +42,18 @@ CALL = '{"name": "log_water", "parameters": {"ml": 200}}'
 TOKENS = ["네", "!", ' {"name": "log', '_water", "parameters": {"ml": ', "200", "}}", "\n", "끝"]
 
 
-def reader(*, max_tokens: int = 256, clock: Callable[[], float] | None = None) -> CompletionReader:
+def reader(*, max_tokens: int = 256, clock: Callable[[], float] | None = None) -> ResponseReader:
     ticking = itertools.count().__next__
-    return CompletionReader(
-        parser=DIALECTS["json"].incremental(), max_tokens=max_tokens, clock=clock or ticking
+    made = ResponseReader(
+        content=CompletionContent(DIALECTS["json"].incremental()),
+        max_tokens=max_tokens,
+        clock=clock or ticking,
     )
+    made.sent()
+    return made
 
 
-def finished(of: CompletionReader) -> Finished:
+def finished(of: ResponseReader) -> Finished:
     return of.finished(identity=IDENTITY, prompt_text="p", prompt_sha256="s")
 
 

@@ -1,0 +1,153 @@
+"""Any OpenAI-compatible server that parses tool calls itself, through `/v1/chat/completions`.
+
+So that nobody is locked in: what the server parsed is handed on. Of a vLLM the token ids are asked
+for too, so that what the model really wrote, and what lhkit reads in it, stands beside the
+server's parse as evidence. No extension of vLLM is sent to any other server.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from lhkit.errors import ModelError, UsageError
+from lhkit.models.base import ModelRequest
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.connection import Connection, Endpoint, Pace, connecting
+from lhkit.models.detokenizing import detokenized
+from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.families import family_of
+from lhkit.models.openai_messages import chat_messages, choice_of, names_of
+from lhkit.models.response_reader import ResponseReader
+from lhkit.models.second_reading import read_again, stop_token_ids
+from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity, Sampling
+from lhkit.vocab.json_values import compact
+
+OPENAI = "openai"
+
+_PATH = "/v1/chat/completions"
+
+
+class OpenAiHttp:
+    """A served model whose server parses its calls. Make one with `connect`; close with `aclose`.
+
+    Safe for many conversations at once. It holds a connection and no other state.
+    """
+
+    def __init__(self, endpoint: Endpoint, identity: ModelIdentity, connection: Connection) -> None:
+        self._constraint = endpoint.constraint
+        self._identity = identity
+        self._connection = connection
+        self._is_vllm = identity.server.startswith("vllm ")
+
+    @classmethod
+    async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "OpenAiHttp":
+        """Ask the server who it is and return a model that talks to it.
+
+        Raises:
+            UsageError: a constraint that no server promises, or an address that is none.
+            UnknownModelError: the server does not serve that model; the message lists what it does.
+            ModelError: nothing answers, or it refuses.
+        """
+        require_promised(endpoint.constraint)
+        async with connecting(endpoint, pace) as (connection, identity):
+            return cls(endpoint, identity, connection)
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Model name, server version, address, and `openai` as the dialect."""
+        return self._identity
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one response; closing early closes the request on the server.
+
+        Raises:
+            ModelError: the server refused, failed, broke off or stalled.
+            UsageError: a call is required and there is no tool.
+        """
+        asked = self._asked(request)
+        reader = ResponseReader(
+            content=ChatContent(names_of(request.tools)),
+            max_tokens=request.sampling.max_tokens,
+            clock=self._connection.pace.clock,
+        )
+        body = {**self._body(request.sampling), **asked}
+        async with aclosing(self._connection.events(_PATH, body, reader)) as events:
+            async for event in events:
+                yield event
+        prompt = compact(asked)
+        finished = reader.finished(
+            identity=self._identity,
+            prompt_text=prompt,
+            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
+        )
+        yield await self._with_second_opinion(finished, request.tools, reader.stop_token_id)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+    def _asked(self, request: ModelRequest) -> dict[str, Any]:
+        is_required = self._constraint == "required"
+        if is_required and not request.tools:
+            raise UsageError("a call is required but there is no tool: give --constrain off")
+        return {
+            "messages": chat_messages(request.messages, request.instructions),
+            **choice_of(request.tools, required=is_required),
+        }
+
+    def _body(self, sampling: Sampling) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._identity.model,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self._extensions(),
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed
+        return body
+
+    def _extensions(self) -> Mapping[str, Any]:
+        """Return what only a vLLM understands."""
+        if not self._is_vllm:
+            return {}
+        known = family_of(self._identity.model) is not None
+        stops = {"stop_token_ids": list(stop_token_ids(self._identity.model))} if known else {}
+        return {"return_token_ids": True, **stops}
+
+    async def _with_second_opinion(
+        self, finished: Finished, tools: Sequence[ToolSpec], stopped_by: int | None
+    ) -> Finished:
+        """Put what the server parsed and what lhkit reads in the same tokens side by side."""
+        told = replace(finished, server_calls=finished.calls)
+        if not self._is_vllm or not finished.token_ids:
+            return told
+        model = self._identity.model
+        ends = {*stop_token_ids(model), stopped_by}
+        token_ids = finished.token_ids
+        written = token_ids[:-1] if token_ids[-1] in ends else token_ids
+        try:
+            raw_text = await detokenized(self._connection, model, written) if written else ""
+        except ModelError:  # the answer is whole without it
+            return told
+        own = read_again(raw_text, tools, model)
+        return replace(told, raw_text=raw_text, own_calls=own.calls, own_fragment=own.fragment)
+
+
+def require_promised(constraint: Constraint) -> None:
+    """Refuse a constraint that the protocol has no word for.
+
+    `required` is its `tool_choice`. Its `auto` promises nothing of a call's arguments, so that the
+    constraint `auto` would only be a word.
+
+    Raises:
+        UsageError: the constraint is `auto`, or none.
+    """
+    if constraint not in ("off", "required"):
+        raise UsageError(
+            f"the dialect {OPENAI} cannot promise --constrain {constraint}: give off, required, "
+            "or a dialect of lhkit's own"
+        )

@@ -1,0 +1,59 @@
+"""From an endpoint to the model that talks to it: the one place that knows all dialects by name."""
+
+from collections.abc import Mapping, Sequence
+
+from lhkit.errors import UsageError
+from lhkit.models.connection import Endpoint, Pace
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.openai_http import OPENAI, OpenAiHttp, require_promised
+from lhkit.models.vllm_http import VllmHttp
+
+DIALECT_NAMES = (*DIALECTS, OPENAI)
+"""Every dialect that `--dialect` takes."""
+
+CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
+
+
+async def connect(endpoint: Endpoint, *, pace: Pace | None = None) -> VllmHttp | OpenAiHttp:
+    """Ask the server who it is and return a model that speaks the endpoint's dialect with it.
+
+    Raises:
+        UsageError: unknown dialect, an address that is none, a constraint nobody promises.
+        UnknownModelError: the server does not serve that model.
+        ModelError: nothing answers, or it refuses.
+    """
+    _require_dialect(endpoint.dialect)
+    if endpoint.dialect == OPENAI:
+        return await OpenAiHttp.connect(endpoint, pace=pace)
+    return await VllmHttp.connect(endpoint, pace=pace)
+
+
+def constraint_of(word: str) -> Constraint:
+    """Return how decoding is to be constrained.
+
+    Raises:
+        UsageError: there is no such constraint.
+    """
+    if word in CONSTRAINTS:
+        return CONSTRAINTS[word]
+    raise UsageError(f"no constraint {word!r}: choose one of {', '.join(CONSTRAINTS)}")
+
+
+def require_constraint(dialect: str, constraint: Constraint, tools: Sequence[ToolSpec]) -> None:
+    """Refuse a constraint that the first request would stumble over.
+
+    Raises:
+        UsageError: there is no such dialect, it has no such constraint, or not for these tools.
+    """
+    _require_dialect(dialect)
+    if dialect == OPENAI:
+        require_promised(constraint)
+    else:
+        DIALECTS[dialect].constrain(tools, constraint)
+
+
+def _require_dialect(dialect: str) -> None:
+    if dialect not in DIALECT_NAMES:
+        known = ", ".join(sorted(DIALECT_NAMES))
+        raise UsageError(f"no dialect {dialect!r}: choose one of {known}")

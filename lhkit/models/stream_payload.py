@@ -1,0 +1,63 @@
+"""One event of a completion stream to a mapping whose members have the types they must have."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lhkit.errors import (
+    ContextTooLongError,
+    ModelError,
+    ServerFailedError,
+    ServerOverloadedError,
+    StreamBrokenError,
+)
+from lhkit.models.http_faults import is_context_too_long, message_of
+
+
+def payload_of(data: str) -> Mapping[str, Any]:
+    """Return one event as a mapping.
+
+    Raises:
+        ModelError: it reports an error.
+        StreamBrokenError: it is not a JSON object.
+    """
+    try:
+        payload = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise no_completion(data) from error
+    if not isinstance(payload, dict):
+        raise no_completion(data)
+    if payload.get("error") or payload.get("object") == "error":
+        raise _reported(payload, data)
+    return payload
+
+
+def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
+    """Return a member that is absent, null or of the type that a completion has there.
+
+    Raises:
+        StreamBrokenError: it is of another type.
+    """
+    value = payload.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise no_completion(payload)
+    return value
+
+
+def no_completion(what_came: object) -> StreamBrokenError:
+    """Return the exception for an event that no server of ours would send."""
+    return StreamBrokenError(
+        f"the stream is not one of completions ({str(what_came)[:100]}): "
+        "check that --base-url leads to a vLLM server"
+    )
+
+
+def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
+    said = message_of(data)
+    error = payload.get("error")
+    code = error.get("code") if isinstance(error, dict) else payload.get("code")
+    if is_context_too_long(said):
+        return ContextTooLongError(f"the conversation is too long: {said}; clear it")
+    if code in {429, 503}:
+        return ServerOverloadedError(f"the server is busy: {said}; try later or send less at once")
+    return ServerFailedError(f"the server reported in its stream: {said}; look into its log")

@@ -1,0 +1,66 @@
+"""Which line serves a model, and which client `--dialect` opens."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from lhkit import app
+from lhkit.commands.serve import embedded_line, serve_line
+from lhkit.errors import UsageError
+from lhkit.models.openai_http import OpenAiHttp
+from lhkit.models.vllm_http import VllmHttp
+from lhkit.settings import Settings
+from tests.models.fake_vllm import FakeVllm
+
+pytestmark = pytest.mark.anyio
+
+
+def is_file_in(folder: Path) -> bool:
+    return any(folder.iterdir())
+
+
+@pytest.mark.promise("serve.lines")
+@pytest.mark.parametrize("server_parser", [False, True])
+async def test_the_embedded_line_is_printed_without_making_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, server_parser: bool
+) -> None:
+    settings = Settings(cache_dir=tmp_path)
+    assert await embedded_line("gemma", 8123, settings, server_parser=server_parser) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert words[0] == "env"
+    assert "HF_HUB_OFFLINE=1" in words
+    assert words[words.index("--served-model-name") + 1] == app.EMBEDDED
+    assert words[words.index("--port") + 1] == "8123"
+    assert ("--tool-call-parser" in words) == server_parser
+    assert not is_file_in(tmp_path)
+
+
+async def test_a_model_that_is_not_embedded_has_no_embedded_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no embedded model 'nope'"):
+        await embedded_line("nope", None, Settings(cache_dir=tmp_path), server_parser=False)
+
+
+async def test_a_line_with_a_parser_names_the_template_that_ships(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = await serve_line("google/gemma-3n-E2B-it", "gpu", server_parser=True, dry_run=True)
+    words = shlex.split(capsys.readouterr().out)
+    assert code == 0
+    assert Path(words[words.index("--chat-template") + 1]).name == "gemma3_pythonic.jinja"
+
+
+@pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])
+async def test_the_dialect_chooses_the_client(dialect: str, client: type) -> None:
+    async with FakeVllm() as server:
+        choice = app.ModelChoice(base_url=server.base_url, dialect=dialect)
+        async with app.open_model(choice, Settings()) as model:
+            assert type(model) is client
+            assert model.identity.dialect == dialect
+
+
+async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_started() -> None:
+    choice = app.ModelChoice(dialect="openai", constraint="auto")
+    with pytest.raises(UsageError, match="cannot promise --constrain auto"):
+        async with app.open_model(choice, Settings()):
+            pass

@@ -1,0 +1,155 @@
+"""The real Gemma behind a vLLM that parses calls itself: calls arrive, and both readings are kept.
+
+The server is one of its own: the one of the other tests has no parser.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lhkit import app
+from lhkit.commands.audit import audit_run
+from lhkit.errors import RequestRefusedError
+from lhkit.harness.audit import audit
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.runner import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.connection import Endpoint
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.openai_http import OpenAiHttp
+from lhkit.models.vllm_http import VllmHttp
+from lhkit.models.vllm_server import VllmServer
+from lhkit.settings import Settings
+from lhkit.vocab.generation import Finished, Sampling
+from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolOk
+
+pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
+
+HABITS = ToolOk({"habits": ["물 <end_of_turn>", "산책"]})
+CONVERSATION: tuple[Message, ...] = (
+    UserMessage(text="안녕", context="[오늘: 2026-06-15 월요일 09:00]"),
+    ToolCallMessage(
+        name="query_tracker", args={"days": 7, "done": True}, result=HABITS, text="볼게요."
+    ),
+    ToolCallMessage(name="query_tracker", args={"name": '"물"'}, result=HABITS, index=1),
+    ModelMessage(text="두 개가 있어요 <bos>."),
+    UserMessage(text="카페인 줄이는 법 찾아줘"),
+)
+
+
+@pytest.fixture(scope="module")
+async def parsing_server(settings: Settings) -> AsyncIterator[VllmServer]:
+    plan = await app.embedded_server(settings, server_parser=True)
+    async with VllmServer(replace(plan, kv_cache_gib=1)) as server:
+        yield server
+
+
+@asynccontextmanager
+async def spoken_to(server: VllmServer, constraint: Constraint) -> AsyncIterator[OpenAiHttp]:
+    endpoint = Endpoint(base_url=server.base_url, dialect="openai", constraint=constraint)
+    model = await OpenAiHttp.connect(endpoint)
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def answer(model: ChatModel, request: ModelRequest) -> Finished:
+    *_, last = [event async for event in model.stream(request)]
+    assert isinstance(last, Finished)
+    return last
+
+
+def asking(*messages: Message, max_tokens: int = 120) -> ModelRequest:
+    registry = app.registry_of("ko")
+    return ModelRequest(
+        messages=messages,
+        tools=registry.definitions,
+        instructions="비서",
+        sampling=Sampling(max_tokens=max_tokens),
+    )
+
+
+@pytest.mark.promise("real.server_parser")
+async def test_a_required_call_arrives_with_its_raw_text_and_both_readings(
+    parsing_server: VllmServer,
+) -> None:
+    async with spoken_to(parsing_server, "required") as model:
+        last = await answer(model, asking(UserMessage(text="카페인 줄이는 법 찾아줘")))
+    assert last.server_calls is not None
+    assert last.own_calls is not None
+    assert len(last.server_calls) == 1, last.raw_text
+    assert last.calls == last.server_calls
+    [server], [own] = last.server_calls, last.own_calls
+    assert server.name in set(app.registry_of("ko"))
+    assert (server.name, server.args) == (own.name, own.args)
+    assert own.raw in last.raw_text
+    assert last.raw_text.startswith('[{"name":"')
+    assert own.repairs == ("array",)  # vLLM makes every model write a list where one is required
+    assert last.usage.completion_tokens == len(last.token_ids)
+    assert last.server_metrics is not None
+    timing = last.timing
+    assert timing.first_token_s is not None
+    assert timing.call_ready_s is not None
+    assert 0 < timing.first_token_s < timing.call_ready_s
+    assert last.reason == "tool_calls"
+
+
+@pytest.mark.promise("real.server_template")
+async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
+    parsing_server: VllmServer,
+) -> None:
+    request = asking(*CONVERSATION, max_tokens=1)
+    async with spoken_to(parsing_server, "off") as model:
+        prompt_ids = (await answer(model, request)).prompt_token_ids
+    reader = await VllmHttp.connect(Endpoint(base_url=parsing_server.base_url))
+    prompt = await reader.detokenize(prompt_ids)
+    await reader.aclose()
+    assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, request.tools, "비서")
+
+
+@pytest.mark.promise("real.server_parser")
+async def test_a_run_records_both_readings_and_the_audit_shows_them(
+    parsing_server: VllmServer, tmp_path: Path, settings: Settings
+) -> None:
+    scenarios = load_scenarios(app.scenario_paths("dev"))[:3]
+    async with spoken_to(parsing_server, "required") as model:
+        run = await replay(
+            scenarios,
+            model,
+            environment=app.LifeHelperEnvironment(sampling=Sampling(max_tokens=80)),
+            run_dir=tmp_path,
+            concurrency=3,
+            progress=False,
+        )
+    assert all(record.verdict is not Verdict.INVALID for record in run.records)
+    assert any(_said_twice(record) for record in run.records)
+    found = audit(run.records, {})
+    assert found.asked == found.responses > 0
+    assert 0 < found.server <= found.asked
+    assert found.strict + found.repaired > 0
+    assert await audit_run(tmp_path, settings) == 0
+
+
+def _said_twice(record: SampleRecord) -> bool:
+    return any(
+        said.raw_text and said.server_calls and said.own_calls
+        for turn in record.turns
+        for said in turn.model_calls
+    )
+
+
+async def test_a_vllm_without_a_parser_is_refused_with_the_next_step(gemma: ChatModel) -> None:
+    endpoint = Endpoint(
+        base_url=gemma.identity.base_url, model=gemma.identity.model, dialect="openai"
+    )
+    model = await OpenAiHttp.connect(endpoint)
+    with pytest.raises(RequestRefusedError, match="lhkit serve MODEL --server-parser"):
+        await answer(model, asking(UserMessage(text="안녕")))
+    await model.aclose()

@@ -1,0 +1,242 @@
+"""Calls that a server parsed: assembled from any pieces, never handed on before they are whole."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.errors import StreamBrokenError
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.vocab.messages import ToolCall
+from tests.models.fake_vllm import chat_call
+
+KNOWN = ("get_weather", "add")
+WEATHER = {"city": "서울", "days": 3}
+TEXT = json.dumps(WEATHER, ensure_ascii=False)
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+ARGUMENTS = st.dictionaries(st.text(), JSON_VALUES, max_size=4)
+
+
+def calls(*pieces: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"tool_calls": [piece]} for piece in pieces]
+
+
+def events_of(
+    deltas: Sequence[Mapping[str, Any]], *, truncated: bool = False
+) -> tuple[list[ParsedEvent], ParseResult]:
+    content = ChatContent(KNOWN)
+    events = [event for delta in deltas for event in content.feed({"delta": delta})]
+    events += content.end()
+    events += content.close(truncated=truncated)
+    assert content.result is not None
+    return events, content.result
+
+
+def heard(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str, ...]]]:
+    _, result = events_of(deltas)
+    return [(call.name, call.args, call.repairs) for call in result.calls]
+
+
+@pytest.mark.promise("openai.assembled")
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        pytest.param(
+            calls(chat_call(0, "add", TEXT, id="a")), [("add", WEATHER, ())], id="one piece"
+        ),
+        pytest.param(
+            calls(
+                chat_call(0, "add", "", id="a"), *(chat_call(0, None, letter) for letter in TEXT)
+            ),
+            [("add", WEATHER, ())],
+            id="letter by letter",
+        ),
+        pytest.param(
+            calls(*(chat_call(0, "add", letter, id="a") for letter in TEXT)),
+            [("add", WEATHER, ())],
+            id="name and id repeated in every piece",
+        ),
+        pytest.param(
+            calls(chat_call(0, "get_", ""), chat_call(0, "weather", ""), chat_call(0, None, TEXT)),
+            [("get_weather", WEATHER, ())],
+            id="name in two pieces",
+        ),
+        pytest.param(
+            calls(
+                chat_call(0, "add", '{"a"', id="x"),
+                chat_call(2, "get_weather", '{"b"', id="y"),
+                chat_call(0, None, ":1}"),
+                chat_call(2, None, ":2}"),
+            ),
+            [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())],
+            id="pieces of two calls mixed, index 1 left out",
+        ),
+        pytest.param(
+            calls(chat_call(1, "get_weather", TEXT), chat_call(0, "add", '{"a":1}')),
+            [("add", {"a": 1}, ()), ("get_weather", WEATHER, ())],
+            id="the index orders, not the arrival",
+        ),
+        pytest.param(
+            calls(chat_call(0, "add", '{"a":1}', id="x"), chat_call(0, "add", '{"a":2}', id="y")),
+            [("add", {"a": 1}, ()), ("add", {"a": 2}, ())],
+            id="all calls have the index 0 and ids of their own",
+        ),
+        pytest.param(
+            calls(
+                chat_call(None, "add", '{"a":', id="x"),
+                chat_call(None, None, "1}"),
+                chat_call(None, "add", '{"a":2}'),
+            ),
+            [("add", {"a": 1}, ()), ("add", {"a": 2}, ())],
+            id="no index at all",
+        ),
+        pytest.param(
+            calls(
+                chat_call(None, "add", '{"a":', id="x"),
+                chat_call(None, "get_weather", '{"b":', id="y"),
+                chat_call(None, None, "1}", id="x"),
+                chat_call(None, None, "2}", id="y"),
+            ),
+            [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())],
+            id="ids instead of indices",
+        ),
+        pytest.param(calls(chat_call(0, "add", "{}")), [("add", {}, ())], id="no argument, {}"),
+        pytest.param(
+            calls(chat_call(0, "add", "")), [("add", {}, ("empty_arguments",))], id='"" for {}'
+        ),
+        pytest.param(
+            calls(chat_call(0, "add")), [("add", {}, ("empty_arguments",))], id="nothing for {}"
+        ),
+        pytest.param(
+            calls(chat_call(0, "add", {"a": "1"})),
+            [("add", {"a": "1"}, ("object_arguments",))],
+            id="an object instead of a string",
+        ),
+        pytest.param(
+            calls(chat_call(0, "add", '{"a": 1')),
+            [("add", '{"a": 1', ("malformed",))],
+            id="no JSON is a call that validation refuses",
+        ),
+        pytest.param(
+            calls(chat_call(0, "add", '{"a": NaN}')),
+            [("add", '{"a": NaN}', ("malformed",))],
+            id="a number that JSON has not",
+        ),
+        pytest.param(
+            calls(chat_call(0, "add", '"{}"')), [("add", "{}", ())], id="JSON, but no object"
+        ),
+        pytest.param(
+            calls(chat_call(0, None, TEXT)), [("", WEATHER, ())], id="a call without a name"
+        ),
+        pytest.param(
+            calls(chat_call(0, "add", '{"a":"0101","b":"true"}')),
+            [("add", {"a": "0101", "b": "true"}, ())],
+            id="digits in quotes stay a string",
+        ),
+    ],
+)
+def test_calls_are_assembled_from_whatever_pieces_come(
+    deltas: list[dict[str, Any]], expected: list[Any]
+) -> None:
+    assert heard(deltas) == expected
+
+
+@pytest.mark.promise("openai.assembled")
+@given(args=ARGUMENTS, cuts=st.lists(st.integers(0, 200), max_size=6), ascii_only=st.booleans())
+def test_every_json_object_survives_any_cutting(
+    args: dict[str, Any], cuts: list[int], *, ascii_only: bool
+) -> None:
+    text = json.dumps(args, ensure_ascii=ascii_only)
+    ends = [*sorted(cuts), len(text)]
+    pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    named = [chat_call(0, "add", pieces[0], id="a"), *(chat_call(0, None, p) for p in pieces[1:])]
+    assert heard(calls(*named)) == [("add", args, ())]
+
+
+@pytest.mark.promise("openai.never_cut")
+def test_before_the_close_there_are_no_calls() -> None:
+    content = ChatContent(KNOWN)
+    for delta in calls(chat_call(0, "add", TEXT), chat_call(1, "add", TEXT)):
+        assert list(content.feed({"delta": delta})) == []
+    assert list(content.end()) == []
+    assert content.result is None
+
+
+@pytest.mark.promise("openai.never_cut")
+@pytest.mark.parametrize("end", range(len(TEXT) + 1))
+def test_a_call_that_the_token_limit_may_have_cut_is_a_fragment(end: int) -> None:
+    whole, last = chat_call(0, "add", TEXT), chat_call(1, "add", TEXT[:end])
+    events, result = events_of(calls(whole, last), truncated=True)
+    assert events == [ToolCallParsed(call=result.calls[0])]
+    assert [call.args for call in result.calls] == [WEATHER]
+    assert result.fragment == f"add {TEXT[:end]}".strip()
+
+
+def test_a_fragment_is_never_empty() -> None:
+    _, result = events_of(calls({"index": 0, "function": {}}), truncated=True)
+    assert (result.calls, bool(result.fragment)) == ((), True)
+
+
+def test_words_and_thinking_are_streamed_as_they_come() -> None:
+    deltas = [
+        {"role": "assistant", "content": ""},
+        {"reasoning": "음"},
+        {"reasoning_content": "…"},
+        {"content": "찾아"},
+        {"content": "볼게요.", "tool_calls": None},
+        *calls(chat_call(0, "add", "{}")),
+    ]
+    events, result = events_of(deltas)
+    made = ToolCall(name="add", args={}, raw="add {}")
+    assert events == [
+        ThinkingDelta(text="음"),
+        ThinkingDelta(text="…"),
+        TextDelta(text="찾아"),
+        TextDelta(text="볼게요."),
+        ToolCallParsed(call=made),
+    ]
+    assert result == ParseResult(text="찾아볼게요.", calls=(made,), thinking="음…")
+
+
+def test_white_space_beside_calls_is_no_text() -> None:
+    _, result = events_of([{"content": "\n"}, *calls(chat_call(0, "add", "{}"))])
+    assert result.text == ""
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"delta": 3},
+        {"delta": {"content": 3}},
+        {"delta": {"tool_calls": {}}},
+        {"delta": {"tool_calls": [3]}},
+        {"delta": {"tool_calls": [{"index": "0"}]}},
+        {"delta": {"tool_calls": [{"index": 0, "function": "add"}]}},
+        {"delta": {"tool_calls": [{"index": 0, "function": {"name": 3}}]}},
+    ],
+)
+def test_what_is_no_delta_is_a_broken_stream(choice: dict[str, Any]) -> None:
+    with pytest.raises(StreamBrokenError, match="not one of completions"):
+        list(ChatContent(KNOWN).feed(choice))
+
+
+def test_content_after_the_end_is_a_broken_stream() -> None:
+    content = ChatContent(KNOWN)
+    list(content.end())
+    assert list(content.feed({"delta": {}})) == []
+    with pytest.raises(StreamBrokenError, match="went on after the end"):
+        list(content.feed({"delta": {"content": "네"}}))

@@ -1,0 +1,336 @@
+"""Server-parsed calls over HTTP: of a vLLM with evidence, of any other server by protocol alone."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lhkit.errors import (
+    ContextTooLongError,
+    LhkitError,
+    ModelError,
+    RequestRefusedError,
+    ServerFailedError,
+    StreamBrokenError,
+    StreamStalledError,
+    UsageError,
+)
+from lhkit.models.base import ModelRequest
+from lhkit.models.connection import Endpoint
+from lhkit.models.openai_http import OpenAiHttp
+from lhkit.models.served import connect, require_constraint
+from lhkit.models.vllm_http import VllmHttp
+from lhkit.testing import object_schema
+from lhkit.tools.definition import ToolDefinition
+from lhkit.vocab.generation import Finished, ModelEvent, Sampling, TextDelta, ToolCallParsed, Usage
+from lhkit.vocab.messages import UserMessage
+from lhkit.vocab.results import ToolOk
+from tests.models.fake_vllm import (
+    DONE,
+    END_OF_TURN,
+    METRICS,
+    NOT_FOUND,
+    PROMPT_IDS,
+    TOO_LONG,
+    Behaviour,
+    FakeVllm,
+    answers,
+    chat_call,
+    chat_chunk,
+    chat_completion,
+    event,
+    models,
+    streams,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+TOOL = ToolDefinition(
+    name="log_water",
+    description="물 기록",
+    parameters=object_schema("ml", ml={"type": "integer"}),
+    handler=lambda _args, _deps: ToolOk({}),
+)
+REQUEST = ModelRequest(
+    messages=(UserMessage(text="물 마셨어"),), instructions="비서", tools=(TOOL,)
+)
+FUNCTION = {"name": "log_water", "description": "물 기록", "parameters": dict(TOOL.parameters)}
+ASKED = {
+    "messages": [
+        {"role": "system", "content": "비서"},
+        {"role": "user", "content": "물 마셨어"},
+    ],
+    "tools": [{"type": "function", "function": FUNCTION}],
+    "tool_choice": "auto",
+}
+DELTAS = [
+    {"content": "네"},
+    {"tool_calls": [chat_call(0, "log_water", "", id="a", type="function")]},
+    {"tool_calls": [chat_call(0, None, '{"ml": ')]},
+    {"tool_calls": [chat_call(0, None, "200}")]},
+]
+PLAIN = chat_completion(DELTAS, reason="tool_calls", tokens=9, token_ids=False)
+ELSEWHERE = {"/version": answers(404, NOT_FOUND)}
+NO_PARSER = json.dumps(
+    {
+        "error": {
+            "message": '"auto" tool choice requires --enable-auto-tool-choice and '
+            "--tool-call-parser to be set",
+            "type": "BadRequestError",
+            "code": 400,
+        }
+    }
+)
+
+
+@asynccontextmanager
+async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[OpenAiHttp]:
+    told = {"dialect": "openai", "retries": 0, **endpoint}
+    model = await connect(Endpoint(base_url=server.base_url, **told))
+    assert isinstance(model, OpenAiHttp)
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+    return [event async for event in model.stream(request)]
+
+
+async def said_before_it_failed(model: OpenAiHttp, into: list[ModelEvent]) -> None:
+    async for each in model.stream(REQUEST):
+        into.append(each)  # noqa: PERF401 - what came before the fault has to stay
+
+
+def last_of(events: list[ModelEvent]) -> Finished:
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+def speaks(text: str) -> dict[str, Behaviour]:
+    return {"/detokenize": answers(200, json.dumps({"prompt": text}))}
+
+
+# --- any server
+
+
+@pytest.mark.promise("openai.any_server")
+async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
+    async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
+        events = await said(model)
+    assert server.bodies == [
+        {
+            "model": "gemma",
+            "max_tokens": 256,
+            "temperature": 0.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **ASKED,
+        }
+    ]
+    *_, call, last = events
+    assert isinstance(call, ToolCallParsed)
+    assert (call.call.name, call.call.args, call.call.repairs) == ("log_water", {"ml": 200}, ())
+    assert isinstance(last, Finished)
+    assert (last.text, last.calls, last.server_calls) == ("네", (call.call,), (call.call,))
+    assert (last.own_calls, last.token_ids, last.server_metrics) == (None, (), None)
+    assert (last.reason, last.truncated, last.strict) == ("tool_calls", False, True)
+    assert last.usage == Usage(prompt_tokens=4, completion_tokens=9)
+    assert last.identity == model.identity
+    assert (model.identity.dialect, model.identity.server) == ("openai", "unknown server")
+    assert json.loads(last.prompt_text) == ASKED
+    assert last.prompt_sha256 == hashlib.sha256(last.prompt_text.encode()).hexdigest()
+
+
+@pytest.mark.promise("openai.any_server")
+async def test_a_server_that_tells_no_usage_is_understood() -> None:
+    told = chat_completion([{"content": "네"}], token_ids=False)
+    async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
+        last = last_of(await said(model))
+    assert (last.text, last.usage, last.truncated) == ("네", Usage(), False)
+    assert None not in {last.timing.first_token_s, last.timing.first_text_s, last.timing.done_s}
+
+
+async def test_without_tools_none_are_sent() -> None:
+    request = replace(REQUEST, tools=(), sampling=Sampling(max_tokens=5, temperature=0.5, seed=3))
+    async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
+        await said(model, request)
+    [sent] = server.bodies
+    assert not {"tools", "tool_choice"} & sent.keys()
+    assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (5, 0.5, 3)
+
+
+# --- constraints
+
+
+async def test_required_is_the_servers_tool_choice_and_recorded() -> None:
+    async with FakeVllm(streams(PLAIN)) as server, connected(server, constraint="required") as it:
+        last = last_of(await said(it))
+        with pytest.raises(UsageError, match="there is no tool: give --constrain off"):
+            await said(it, replace(REQUEST, tools=()))
+    assert [sent["tool_choice"] for sent in server.bodies] == ["required"]
+    assert last.identity is not None
+    assert last.identity.constraint == "required"
+
+
+async def test_auto_is_refused_because_the_protocol_promises_nothing() -> None:
+    async with FakeVllm() as server:
+        with pytest.raises(UsageError, match="cannot promise --constrain auto: give off, required"):
+            async with connected(server, constraint="auto"):
+                pass
+    with pytest.raises(UsageError, match="cannot promise"):
+        require_constraint("openai", "auto", (TOOL,))
+    require_constraint("openai", "required", (TOOL,))
+    require_constraint("json", "auto", (TOOL,))
+
+
+async def test_a_dialect_is_chosen_by_name() -> None:
+    async with FakeVllm() as server:
+        model = await connect(Endpoint(base_url=server.base_url, dialect="json"))
+        assert isinstance(model, VllmHttp)
+        await model.aclose()
+        with pytest.raises(UsageError, match="functiongemma, gemma4, json, openai, pythonic"):
+            await connect(Endpoint(base_url=server.base_url, dialect="klingon"))
+
+
+# --- the second opinion, of a vLLM
+
+
+@pytest.mark.promise("openai.second_opinion")
+async def test_both_readings_of_what_a_vllm_wrote_are_kept() -> None:
+    deltas = [{}, *DELTAS[1:3], {"tool_calls": [chat_call(0, None, '"200"}')]}]
+    told = chat_completion(deltas, reason="tool_calls", tokens=5)
+    wrote = '[{"name": "log_water", "parameters": {"ml": 200}}]'
+    routes = {**speaks(wrote), "/v1/models": models("gemma-3-4b-it")}
+    async with FakeVllm(streams(told), routes=routes) as server, connected(server) as model:
+        last = last_of(await said(model))
+        sent = server.bodies[0]
+    assert sent["return_token_ids"] is True
+    assert sent["stop_token_ids"] == [1, 105, 106]
+    assert last.raw_text == wrote
+    assert last.token_ids == (1000, 1001, 1002, 1003, END_OF_TURN)
+    assert last.prompt_token_ids == PROMPT_IDS
+    assert [call.args for call in last.server_calls or ()] == [{"ml": "200"}]
+    assert last.calls == last.server_calls
+    [own] = last.own_calls or ()
+    assert (own.name, own.args, own.repairs) == ("log_water", {"ml": 200}, ("array",))
+
+
+@pytest.mark.promise("openai.second_opinion")
+async def test_the_end_of_turn_is_not_part_of_what_was_written() -> None:
+    asked: list[Any] = []
+
+    async def detokenize(request: Any) -> Any:
+        asked.append((await request.json())["tokens"])
+        return await answers(200, '{"prompt": "네"}')(request)
+
+    told = [chat_completion([{"content": "네"}], reason=reason) for reason in ("stop", "length")]
+    routes = {"/detokenize": detokenize}
+    async with FakeVllm(*map(streams, told), routes=routes) as server, connected(server) as model:
+        await said(model)
+        last = last_of(await said(model))
+    assert asked == [[1000], [1000]]
+    assert (last.own_calls, last.truncated) == ((), True)
+
+
+@pytest.mark.parametrize(
+    "detokenize", [answers(404, NOT_FOUND), answers(200, "{}"), answers(500, "")]
+)
+async def test_a_server_that_cannot_show_its_text_still_answers(detokenize: Behaviour) -> None:
+    told = chat_completion(DELTAS, reason="tool_calls", tokens=5)
+    routes = {"/detokenize": detokenize}
+    async with FakeVllm(streams(told), routes=routes) as server, connected(server) as model:
+        last = last_of(await said(model))
+    assert [call.args for call in last.calls] == [{"ml": 200}]
+    assert (last.raw_text, last.own_calls) == ('네\nlog_water {"ml": 200}', None)
+
+
+async def test_a_call_the_server_finished_by_itself_is_seen_in_the_tokens() -> None:
+    """Some parsers close a string that the token limit cut, and hand the call on."""
+    told = chat_completion(DELTAS, reason="tool_calls", tokens=256)
+    routes = {**speaks('[{"name": "log_water", "parameters": {"ml": 20'), "/v1/models": models("m")}
+    async with FakeVllm(streams(told), routes=routes) as server, connected(server) as model:
+        events = await said(model)
+    last = last_of(events)
+    assert not any(isinstance(each, ToolCallParsed) for each in events)
+    assert (last.truncated, last.calls, last.server_calls) == (True, (), ())
+    assert last.fragment == 'log_water {"ml": 200}'
+    assert last.own_fragment.endswith('{"ml": 20')
+
+
+async def test_the_servers_own_account_is_kept() -> None:
+    usage = {"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": None}
+    end = [event({"choices": [], "usage": usage, "metrics": METRICS}), DONE]
+    told = [*chat_completion([{"content": "네"}])[:-1], *end]
+    async with FakeVllm(streams(told), routes=speaks("네")) as server, connected(server) as model:
+        assert last_of(await said(model)).server_metrics == METRICS
+
+
+# --- faults
+
+
+@pytest.mark.promise("openai.never_cut")
+async def test_no_prefix_of_a_stream_gives_a_call() -> None:
+    body = b"".join(PLAIN)
+    ends = range(0, len(body) - len(DONE), 53)
+    behaviours = [streams([body[:end]]) for end in ends]
+    async with FakeVllm(*behaviours, routes=ELSEWHERE) as server, connected(server) as model:
+        for _ in ends:
+            heard: list[ModelEvent] = []
+            with pytest.raises(StreamBrokenError, match="ended early"):
+                await said_before_it_failed(model, heard)
+            assert all(isinstance(each, TextDelta) for each in heard)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+async def test_bytes_may_be_cut_anywhere(size: int) -> None:
+    body = b": keep-alive\n\n" + b"".join(PLAIN).replace("네".encode(), "네\u2028".encode())
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    async with FakeVllm(streams(chunks), routes=ELSEWHERE) as server, connected(server) as model:
+        last = last_of(await said(model))
+    assert (last.text, [call.args for call in last.calls]) == ("네\u2028", [{"ml": 200}])
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "sentence"),
+    [
+        (answers(400, NO_PARSER), RequestRefusedError, "lhkit serve MODEL --server-parser"),
+        (answers(400, TOO_LONG), ContextTooLongError, "clear it"),
+        (answers(404, NOT_FOUND), RequestRefusedError, "--base-url"),
+        (streams(PLAIN[:3], "drop"), StreamBrokenError, "broke off"),
+        (streams([event({"error": {"message": "boom"}})]), ServerFailedError, "boom"),
+        (streams([event(chat_chunk({}, "error")), DONE]), ServerFailedError, "gave up"),
+        (streams([event({"choices": [{"delta": []}]})]), StreamBrokenError, "not one of"),
+    ],
+)
+async def test_a_fault_is_typed_and_says_what_to_do(
+    behaviour: Behaviour, error: type[LhkitError], sentence: str
+) -> None:
+    async with FakeVllm(behaviour, routes=ELSEWHERE) as server, connected(server) as model:
+        with pytest.raises(error, match=sentence) as caught:
+            await said(model)
+    assert isinstance(caught.value, ModelError)
+
+
+async def test_silence_ends_at_the_idle_limit_and_frees_the_server() -> None:
+    async with (
+        FakeVllm(streams(PLAIN[:3], "stall")) as server,
+        connected(server, idle_timeout_s=0.05) as model,
+    ):
+        with pytest.raises(StreamStalledError, match="sent nothing for too long"):
+            await said(model)
+        await asyncio.wait_for(server.was_left.wait(), 5)
+
+
+async def test_closing_early_closes_the_request_on_the_server() -> None:
+    async with FakeVllm(streams(PLAIN[:3], "stall")) as server, connected(server) as model:
+        async with aclosing(model.stream(REQUEST)) as events:
+            async for _ in events:
+                break
+        await asyncio.wait_for(server.was_left.wait(), 5)

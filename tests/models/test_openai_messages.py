@@ -1,0 +1,152 @@
+"""A conversation as OpenAI messages, and the same conversation through our chat template."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.families import parser_args
+from lhkit.models.openai_messages import chat_messages, chat_tools, choice_of
+from lhkit.vocab.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolErr, ToolOk, encode_tool_result
+
+TOOLS = (
+    {
+        "name": "search",
+        "description": "찾기 <end_of_turn>",
+        "parameters": {"type": "object", "properties": {"query": {"type": "string"}}},
+    },
+    {"name": "list", "description": "", "parameters": {"type": "object", "properties": {}}},
+)
+FOUND = ToolOk({"found": ["잠 <end_of_turn>"]})
+
+
+def called(name: str, args: Any, **more: Any) -> ToolCallMessage:
+    return ToolCallMessage(name=name, args=args, result=FOUND, **more)
+
+
+CONVERSATION: tuple[Message, ...] = (
+    UserMessage(text="잠 <end_of_turn>\n<start_of_turn>model", context="[오늘: 2026-06-15]"),
+    called("search", {"query": '"잠" <bos>', "days": 3, "ok": True, "no": None}, text="찾을게요."),
+    called("search", {"list": [1, "둘", {"a": 0.5}], "map": {"가": False}}, index=1),
+    SystemMessage(text="앱의 안내"),
+    ModelMessage(text="찾았어요."),
+    UserMessage(text="고마워"),
+    called("list", {}),
+    UserMessage(text="응"),
+)
+
+
+def test_a_conversation_is_told_in_openai_messages() -> None:
+    result = encode_tool_result(FOUND)
+    told = chat_messages(CONVERSATION[:5], " 비서 ")
+    arguments = [call["function"].pop("arguments") for call in told[2]["tool_calls"]]
+    assert [json.loads(each) for each in arguments] == [
+        {"query": '"잠" <bos>', "days": 3, "ok": True, "no": None},
+        {"list": [1, "둘", {"a": 0.5}], "map": {"가": False}},
+    ]
+    assert told == [
+        {"role": "system", "content": "비서"},
+        {
+            "role": "user",
+            "content": "[오늘: 2026-06-15]\n잠 <end_of_turn>\n<start_of_turn>model",
+        },
+        {
+            "role": "assistant",
+            "content": "찾을게요.",
+            "tool_calls": [
+                {"id": "call00000", "type": "function", "function": {"name": "search"}},
+                {"id": "call00001", "type": "function", "function": {"name": "search"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call00000", "name": "search", "content": result},
+        {"role": "tool", "tool_call_id": "call00001", "name": "search", "content": result},
+        {"role": "assistant", "content": "찾았어요."},
+    ]
+
+
+def test_ids_are_stable_and_never_used_twice() -> None:
+    told = chat_messages(CONVERSATION)
+    ids = [call["id"] for message in told for call in message.get("tool_calls", ())]
+    assert ids == ["call00000", "call00001", "call00002"]
+    assert chat_messages(CONVERSATION[:5]) == told[:5]
+
+
+@pytest.mark.parametrize("args", ['{"query": 잠', [1], {"n": float("nan")}])
+def test_a_call_that_no_server_could_read_is_told_as_text(args: Any) -> None:
+    refused = ToolErr("invalid_arguments", "no object")
+    raw = 'search {"query": 잠'
+    cut = ToolCallMessage(name="search", args=args, result=refused, raw=raw)
+    good = called("list", {}, index=1)
+    told = chat_messages((UserMessage(text="?"), cut, good))
+    assert told[1]["content"] == raw
+    assert [call["function"]["name"] for call in told[1]["tool_calls"]] == ["list"]
+    assert [message["role"] for message in told] == ["user", "assistant", "tool", "user"]
+    assert told[3]["content"] == f"Result of search: {encode_tool_result(refused)}"
+
+
+def test_a_call_without_words_has_null_content_and_a_cut_one_has_its_text() -> None:
+    assert chat_messages((called("list", {}),))[0]["content"] is None
+    [said, result] = chat_messages((called("", None, raw="list {"),))
+    assert (said["content"], "tool_calls" in said) == ("list {", False)
+    assert result["content"].startswith("Result of the call: ")
+
+
+def test_a_lone_surrogate_is_sent_as_something_that_is_unicode() -> None:
+    [message] = chat_messages((UserMessage(text="a\ud800"),))
+    assert message["content"] == "a\ufffd"
+
+
+def test_no_tools_are_no_fields_and_some_are_functions() -> None:
+    assert choice_of((), required=True) == {}
+    assert choice_of(TOOLS, required=False)["tool_choice"] == "auto"
+    assert choice_of(TOOLS, required=True) == {
+        "tools": [{"type": "function", "function": tool} for tool in TOOLS],
+        "tool_choice": "required",
+    }
+
+
+# --- our chat template for Gemma 3, which a server that parses calls needs
+
+
+@pytest.fixture(scope="module")
+def rendered() -> Callable[..., str]:
+    transformers = pytest.importorskip("transformers", reason="what vLLM renders templates with")
+    options = parser_args("gemma-3-4b-it")
+    template = Path(options[options.index("--chat-template") + 1]).read_text(encoding="utf-8")
+    render = transformers.utils.chat_template_utils.render_jinja_template
+
+    def render_one(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> str:
+        texts, _ = render(
+            [messages],
+            tools=tools or None,
+            chat_template=template,
+            add_generation_prompt=True,
+            bos_token="<bos>",  # noqa: S106 - a control token, no secret
+        )
+        return str(texts[0])
+
+    return render_one
+
+
+def as_vllm_does(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as vLLM hands them to a template: arguments as objects."""
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return messages
+
+
+@pytest.mark.promise("serve.templates")
+@pytest.mark.parametrize("length", range(1, len(CONVERSATION) + 1))
+@pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
+@pytest.mark.parametrize("instructions", ["비서 <bos>", ""])
+def test_our_template_writes_what_our_pythonic_dialect_writes(
+    rendered: Callable[..., str], length: int, tools: Any, instructions: str
+) -> None:
+    messages = CONVERSATION[:length]
+    prompt = rendered(as_vllm_does(chat_messages(messages, instructions)), chat_tools(tools))
+    assert prompt == DIALECTS["pythonic"].encode(messages, tools, instructions)

@@ -1,0 +1,246 @@
+"""Second tries: only before any answer began, only for what may pass, and never in secret."""
+
+import random
+from contextlib import aclosing
+from typing import Any
+
+import aiohttp
+import pytest
+
+from lhkit.errors import (
+    LhkitError,
+    RequestRefusedError,
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+)
+from lhkit.models.backoff import Backoff
+from lhkit.models.base import ModelRequest
+from lhkit.models.connection import Endpoint, Pace
+from lhkit.models.served import connect
+from lhkit.vocab.generation import Finished, ModelEvent
+from lhkit.vocab.messages import UserMessage
+from tests.models.fake_vllm import (
+    NOT_FOUND,
+    TOO_LONG,
+    Behaviour,
+    FakeVllm,
+    answers,
+    chat_completion,
+    completion,
+    event,
+    hangs_up,
+    streams,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),))
+STREAMS = {"json": streams(completion(["네"])), "openai": streams(chat_completion([]))}
+BUSY = answers(503, "")
+
+
+class FakeTime:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.slept_s: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.now_s += seconds
+
+    @property
+    def pace(self) -> Pace:
+        rng = random.Random(1)  # noqa: S311 - jitter, no secret
+        return Pace(clock=lambda: self.now_s, sleep=self.sleep, rng=rng)
+
+
+async def asked(
+    *behaviours: Behaviour, dialect: str = "json", retries: int = 2
+) -> tuple[Finished | LhkitError, FakeVllm, FakeTime]:
+    """Return what one request came to."""
+    time = FakeTime()
+    async with FakeVllm(*behaviours) as server:
+        endpoint = Endpoint(base_url=server.base_url, dialect=dialect, retries=retries)
+        model = await connect(endpoint, pace=time.pace)
+        async with aclosing(model):
+            events: list[ModelEvent] = []
+            try:
+                async for each in model.stream(REQUEST):
+                    events.append(each)  # noqa: PERF401 - what came before a fault has to stay
+            except LhkitError as error:
+                assert not any(isinstance(each, Finished) for each in events)
+                return error, server, time
+    assert isinstance(events[-1], Finished)
+    return events[-1], server, time
+
+
+@pytest.mark.promise("retries.safe")
+@pytest.mark.parametrize("dialect", ["json", "openai"])
+@pytest.mark.parametrize(
+    "failure",
+    [hangs_up(), answers(429, ""), BUSY, answers(502, ""), answers(504, "")],
+    ids=["reset", "429", "503", "502", "504"],
+)
+async def test_what_may_pass_is_asked_again_with_the_same_words(
+    failure: Behaviour, dialect: str
+) -> None:
+    came, server, time = await asked(failure, failure, STREAMS[dialect], dialect=dialect)
+    assert isinstance(came, Finished)
+    assert server.bodies == [server.bodies[0]] * 3
+    assert len(time.slept_s) == 2
+
+
+@pytest.mark.promise("retries.safe")
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (answers(400, TOO_LONG), LhkitError),
+        (answers(400, "no"), RequestRefusedError),
+        (answers(401, ""), RequestRefusedError),
+        (answers(404, NOT_FOUND), RequestRefusedError),
+        (answers(500, ""), ServerFailedError),
+        (answers(200, "<html>", "text/html"), StreamBrokenError),
+        (streams([]), StreamBrokenError),
+        (streams([], "drop"), StreamBrokenError),
+        (streams([b": keep-alive\n\n"], "drop"), StreamBrokenError),
+        (streams(completion(["네"])[:1], "drop"), StreamBrokenError),
+        (streams([event({"error": {"message": "busy", "code": 503}})]), ServerOverloadedError),
+    ],
+)
+async def test_everything_else_is_asked_once(failure: Behaviour, error: type[LhkitError]) -> None:
+    came, server, time = await asked(failure, STREAMS["json"])
+    assert isinstance(came, error)
+    assert (len(server.bodies), time.slept_s) == (1, [])
+
+
+async def test_silence_is_not_asked_again() -> None:
+    async with FakeVllm(streams([], "stall"), STREAMS["json"]) as server:
+        model = await connect(Endpoint(base_url=server.base_url, idle_timeout_s=0.05))
+        async with aclosing(model):
+            with pytest.raises(StreamStalledError):
+                [each async for each in model.stream(REQUEST)]
+        assert len(server.bodies) == 1
+
+
+@pytest.mark.promise("retries.safe")
+async def test_after_the_last_try_the_fault_is_told_as_ever() -> None:
+    came, server, _ = await asked(BUSY, BUSY, BUSY, STREAMS["json"])
+    assert isinstance(came, ServerOverloadedError)
+    assert "HTTP 503" in str(came)
+    assert len(server.bodies) == 3
+
+
+async def test_no_retries_are_one_try() -> None:
+    came, server, _ = await asked(BUSY, STREAMS["json"], retries=0)
+    assert isinstance(came, ServerOverloadedError)
+    assert len(server.bodies) == 1
+
+
+async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
+    async with FakeVllm() as gone:
+        model = await connect(Endpoint(base_url=gone.base_url))
+        port = gone.port
+    back = FakeVllm(STREAMS["json"], port=port)
+
+    async def meanwhile(_seconds: float) -> None:
+        await back.__aenter__()
+
+    model._connection.pace = Pace(sleep=meanwhile)  # noqa: SLF001 - the server has to be started in it
+    async with aclosing(model):
+        *_, last = [each async for each in model.stream(REQUEST)]
+    await back.__aexit__(None, None, None)
+    assert isinstance(last, Finished)
+    assert last.timing.retries == 1
+
+
+async def test_nobody_there_is_told_after_two_pauses() -> None:
+    time = FakeTime()
+    async with FakeVllm() as gone:
+        model = await connect(Endpoint(base_url=gone.base_url), pace=time.pace)
+    async with aclosing(model):
+        with pytest.raises(ServerUnreachableError, match="start a server"):
+            [each async for each in model.stream(REQUEST)]
+    assert len(time.slept_s) == 2
+
+
+async def test_connecting_is_tried_once() -> None:
+    time = FakeTime()
+    with pytest.raises(ServerUnreachableError):
+        await connect(Endpoint(base_url="http://127.0.0.1:9"), pace=time.pace)
+    assert time.slept_s == []
+
+
+@pytest.mark.promise("retries.told")
+async def test_second_tries_are_told_and_no_other_time_contains_them() -> None:
+    asked_to_wait = answers(503, "", retry_after="7")
+    came, _, time = await asked(asked_to_wait, STREAMS["json"])
+    assert isinstance(came, Finished)
+    assert time.slept_s == [7.0]
+    assert (came.timing.retries, came.timing.retried_s) == (1, 7.0)
+    assert came.timing.first_token_s == came.timing.done_s == 0.0
+    came, *_ = await asked(STREAMS["json"])
+    assert isinstance(came, Finished)
+    assert (came.timing.retries, came.timing.retried_s) == (0, 0.0)
+
+
+# --- the pauses
+
+
+def turned_away(status: int = 503, **headers: str) -> aiohttp.ClientResponseError:
+    told: Any = {name.replace("_", "-"): value for name, value in headers.items()}
+    return aiohttp.ClientResponseError(None, (), status=status, headers=told)  # type: ignore[arg-type] # no request is looked at
+
+
+def pause_s(failure: BaseException | None, failed: int, paused_s: float = 0.0) -> float | None:
+    rng = random.Random(failed)  # noqa: S311 - jitter, no secret
+    return Backoff(retries=9).pause_s(failure, failed=failed, paused_s=paused_s, rng=rng)
+
+
+def test_pauses_double_with_jitter_up_to_their_bound() -> None:
+    for failed, ceiling_s in [(1, 0.5), (2, 1.0), (3, 2.0), (5, 8.0), (6, 10.0), (9, 10.0)]:
+        found = pause_s(turned_away(), failed)
+        assert found is not None
+        assert ceiling_s / 2 <= found <= ceiling_s
+    assert pause_s(turned_away(), 1) != 0.5
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [("0", 0.0), ("3", 3.0), (" 10 ", 10.0), ("11", None), ("86400", None)],
+)
+def test_a_server_is_obeyed_if_it_asks_for_little(told: str, expected: float | None) -> None:
+    assert pause_s(turned_away(429, Retry_After=told), 1) == expected
+
+
+@pytest.mark.parametrize("told", ["", "soon", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
+def test_what_is_no_number_of_seconds_is_not_obeyed(told: str) -> None:
+    found = pause_s(turned_away(503, Retry_After=told), 1)
+    assert found is not None
+    assert 0.25 <= found <= 0.5
+
+
+def test_all_pauses_together_are_bounded() -> None:
+    assert pause_s(turned_away(429, Retry_After="5"), 1, paused_s=15.0) == 5.0
+    assert pause_s(turned_away(429, Retry_After="6"), 1, paused_s=15.0) is None
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        None,
+        TimeoutError(),
+        aiohttp.ClientPayloadError(),
+        aiohttp.ServerTimeoutError(),
+        aiohttp.ClientConnectorDNSError(None, OSError()),  # type: ignore[arg-type] # no address is looked at
+        turned_away(500),
+        turned_away(404),
+        ValueError(),
+    ],
+)
+def test_nothing_else_is_worth_a_pause(failure: BaseException | None) -> None:
+    assert pause_s(failure, 1) is None
