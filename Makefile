@@ -12,13 +12,14 @@ STAMP := $(VENV)/.lhkit-installed
 PLATFORM := $(shell uname -sm)
 LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help venv eval chat serve test lint format bench lock clean
+.PHONY: help venv eval chat serve test lint browser format bench lock clean data-check
 
 help:  ## list the verbs
-	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 	@echo 'ARGS="…" goes to eval, chat and serve; PYTEST_ARGS="…" to test.'
 
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
@@ -33,8 +34,12 @@ chat: venv  ## talk to the default model in the terminal
 serve: venv  ## keep the default model served, for eval and chat to find
 	@$(BIN)/python -m lhkit serve $(ARGS)
 
-test: lint  ## all checks: lint, then pytest
+test: lint browser  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+data-check: venv  ## check all that the scenarios of datasets/ac promise
+	@$(BIN)/python -m lhkit data-check $(ARGS)
+	@$(BIN)/python evals/ac_coverage.py --check
 
 lint: venv  ## ruff, mypy, import contracts
 	@$(BIN)/ruff check
@@ -48,6 +53,7 @@ format: venv  ## let ruff mend and format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
 	@$(BIN)/python evals/benchmarks/client_streaming.py
+	@$(BIN)/python evals/benchmarks/harness_cost.py
 
 lock: venv  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py
@@ -55,6 +61,19 @@ lock: venv  ## pin what .venv holds now into requirements/
 clean:  ## remove caches of tools (not .venv, not the weights)
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage
 	@find lhkit tests requirements -name __pycache__ -prune -exec rm -rf {} +
+
+# Chromium and a Korean font, for the tests that open a real browser.
+browser:
+ifeq ($(CHROMIUM),)
+	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo 'browser: installing Chromium and a Korean font (about 90 MB)'; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	    apt-get -qq install -y --no-install-recommends chromium fonts-nanum >/dev/null; \
+	else \
+	  echo 'make test opens a real browser. Install Chromium first, for example with' \
+	       'sudo apt-get install chromium fonts-nanum' >&2; exit 1; \
+	fi
+endif
 
 # The packages, whenever the locks change; lhkit itself, whenever its metadata does.
 $(PACKAGES): $(LOCKS)

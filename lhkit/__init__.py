@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     )
     from lhkit.confirm.summary import summarize
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
+    from lhkit.harness.compare import Comparison, compare
     from lhkit.harness.matching import match_calls, values_equal
+    from lhkit.harness.rescore import rescore
+    from lhkit.harness.run import Run
     from lhkit.harness.runner import replay
     from lhkit.harness.scenario import load_scenarios
     from lhkit.models.base import ChatModel, ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
+    from lhkit.models.connection import Endpoint
+    from lhkit.models.openai_http import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
-    from lhkit.models.vllm_http import Endpoint, VllmHttp
+    from lhkit.models.vllm_http import VllmHttp
     from lhkit.models.vllm_server import ServerSettings, VllmServer
     from lhkit.models.weights import ensure_weights
     from lhkit.tools.definition import ToolDefinition
@@ -49,16 +54,19 @@ _HOMES = {
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ChatModel": "models.base",
+    "Comparison": "harness.compare",
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
     "DenyGate": "confirm.gate",
-    "Endpoint": "models.vllm_http",
+    "Endpoint": "models.connection",
     "GuardedGate": "confirm.gate",
     "LhkitError": "errors",
     "ModelError": "errors",
     "ModelRequest": "models.base",
+    "OpenAiHttp": "models.openai_http",
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
+    "Run": "harness.run",
     "Sampling": "vocab.generation",
     "ScriptedGate": "confirm.gate",
     "ScriptedModel": "models.scripted",
@@ -75,11 +83,13 @@ _HOMES = {
     "UsageError": "errors",
     "VllmHttp": "models.vllm_http",
     "VllmServer": "models.vllm_server",
+    "compare": "harness.compare",
     "encode_tool_result": "vocab.results",
     "ensure_weights": "models.weights",
     "load_scenarios": "harness.scenario",
     "match_calls": "harness.matching",
     "replay": "harness.runner",
+    "rescore": "harness.rescore",
     "summarize": "confirm.summary",
     "values_equal": "harness.matching",
 }
@@ -89,6 +99,7 @@ __all__ = [
     "CassetteModel",
     "ChatController",
     "ChatModel",
+    "Comparison",
     "ConfirmGate",
     "ConfirmRequest",
     "DenyGate",
@@ -97,8 +108,10 @@ __all__ = [
     "LhkitError",
     "ModelError",
     "ModelRequest",
+    "OpenAiHttp",
     "RecordingModel",
     "Reply",
+    "Run",
     "Sampling",
     "ScriptedGate",
     "ScriptedModel",
@@ -115,11 +128,13 @@ __all__ = [
     "UsageError",
     "VllmHttp",
     "VllmServer",
+    "compare",
     "encode_tool_result",
     "ensure_weights",
     "load_scenarios",
     "match_calls",
     "replay",
+    "rescore",
     "summarize",
     "values_equal",
 ]

@@ -3,9 +3,9 @@
 Holds no logic of its own. Everything it needs from outside comes in as `Settings`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
@@ -16,32 +16,34 @@ from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import UsageError
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.prompts import instructions, now_line
+from lhkit.lifehelper.state_rules import State, broken_rules
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper, build_registry
 from lhkit.lifehelper.world import parse_world, seed, snapshot
 from lhkit.locales import load_catalog
-from lhkit.models import weights
+from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
-from lhkit.models.dialects import DIALECTS
+from lhkit.models.connection import Endpoint
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.embedded import serving_plan
+from lhkit.models.openai_http import OPENAI
 from lhkit.models.running_servers import find_running
-from lhkit.models.vllm_http import Endpoint, VllmHttp
 from lhkit.models.vllm_server import Report as ServerReport
 from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.models.vllm_server import silent as silent_server
 from lhkit.models.weights_source import Report as WeightsReport
 from lhkit.settings import Settings
-from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Sampling
 from lhkit.vocab.json_values import JSON
 
-EMBEDDED = "gemma-base"
-EMBEDDED_NAMES = ("gemma", EMBEDDED)
-"""`gemma` will be the tuned one once an adapter ships; until then both are the base model."""
+EMBEDDED = embedded.EMBEDDED
+embedded_name = embedded.embedded_name
+constraint_of = served.constraint_of
 
-CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
+SPLITS = ("dev", "test")
+"""`dev` is for looking at while building, `test` for the figure at the end."""
 
 DATABASE = "life-helper.sqlite3"
 
@@ -81,9 +83,10 @@ async def open_model(
         SetupError: weights or server cannot be had.
         ModelError: the server at the address does not answer as it should.
     """
-    require_constraint(choice, registry_of(settings.locale).definitions)
+    tools = registry_of(settings.locale).definitions
+    served.require_constraint(choice.dialect, choice.constraint, tools)
     async with _served(choice, settings, reports or Reports()) as endpoint:
-        model = await VllmHttp.connect(endpoint)
+        model = await served.connect(endpoint)
         try:
             yield model
         finally:
@@ -108,9 +111,9 @@ async def _served(
     if running is not None:
         yield _embedded_endpoint(running.base_url, choice)
         return
-    async with VllmServer(
-        await embedded_server(settings, reports.weights), report=reports.server
-    ) as server:
+    is_parsing = choice.dialect == OPENAI
+    plan = await embedded_server(settings, reports.weights, server_parser=is_parsing)
+    async with VllmServer(plan, report=reports.server) as server:
         yield _embedded_endpoint(server.base_url, choice)
 
 
@@ -123,53 +126,20 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
     )
 
 
-def constraint_of(word: str) -> Constraint:
-    """Return how decoding is to be constrained.
-
-    Raises:
-        UsageError: there is no such constraint.
-    """
-    if word in CONSTRAINTS:
-        return CONSTRAINTS[word]
-    raise UsageError(f"no constraint {word!r}: choose one of {', '.join(CONSTRAINTS)}")
-
-
-def require_constraint(choice: ModelChoice, tools: Sequence[ToolDefinition]) -> None:
-    """Refuse a constraint that the first request would stumble over.
-
-    Raises:
-        UsageError: the dialect has no such constraint, or not for these tools.
-    """
-    if choice.dialect in DIALECTS:
-        DIALECTS[choice.dialect].constrain(tools, choice.constraint)
-
-
-def embedded_name(name: str | None) -> str:
-    """Return the served name of an embedded model.
-
-    Raises:
-        UsageError: there is no embedded model of that name.
-    """
-    if name is None or name in EMBEDDED_NAMES:
-        return EMBEDDED
-    known = ", ".join(EMBEDDED_NAMES)
-    raise UsageError(
-        f"no embedded model {name!r}: choose one of {known}, "
-        "or say where it is served with --base-url"
-    )
-
-
 async def embedded_server(
-    settings: Settings, report: WeightsReport = weights.silent, *, port: int | None = None
+    settings: Settings,
+    report: WeightsReport = weights.silent,
+    *,
+    port: int | None = None,
+    server_parser: bool = False,
 ) -> ServerSettings:
-    """Return how to serve the embedded Gemma, with its weights in place.
+    """Return how to serve the embedded Gemma (see `serving_plan`), with its weights in place.
 
     Raises:
         SetupError: the weights cannot be had.
     """
-    folder = await weights.ensure_weights(settings.cache_dir, report=report)
-    log_path = settings.cache_dir / "logs" / f"{EMBEDDED}-{settings.now():%Y%m%d-%H%M%S}.log"
-    return ServerSettings(model=folder, served_name=EMBEDDED, log_path=log_path, port=port)
+    await weights.ensure_weights(settings.cache_dir, report=report)
+    return serving_plan(settings.cache_dir, settings.now(), port=port, server_parser=server_parser)
 
 
 def open_chat(
@@ -200,10 +170,25 @@ def open_store(settings: Settings, path: Path | None = None) -> Store:
 
 
 def scenario_folder() -> Path:
-    """Return where the shipped scenarios lie: in the package, or beside it in a checkout."""
+    """Return where the shipped scenarios lie: in the package, or beside it in a checkout.
+
+    Inside, each split has a folder of its own (`scenario_paths`).
+    """
     package = Path(__file__).parent
     shipped = package / "datasets" / "ac"
     return shipped if shipped.is_dir() else package.parent / "datasets" / "ac"
+
+
+def scenario_paths(split: str) -> tuple[Path, ...]:
+    """Return where the shipped scenarios of a split lie: `dev`, `test` or `all`.
+
+    Raises:
+        UsageError: there is no such split.
+    """
+    if split not in (*SPLITS, "all"):
+        raise UsageError(f"no split {split!r}: choose one of {', '.join(SPLITS)}, all")
+    folder = scenario_folder()
+    return (folder,) if split == "all" else (folder / split,)
 
 
 @cache
@@ -240,6 +225,15 @@ class LifeHelperSession:
         """Return habits and tracker entries as plain JSON."""
         return snapshot(self.store)
 
+    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the ids that exist, by the argument that names them."""
+        habits = self.store.rows("SELECT id FROM habit ORDER BY id")
+        return {"protocol_id": tuple(protocols()), "habit_id": tuple(row["id"] for row in habits)}
+
+    def broken_rules(self, before: State, after: State) -> tuple[tuple[str, str], ...]:
+        """Return the rules of life-helper that a change of state breaks."""
+        return broken_rules(before, after, today=self.today)
+
     def close(self) -> None:
         """Forget the store."""
         self.store.close()
@@ -247,9 +241,13 @@ class LifeHelperSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeHelperEnvironment:
-    """Opens a fresh life-helper for each scenario. `sampling` is how the model decodes."""
+    """Opens a fresh life-helper for each scenario.
+
+    `sampling` is how the model decodes; `instructions` replace the assistant's own, by locale.
+    """
 
     sampling: Sampling = field(default_factory=Sampling)
+    instructions: Mapping[str, str] = field(default_factory=dict)
 
     def open(self, world: Mapping[str, Any], locale: str) -> LifeHelperSession:
         """Return a session in the initial state `world`.
@@ -261,9 +259,11 @@ class LifeHelperEnvironment:
         store = _image().fresh()
         seed(store, parsed)
         deps = LifeHelper(store=store, now=lambda: parsed.now, locale=locale)
+        assistant = _assistant(deps, deps.now, self.sampling)
+        own = self.instructions.get(locale, assistant.instructions)
         return LifeHelperSession(
             registry=registry_of(locale),
-            assistant=_assistant(deps, deps.now, self.sampling),
+            assistant=replace(assistant, instructions=own),
             today=parsed.now.date(),
             store=store,
         )

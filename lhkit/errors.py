@@ -6,7 +6,8 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.v
     ├── UsageError                 the caller asked for something that cannot be
     │   ├── CassetteError          a cassette is broken, or has no answer to a request
     │   ├── RegistrationError      a tool definition is wrong
-    │   └── ScenarioError          a scenario file is wrong (names file, line, field)
+    │   ├── ScenarioError          a scenario file is wrong (names file, line, field)
+    │   └── TuningError            data, base model or checkpoint do not fit a training
     ├── SetupError                 this machine lacks or broke something
     │   ├── MissingPackageError
     │   ├── WeightsError
@@ -47,6 +48,10 @@ class RegistrationError(UsageError):
 
 class ScenarioError(UsageError):
     """A scenario file is wrong; the message names file, line and field."""
+
+
+class TuningError(UsageError):
+    """Training data, base model, adapter or checkpoint cannot be used; names it and why."""
 
 
 class SetupError(LhkitError):

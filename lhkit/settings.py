@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from platformdirs import user_cache_path, user_data_path
+from platformdirs import user_cache_path, user_config_path, user_data_path
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -21,7 +21,8 @@ class Settings(BaseSettings):
     """Frozen settings. Each field is read from `LHKIT_<FIELD>`; command-line options win.
 
     `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
-    and logs, `data_dir` the chat's database. `timezone` is an IANA name.
+    and logs, `data_dir` the chat's database, `config_dir` what the user agreed to. `timezone` is an
+    IANA name.
     """
 
     model_config = SettingsConfigDict(env_prefix="LHKIT_", frozen=True)
@@ -32,6 +33,7 @@ class Settings(BaseSettings):
     timezone: str = "Asia/Seoul"
     cache_dir: Path = Field(default_factory=lambda: user_cache_path(APP))
     data_dir: Path = Field(default_factory=lambda: user_data_path(APP))
+    config_dir: Path = Field(default_factory=lambda: user_config_path(APP))
 
     @field_validator("timezone")
     @classmethod

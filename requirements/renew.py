@@ -1,7 +1,7 @@
 """Write both lock files from what this Python has installed: `make lock`, after an upgrade.
 
 A package goes to `lock.txt` if lhkit or its development needs it, to `lock-gemma.txt` if only
-vLLM, torch and transformers do, and nowhere if nobody asks for it any more.
+vLLM, torch and transformers do (or the tuning does), and nowhere if nobody asks for it any more.
 """
 # ruff: noqa: INP001 - a script, no package
 
@@ -36,10 +36,11 @@ def main() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
-    small = [need for extra, needs in extras.items() if extra != "gemma" for need in needs]
+    heavy = [*extras["gemma"], *extras["tune"]]
+    small = [*extras["report"], *extras["notebook"]]
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
     client = _closure(roots, installed)
-    gemma = _closure(extras["gemma"], installed) - client
+    gemma = _closure(heavy, installed) - client
     _write("lock.txt", "lhkit and its development tools.", client, installed)
     torch = installed[canonicalize_name("torch")].version
     _write("lock-gemma.txt", _GEMMA.format(torch=torch), gemma, installed)

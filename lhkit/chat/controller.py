@@ -25,7 +25,7 @@ from lhkit.chat.step import (
     next_step,
     wants_clear_hint,
 )
-from lhkit.chat.transcript import PendingCall
+from lhkit.chat.transcript import PendingCall, Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.locales import Catalog, load_catalog
@@ -84,6 +84,7 @@ class ChatController:
         confirm: who asks the user; None means that nothing destructive can happen. May be
             replaced between turns.
         catalog: texts for the user; Korean by default.
+        transcript: a conversation to go on with; by default a new one.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class ChatController:
         assistant: Assistant | None = None,
         confirm: ConfirmGate | None = None,
         catalog: Catalog | None = None,
+        transcript: Transcript | None = None,
     ) -> None:
         self.confirm = confirm
         self._model = model
@@ -103,7 +105,7 @@ class ChatController:
         self._limits = Limits(
             max_turns=self._assistant.max_turns, destructive=dispatcher.registry.destructive
         )
-        self._state = ChatState()
+        self._state = ChatState(transcript=transcript or Transcript())
         self._subscribers: list[Subscriber] = []
         self._turn: asyncio.Task[EndReason] | None = None
 

@@ -11,7 +11,11 @@ import typer
 from rich.console import Console
 
 from lhkit import __version__
+from lhkit.cli.authoring import add_accept, add_data_check, add_lint, add_mutate
+from lhkit.cli.comparing import add_compare, add_rescore
 from lhkit.cli.finish import EXIT_MISUSE, Run
+from lhkit.cli.matrix import add_matrix
+from lhkit.cli.reporting import add_report
 from lhkit.cli.scoring import add_audit, add_eval
 from lhkit.cli.talking import add_chat, add_doctor, add_serve
 
@@ -36,6 +40,14 @@ def build_cli(run: Run) -> Callable[[], int]:
     add_serve(cli, run)
     add_doctor(cli, run)
     add_audit(cli, run)
+    add_matrix(cli, run)
+    add_compare(cli, run)
+    add_rescore(cli, run)
+    add_report(cli, run)
+    add_lint(cli, run)
+    add_mutate(cli, run)
+    add_accept(cli, run)
+    add_data_check(cli, run)
     return lambda: _exit_code(cli)
 
 

@@ -15,9 +15,18 @@ Model = Annotated[
         help="gemma or gemma-base (embedded), gold, silent; with --base-url a served name."
     ),
 ]
-Dialect = Annotated[str, typer.Option(help="How the model is spoken to.")]
+Dialect = Annotated[
+    str,
+    typer.Option(
+        help="How calls are written: json, pythonic, functiongemma, gemma4; openai: the server "
+        "parses them."
+    ),
+]
 Constrain = Annotated[
     str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
 ]
 Locale = Annotated[str | None, typer.Option(help="ko or en.")]
+Split = Annotated[
+    str, typer.Option(help="Shipped scenarios to take where no PATHS are given: dev, test, all.")
+]
 Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]

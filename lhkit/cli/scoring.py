@@ -1,12 +1,13 @@
 """`eval` and `audit`: options of the commands that play scenarios and read records."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from lhkit.cli.finish import Run, finish
-from lhkit.cli.options import BaseUrl, Constrain, Dialect, Model, Paths
+from lhkit.cli.options import BaseUrl, Constrain, Dialect, Model, Paths, Split
 
 
 def add_eval(cli: typer.Typer, run: Run) -> None:
@@ -15,10 +16,14 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
     @cli.command("eval")
     def eval_(
         paths: Paths = None,
+        split: Split = "dev",
         model: Model = None,
         base_url: BaseUrl = None,
         dialect: Dialect = "json",
         constrain: Constrain = "off",
+        stress: Annotated[
+            str, typer.Option(help="Make it harder: distractors=10,rename,shuffle,seed=1.")
+        ] = "",
         repeats: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 1,
         concurrency: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 8,
         limit: Annotated[int | None, typer.Option(min=1, help="Only the first N.")] = None,
@@ -28,6 +33,12 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         fail_under: Annotated[
             float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
         ] = None,
+        max_violations: Annotated[
+            int | None, typer.Option(min=0, help="Most attempted violations; escaped: always 0.")
+        ] = None,
+        baseline: Annotated[
+            Path | None, typer.Option(help="Run (name or folder) that must not be better.")
+        ] = None,
         keep_prompts: Annotated[bool, typer.Option(help="Keep prompt texts in records.")] = False,
     ) -> None:
         """Replay scenarios against a model and score them. The same command again resumes."""
@@ -35,10 +46,12 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
 
         options = EvalOptions(
             paths=tuple(paths or ()),
+            split=split,
             model=model,
             base_url=base_url,
             dialect=dialect,
             constrain=constrain,
+            stress=stress,
             repeats=repeats,
             concurrency=concurrency,
             limit=limit,
@@ -46,7 +59,10 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             name=name,
             runs_dir=runs_dir,
             fail_under=fail_under,
+            max_violations=max_violations,
+            baseline=baseline,
             keep_prompts=keep_prompts,
+            command=("lhkit", *sys.argv[1:]),
         )
         finish(run, lambda settings: evaluate(options, settings))
 

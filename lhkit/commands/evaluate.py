@@ -1,8 +1,7 @@
 """`lhkit eval`: scenarios against a model, a table, and an exit code for CI."""
 
-import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +11,21 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.commands.progress import opened_model
+from lhkit.commands.provenance import provenance
+from lhkit.commands.thresholds import Judged, Thresholds, judged, resumed
 from lhkit.errors import UsageError
 from lhkit.harness.gold import gold_model, silent_model
-from lhkit.harness.manifest import Provenance
-from lhkit.harness.metrics import Summary
+from lhkit.harness.journal import RECORDS
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import Run
 from lhkit.harness.runner import replay
 from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.script import Scenario
+from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.table import WIDTH, render
 from lhkit.locales import Catalog, load_catalog
-from lhkit.settings import Settings, hardware
+from lhkit.settings import Settings
 from lhkit.vocab.generation import Sampling
 from lhkit.vocab.printable import printable
 
@@ -40,10 +41,12 @@ class EvalOptions:
     """What the user asked for on the command line."""
 
     paths: tuple[Path, ...] = ()
+    split: str = "dev"
     model: str | None = None
     base_url: str | None = None
     dialect: str = "json"
     constrain: str = "off"
+    stress: str = ""
     repeats: int = 1
     concurrency: int = 8
     limit: int | None = None
@@ -51,7 +54,10 @@ class EvalOptions:
     name: str | None = None
     runs_dir: Path = Path("runs")
     fail_under: float | None = None
+    max_violations: int | None = None
+    baseline: Path | None = None
     keep_prompts: bool = False
+    command: tuple[str, ...] = ()
 
 
 async def evaluate(options: EvalOptions, settings: Settings) -> int:
@@ -60,22 +66,37 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     Raises:
         LhkitError: scenarios, run folder, set-up or server are not as they must be.
     """
-    scenarios = load_scenarios(options.paths or (app.scenario_folder(),))[: options.limit]
+    scenarios = load_scenarios(options.paths or app.scenario_paths(options.split))[: options.limit]
     run_dir = options.runs_dir / _run_name(options)
-    async with _model_source(options, settings) as model:
+    thresholds = _thresholds(options)
+    catalog = load_catalog(settings.locale)
+    stress = parse_stress(options.stress)
+    plain = app.LifeHelperEnvironment(sampling=_sampling(options))
+    async with _model_source(options, settings) as source:
+        model, environment = stressed(source, plain, stress)
         run = await replay(
             scenarios,
             model,
-            environment=app.LifeHelperEnvironment(sampling=_sampling(options)),
+            environment=environment,
             run_dir=run_dir,
             repeats=options.repeats,
             concurrency=options.concurrency,
             keep_prompts=options.keep_prompts,
-            provenance=Provenance(
-                started_at=settings.now(), git_commit=await _git_commit(), hardware=hardware()
-            ),
+            report=lambda found: _print_lines(resumed(found, catalog)),
+            provenance=await provenance(settings, options.command),
         )
-    return _report(run, run_dir, scenarios, options, load_catalog(settings.locale))
+    return _report(run, run_dir, scenarios, thresholds, catalog)
+
+
+def _thresholds(options: EvalOptions) -> Thresholds:
+    """Return what is asked of the run; a baseline is read before hours are spent on a run."""
+    baseline = None
+    if options.baseline is not None:
+        named = options.runs_dir / options.baseline
+        baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
+    return Thresholds(
+        fail_under=options.fail_under, max_violations=options.max_violations, baseline=baseline
+    )
 
 
 @asynccontextmanager
@@ -108,6 +129,8 @@ def _run_name(options: EvalOptions) -> str:
         model = options.model or (app.EMBEDDED if options.base_url is None else "served")
         words = [model, options.dialect]
         words += [options.constrain] if options.constrain != "off" else []
+        words += [parse_stress(options.stress).label] if options.stress else []
+        words += [options.split] if options.split != "dev" and not options.paths else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(words)).lstrip("-.")
     if not _RUN_NAME.fullmatch(options.name):
         raise UsageError(
@@ -116,37 +139,31 @@ def _run_name(options: EvalOptions) -> str:
     return options.name
 
 
-async def _git_commit() -> str | None:
-    """Return the commit of the folder we are in, None outside a repository or without git."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "rev-parse", "HEAD"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return None
-    output, _ = await process.communicate()
-    return output.decode().strip() or None
-
-
 def _report(
-    run: Run, run_dir: Path, scenarios: tuple[Scenario, ...], options: EvalOptions, catalog: Catalog
+    run: Run,
+    run_dir: Path,
+    scenarios: tuple[Scenario, ...],
+    thresholds: Thresholds,
+    catalog: Catalog,
 ) -> int:
-    console = _console()
-    summary = run.summary()
-    words = {scenario.ac: catalog.text(f"ac.{scenario.ac}") for scenario in scenarios}
-    console.print(render(summary, catalog, words))
+    console = wide_console()
+    words = ac_words((scenario.ac for scenario in scenarios), catalog)
+    console.print(render(run.summary(), catalog, words))
     _show_failures(run, run_dir, console, catalog)
     played = len(run.records) - run.kept
     console.print(
         Text(catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)),
         soft_wrap=True,
     )
-    return _exit_code(summary, options.fail_under, console, catalog)
+    return _exit_code(run, judged(run, thresholds, catalog), catalog)
 
 
-def _console() -> Console:
+def ac_words(names: Iterable[str], catalog: Catalog) -> dict[str, str]:
+    """Return a few words for each acceptance criterion; none for those that are not ours."""
+    return {name: catalog.texts.get(f"ac.{name}", "") for name in names}
+
+
+def wide_console() -> Console:
     """Return a console that does not cut the table where nobody sees the width."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDTH)
@@ -166,20 +183,15 @@ def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) 
         console.print(Text(f"  {more}"), soft_wrap=True)
 
 
-def _exit_code(
-    summary: Summary, fail_under: float | None, console: Console, catalog: Catalog
-) -> int:
-    total = summary.total
-    code = 0
-    if total.invalid:
-        console.print(Text(catalog.text("eval.invalid", count=total.invalid)), soft_wrap=True)
-        code = EXIT_INVALID
-    rate = 100 * (total.pass_rate or 0.0)
-    if fail_under is not None and rate < fail_under:
-        console.print(catalog.text("eval.below", rate=rate, least=fail_under))
-        code = EXIT_MISSED
-    escaped = sum(total.escaped.values())
-    if escaped:
-        console.print(catalog.text("eval.escaped", count=escaped))
-        code = EXIT_MISSED
-    return code
+def _exit_code(run: Run, found: Judged, catalog: Catalog) -> int:
+    invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
+    lines = [catalog.text("eval.invalid", count=invalid)] if invalid else []
+    _print_lines([*lines, *found.remarks, *found.missed])
+    if found.missed:
+        return EXIT_MISSED
+    return EXIT_INVALID if invalid else 0
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        wide_console().print(Text(printable(line)), soft_wrap=True)

@@ -84,6 +84,11 @@ class GuardedGate:
             self._is_open = False
 
 
+def is_yes(line: str) -> bool:
+    """Return True if what a person typed is an explicit yes."""
+    return line.strip().casefold() in _YES
+
+
 class TerminalGate:
     """Asks `[y/N]` in a terminal. End of input and Ctrl-C mean no.
 
@@ -112,4 +117,4 @@ class TerminalGate:
             answer = await self._read(self._catalog.text("confirm.prompt", title=title))
         except (EOFError, KeyboardInterrupt):
             return False
-        return answer.strip().casefold() in _YES
+        return is_yes(answer)

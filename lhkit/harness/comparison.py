@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, assert_never
 
@@ -45,7 +45,7 @@ class Place:
 
     def at(self, schema: Any) -> "Place":
         """Return another place of the same schema."""
-        return replace(self, node=self.node.at(schema))
+        return Place(self.node.at(schema), self.today)
 
 
 def mismatch(  # noqa: C901 - one arm a matcher

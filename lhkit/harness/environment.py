@@ -3,13 +3,15 @@
 The harness knows no domain; whoever has tools implements these two protocols.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from lhkit.chat.controller import Assistant
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.json_values import JSON
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class Session(Protocol):
@@ -36,6 +38,29 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Release what the session holds."""
+        ...
+
+
+@runtime_checkable
+class KnowsIds(Protocol):
+    """A session that can say which things exist; without it, ids of a scenario go unchecked."""
+
+    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the ids that exist, by the name of the argument that takes them."""
+        ...
+
+
+@runtime_checkable
+class KnowsRules(Protocol):
+    """What a session may offer besides: which rules of its domain a change of state breaks.
+
+    The tools refuse such changes; this looks at what became of it all, whoever wrote it.
+    """
+
+    def broken_rules(
+        self, before: Mapping[str, Rows], after: Mapping[str, Rows]
+    ) -> Sequence[tuple[str, str]]:
+        """Return (code, detail) of each rule that `after` breaks and `before` did not."""
         ...
 
 

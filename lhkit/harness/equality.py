@@ -13,6 +13,7 @@ from typing import Any
 ABSENT: Any = object()
 """Stands for a value that is not there; equal to nothing but a schema's default."""
 
+_COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 _MAX_REFS = 32  # a chain of references longer than this is a loop
 
 
@@ -34,6 +35,8 @@ class SchemaNode:
 
     def branches(self) -> tuple[Mapping[str, Any], ...]:
         """Return what this place may mean: references followed, `anyOf`/`oneOf` taken apart."""
+        if isinstance(self.schema, dict) and _COMBINING.isdisjoint(self.schema):
+            return (self.schema,)
         return tuple(_branches(self.schema, self.root, _MAX_REFS)) or ({},)
 
 

@@ -13,7 +13,8 @@ from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.comparison import Place, fields_reasons, shown
 from lhkit.harness.equality import SchemaNode
 from lhkit.harness.matchers import parse_slot
-from lhkit.harness.record import Rows, State, TableDiff, state_diff
+from lhkit.harness.record import Rows, State, TableDiff
+from lhkit.harness.state_diff import state_diff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """A scenario's own expectation played as a model: it must pass, or the scenario is wrong.
 
-Also the model that does nothing: what it passes asks for nothing.
+Also the model that does nothing: what it passes asks for nothing. The model that calls everything
+is `bluff`'s business.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,30 @@ def silent_model() -> ScriptedModel:
     return ScriptedModel((), name="silent")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTrace:
+    """What a model does in one user turn: messages with calls, one after the other, then words."""
+
+    messages: tuple[tuple[ToolCall, ...], ...] = ()
+    words: str = ""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls, in order."""
+        return tuple(call for message in self.messages for call in message)
+
+
 def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
     """Return a model that does what `scenario` expects: each required call, then the reply.
+
+    Raises:
+        ScenarioError: as `gold_trace`.
+    """
+    return trace_model(gold_trace(scenario, registry), name="gold")
+
+
+def gold_trace(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:
+    """Return what a perfect model does in each turn of `scenario`, one call a message.
 
     Optional calls and optional arguments are left out; of alternatives the first is taken. What
     cannot be derived (a `matches`) has to stand under `gold`.
@@ -38,42 +61,49 @@ def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         ScenarioError: something cannot be derived, or does not fit the tool or the reply; the
             message names scenario and field.
     """
-    turns = [
-        _Deriving(scenario=scenario, registry=registry, number=number, turn=turn).replies()
+    return tuple(
+        _Deriving(scenario=scenario, registry=registry, number=number, turn=turn).trace()
         for number, turn in enumerate(scenario.turns)
+    )
+
+
+def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
+    """Return a model that does in each turn what stands in `turns`, whatever comes back."""
+    replies = [
+        [*(Reply(calls=message) for message in turn.messages), say(turn.words)] for turn in turns
     ]
 
     def script(request: ModelRequest) -> Reply:
         turn, done = _progress(request)
-        replies = turns[turn] if turn < len(turns) else []
-        return replies[done] if done < len(replies) else Reply()
+        said = replies[turn] if turn < len(replies) else []
+        return said[done] if done < len(said) else Reply()
 
-    return ScriptedModel(script, name="gold")
+    return ScriptedModel(script, name=name)
 
 
 def _progress(request: ModelRequest) -> tuple[int, int]:
-    """Return which user turn it is and how many calls it has had, both from 0."""
+    """Return which user turn it is and how many messages with calls it has had, both from 0."""
     turn, done = -1, 0
     for message in request.messages:
         if isinstance(message, UserMessage):
             turn, done = turn + 1, 0
         elif isinstance(message, ToolCallMessage):
-            done += 1
+            done += message.index == 0
     return turn, done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Deriving:
-    """One turn of a scenario on its way to a model's replies."""
+    """One turn of a scenario on its way to a model's turn."""
 
     scenario: Scenario
     registry: ToolRegistry
     number: int
     turn: Turn
 
-    def replies(self) -> list[Reply]:
-        calls = [Reply(calls=(call,)) for call in self._calls()]
-        return [*calls, say(self._words())]
+    def trace(self) -> TurnTrace:
+        messages = tuple((call,) for call in self._calls())
+        return TurnTrace(messages=messages, words=self._words())
 
     def _calls(self) -> list[ToolCall]:
         given = self.turn.gold.calls

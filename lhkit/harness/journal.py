@@ -5,7 +5,7 @@ One process at a time writes. A line is on the disk when `append` returns.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,14 @@ from typing import Any, BinaryIO
 from filelock import FileLock, Timeout
 
 from lhkit.errors import RunError
-from lhkit.harness.record import SampleRecord, decode_record, encode_record
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.record_line import decode_record, encode_record
 
 RECORDS = "records.jsonl"
 MANIFEST = "manifest.json"
+RESCORED_FROM = "rescored_from"
+"""In a manifest: the records were computed from another run and can be computed again."""
+
 _LOCK = "run.lock"
 
 
@@ -29,14 +33,14 @@ class Journal:
         self.found = found
         self._file = file
 
-    def append(self, record: SampleRecord) -> None:
-        """Write one record and wait until it is on the disk.
+    def append(self, *records: SampleRecord) -> None:
+        """Write records, a line each, and wait until they are on the disk.
 
         Raises:
             RunError: the disk does not take it.
         """
         try:
-            self._file.write(encode_record(record).encode() + b"\n")
+            self._file.write("".join(f"{encode_record(each)}\n" for each in records).encode())
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -150,6 +154,27 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         fresh.replace(folder / MANIFEST)
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def write_rescored(
+    folder: Path, records: Iterable[SampleRecord], manifest: Mapping[str, Any]
+) -> None:
+    """Write the records that were computed from another run, in place of earlier such ones.
+
+    Raises:
+        RunError: the folder holds records that were played, is in use, or cannot be written.
+    """
+    with open_journal(folder) as journal:
+        if journal.found and RESCORED_FROM not in read_manifest(folder):
+            raise RunError(f"{folder} holds a run that was played: give another folder with --into")
+        write_manifest(folder, manifest)
+        fresh = folder / f"{RECORDS}.new"
+        try:
+            with fresh.open("wb") as file:
+                file.writelines(encode_record(record).encode() + b"\n" for record in records)
+            fresh.replace(folder / RECORDS)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
 
 
 def _unwritable(folder: Path, error: OSError) -> RunError:

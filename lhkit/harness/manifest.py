@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from lhkit.harness.plan import Plan
+from lhkit.harness.questions import Change
 
 SCHEMA = 1
 
@@ -16,16 +16,23 @@ _VERSIONS_OF = ("lhkit", "jsonschema", "pydantic", "ruamel.yaml", "scipy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What only the caller can know. `started_at` should have a time zone."""
+    """What only the caller can know. `started_at` should have a time zone.
+
+    `command` is the line that began the sitting, if one did.
+    """
 
     started_at: datetime | None = None
+    command: Sequence[str] = ()
     git_commit: str | None = None
     hardware: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitting:
-    """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed."""
+    """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed.
+
+    `changes` are what is told otherwise than in the sitting before, where samples were asked anew.
+    """
 
     started_at: str | None = None
     ended_at: str | None = None
@@ -34,18 +41,26 @@ class Sitting:
     played: int = 0
     invalid: int = 0
     finished: bool = False
+    changes: Sequence[Change] = ()
 
 
 def manifest_of(
-    plan: Plan, provenance: Provenance, sittings: Sequence[Mapping[str, Any]]
+    facts: Mapping[str, Any], provenance: Provenance, sittings: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the manifest as plain JSON; `sittings` are oldest first."""
+    """Return the manifest as plain JSON.
+
+    Args:
+        facts: of the plan: models, sampling, hashes of prompts, tools, scenarios and questions.
+        provenance: what only the caller can know.
+        sittings: oldest first, the present one last.
+    """
     return {
         "schema": SCHEMA,
         "versions": versions(),
         "git_commit": provenance.git_commit,
+        "command": list(provenance.command),
         "hardware": dict(provenance.hardware),
-        **plan.facts,
+        **facts,
         "sittings": list(sittings),
     }
 

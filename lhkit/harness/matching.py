@@ -29,10 +29,7 @@ Extra: TypeAlias = Literal["none", "reads", "any"]
 
 _ALONE = 1_000_000  # a required call that is missing, or a call that nobody expected
 _EXACT = -1  # also takes an optional expectation, where that costs nothing
-_SIMILAR = (
-    100_000,
-    900_000,
-)  # discount on two who stay alone, for the same tool: none to all right
+_SIMILAR = (100_000, 900_000)  # discount on two who stay alone, from none to all right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +111,8 @@ def match_calls(
     tolerated = [extra == "any" or (extra == "reads" and call.tool in readers) for call in calls]
     table = [[_reasons(wish, call, schemas, today) for call in calls] for wish in wishes]
     problem = _problem(wishes, tolerated, table)
-    before = transitive(len(wishes), _before(order, len(wishes)))
+    given = _before(order, len(wishes))
+    before = transitive(len(wishes), given) if given else ()
     pairs = assign_ordered(problem, before) if before else assign(problem)
     verdict = _Verdict(wishes=wishes, calls=calls, tolerated=tolerated, table=table, before=before)
     result = verdict.of(pairs)
@@ -199,14 +197,20 @@ def _problem(
     left_expected = [0 if wish.optional else _ALONE for wish in wishes]
     left_actual = [0 if each else _ALONE for each in tolerated]
     costs = [
-        [_cost(reasons, left_expected[i] + left_actual[j]) for j, reasons in enumerate(row)]
+        [
+            _cost(reasons, left_expected[i] + left_actual[j], is_optional=wishes[i].optional)
+            for j, reasons in enumerate(row)
+        ]
         for i, row in enumerate(table)
     ]
     return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
 
 
-def _cost(reasons: _Reasons | None, both_alone: int) -> int | None:
-    """Return what a pair costs: an inexact one less than two alone, and never nothing."""
+def _cost(reasons: _Reasons | None, both_alone: int, *, is_optional: bool) -> int | None:
+    """Return what a pair costs: an inexact one less than two alone, and never nothing.
+
+    A wrong call is rather taken for a required expectation than for an optional one.
+    """
     if reasons is None:
         return None
     if reasons.is_exact:
@@ -214,7 +218,7 @@ def _cost(reasons: _Reasons | None, both_alone: int) -> int | None:
     if both_alone == 0:
         return None
     low, high = _SIMILAR
-    return both_alone - low - int((high - low) * reasons.share_right)
+    return both_alone - low - int((high - low) * reasons.share_right) + is_optional
 
 
 def _before(order: Order, n: int) -> Pairs:

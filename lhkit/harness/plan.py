@@ -8,9 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
+from pydantic import TypeAdapter
+
 from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.breakage import breaking
+from lhkit.harness.distractors import is_distractor
 from lhkit.harness.environment import Environment
 from lhkit.harness.record import SampleId
 from lhkit.harness.script import Scenario
@@ -18,6 +23,8 @@ from lhkit.models.base import ChatModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.json_values import canonical
+
+_SCENARIO = TypeAdapter(Scenario)
 
 ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
 """One model for all samples, or a maker of one for each (it is closed after its sample)."""
@@ -47,18 +54,21 @@ class Scene:
     max_turns: int
     sampling: Sampling
     tools: Sequence[Mapping[str, Any]]
+    tools_sha256: str
+    scenario_sha256: str
 
     def job(self, repeat: int) -> Job:
         """Return one sample of this scene."""
-        content = {
-            "scenario": asdict(self.scenario),
-            "tools": self.tools,
-            "instructions": self.instructions,
-            "max_turns": self.max_turns,
-            "sampling": asdict(seeded(self.sampling, repeat)),
-            "model": asdict(replace(self.identity, base_url="")),  # it may move to a new port
-        }
-        return Job(scenario=self.scenario, repeat=repeat, content_hash=sha256(content))
+        sampling = seeded(self.sampling, repeat)
+        told = _told_sha256(self.instructions, self.max_turns, sampling, self.identity)
+        content = f"{self.scenario_sha256} {self.tools_sha256} {told}"
+        content_hash = hashlib.sha256(content.encode()).hexdigest()
+        return Job(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
+
+    def questions(self, repeats: int) -> list[str]:
+        """Return the content hash of each repeat; one hash where all ask the same."""
+        different = 1 if self.sampling.seed is None else repeats
+        return [self.job(repeat).content_hash for repeat in range(different)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +86,14 @@ class Plan:
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest says: models, sampling, hashes of prompts, tools and scenarios."""
-        models = {scene.identity: asdict(scene.identity) for scene in self.scenes}
-        samplings = {scene.sampling: asdict(scene.sampling) for scene in self.scenes}
+        locales = {scene.scenario.locale: scene for scene in self.scenes}
         return {
-            "models": list(models.values()),
-            "sampling": list(samplings.values()),
+            "models": [asdict(each) for each in dict.fromkeys(s.identity for s in self.scenes)],
+            "sampling": [asdict(each) for each in dict.fromkeys(s.sampling for s in self.scenes)],
             "repeats": self.repeats,
-            "locales": {scene.scenario.locale: _locale_facts(scene) for scene in self.scenes},
-            "scenarios": {each.scenario.id: sha256(asdict(each.scenario)) for each in self.scenes},
+            "locales": {locale: _locale_facts(scene) for locale, scene in locales.items()},
+            "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
+            "questions": {each.scenario.id: each.questions(self.repeats) for each in self.scenes},
         }
 
 
@@ -103,9 +113,10 @@ def plan_run(
         raise UsageError(f"several scenarios have one id: {twice}")
     faults: list[str] = []
     scenes: list[Scene] = []
+    specs = _Specs()
     for scenario in scenarios:
         try:
-            scenes.append(_scene(scenario, model, environment))
+            scenes.append(_scene(scenario, model, environment, specs))
         except UsageError as error:
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
@@ -117,17 +128,52 @@ def _named(scenario_id: str, line: str) -> str:
     return line if line.startswith(f"{scenario_id}.") else f"{scenario_id}.{line}"
 
 
-def _scene(scenario: Scenario, model: ModelSource, environment: Environment) -> Scene:
+def _scene(
+    scenario: Scenario, model: ModelSource, environment: Environment, specs: "_Specs"
+) -> Scene:
     with closing(environment.open(scenario.world, scenario.locale)) as session:
         registry, assistant = session.registry, session.assistant
+        breaking(registry, scenario.faults)  # refuses a tool that is not there
+        tools, tools_sha256 = specs.of(registry)
         return Scene(
             scenario=scenario,
             identity=chosen_model(model, scenario, registry).identity,
             instructions=assistant.instructions,
             max_turns=assistant.max_turns,
             sampling=assistant.sampling,
-            tools=tool_specs(registry),
+            tools=tools,
+            tools_sha256=tools_sha256,
+            scenario_sha256=scenario_hash(scenario),
         )
+
+
+@lru_cache(maxsize=64)
+def _told_sha256(
+    instructions: str, max_turns: int, sampling: Sampling, identity: ModelIdentity
+) -> str:
+    """Return the hash of who is asked, and how: the same for most samples of a run."""
+    content = {
+        "instructions": instructions,
+        "max_turns": max_turns,
+        "sampling": asdict(sampling),
+        "model": asdict(replace(identity, base_url="")),  # it may move to a new port
+    }
+    return sha256(content)
+
+
+class _Specs:
+    """The tools of each registry as plain data with their hash; most scenarios share one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
+
+    def of(self, registry: ToolRegistry) -> tuple[list[dict[str, Any]], str]:
+        """Return the tools of `registry`, kept alive so that its id stays its own."""
+        if id(registry) not in self._known:
+            specs = tool_specs(registry)
+            self._known[id(registry)] = (registry, specs, sha256(specs))
+        _, specs, digest = self._known[id(registry)]
+        return specs, digest
 
 
 def chosen_model(model: ModelSource, scenario: Scenario, registry: ToolRegistry) -> ChatModel:
@@ -148,9 +194,15 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
             "description": tool.description,
             "parameters": tool.parameters,
             "destructive": tool.is_destructive,
+            **({"distractor": True} if is_distractor(tool) else {}),
         }
         for tool in registry.definitions
     ]
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """Return the hash that tells whether a scenario is still the one that was played."""
+    return sha256(_SCENARIO.dump_python(scenario))
 
 
 def sha256(content: Any) -> str:
@@ -161,6 +213,6 @@ def sha256(content: Any) -> str:
 def _locale_facts(scene: Scene) -> dict[str, Any]:
     return {
         "instructions_sha256": sha256(scene.instructions),
-        "tools_sha256": sha256(scene.tools),
+        "tools_sha256": scene.tools_sha256,
         "tools": scene.tools,
     }

@@ -1,20 +1,16 @@
 """One sample's record: everything needed to read, count and score it again. Values only.
 
 `schema` is the version of this shape. Times are seconds of a monotonic clock, as durations or as
-offsets from the start of the turn. Writing to disk is `journal`'s business.
+offsets from the start of the turn. How a line is written is `record_line`'s business.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
-
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.generation import ModelIdentity, Timing, Usage
-from lhkit.vocab.json_values import canonical, compact
 from lhkit.vocab.trace import GateOutcome
 
 SCHEMA: Final = 1
@@ -100,7 +96,10 @@ class ModelCallRecord:
     """One request to the model. `reason` is empty where the response never ended.
 
     `offset_s` is when it was sent, from the start of the turn; `duration_s` as the controller saw
-    it. `prompt_text` is kept only on demand.
+    it. `prompt_text` is kept only on demand. `faults` are the audit's classes; `server_calls` what
+    the server parsed of the same text, None where it was not asked to. Where it was, `calls` are
+    the server's, and `own_calls` and `own_fragment` what lhkit reads in the raw text (None where
+    the server does not give that text).
     """
 
     offset_s: float = 0.0
@@ -119,6 +118,10 @@ class ModelCallRecord:
     timing: Timing = field(default_factory=Timing)
     server_metrics: Any = None
     identity: ModelIdentity | None = None
+    own_calls: tuple[ParsedCall, ...] | None = None
+    own_fragment: str = ""
+    faults: tuple[str, ...] = ()
+    server_calls: tuple[ParsedCall, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +141,61 @@ class TurnRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentScore:
+    """One argument of one call: the matcher and the value as plain JSON, None where there is none.
+
+    `reason` says what is wrong, also whether the argument is missing or surplus.
+    """
+
+    name: str
+    ok: bool
+    expected: Any = None
+    actual: Any = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallScore:
+    """One row of a turn's comparison: every expected and every actual call stands in one row.
+
+    `expected` and `actual` count from 0 within the turn; None and an empty name mean that the call
+    was not expected (`tool`) or not made (`called`). A call that the scenario tolerates, and an
+    optional one left out, is `ok`. `reason` says what is wrong beside the arguments.
+    """
+
+    expected: int | None = None
+    actual: int | None = None
+    tool: str = ""
+    called: str = ""
+    optional: bool = False
+    ok: bool = True
+    arguments: tuple[ArgumentScore, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """True for a call that was expected and made, with every argument right."""
+        is_pair = self.expected is not None and self.actual is not None
+        return is_pair and all(argument.ok for argument in self.arguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnScore:
-    """How one turn did: calls that were due, that were right, and that nobody expected."""
+    """How one turn did: calls that were due, that were right, and that nobody expected.
+
+    Right are calls as the client read them. `strict_…` counts only what the first parse gave
+    without a repair, `server_…` what the server parsed (None where it parsed nothing). Lines
+    written before these fields were there read as 0 and False until they are scored again.
+    """
 
     passed: bool
     due_calls: int = 0
     right_calls: int = 0
     surplus_calls: int = 0
+    calls: tuple[CallScore, ...] = ()
+    strict_right_calls: int = 0
+    strict_passed: bool = False
+    server_right_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,23 +207,36 @@ class TableDiff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRule:
+    """A rule that the final state breaks and the initial one did not, in the domain's words."""
+
+    code: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What happened, before anybody judged it. `fault` says why the play could not go on."""
 
     turns: tuple[TurnRecord, ...] = ()
     initial_state: State = field(default_factory=dict)
     final_state: State = field(default_factory=dict)
+    broken_rules: tuple[BrokenRule, ...] = ()
     fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The verdict on some evidence, with reasons in words, and the counts behind it."""
+    """The verdict on some evidence, with reasons in words, and the counts behind it.
+
+    `state_equal`: the final state is the expected one; None where nobody can tell.
+    """
 
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
     scores: tuple[TurnScore, ...] = ()
+    state_equal: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +252,11 @@ class SampleRecord:
     tags: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
     scores: tuple[TurnScore, ...] = ()
+    state_equal: bool | None = None
     turns: tuple[TurnRecord, ...] = ()
     initial_state: State = field(default_factory=dict)
     final_state: State = field(default_factory=dict)
+    broken_rules: tuple[BrokenRule, ...] = ()
     state_diff: Mapping[str, TableDiff] = field(default_factory=dict)
     fault: str | None = None
     attempts: int = 1
@@ -204,48 +270,9 @@ class SampleRecord:
         """What happened: enough to judge it again."""
         return Evidence(**{each.name: getattr(self, each.name) for each in fields(Evidence)})
 
-
-_ADAPTER = TypeAdapter(SampleRecord)
-
-
-def encode_record(record: SampleRecord) -> str:
-    """Return the record as one line of strict JSON, without its newline."""
-    return compact(_ADAPTER.dump_python(record, warnings=False))
-
-
-def decode_record(data: Any) -> SampleRecord:
-    """Return the record that parsed JSON describes.
-
-    Raises:
-        ValueError: it is no record of this version; the message names the field.
-    """
-    try:
-        return _ADAPTER.validate_python(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "record"
-        raise ValueError(f"{where}: {first['msg']}") from error
-
-
-def state_diff(before: State, after: State) -> dict[str, TableDiff]:
-    """Return what changed, by table; tables without a change are left out."""
-    diffs: dict[str, TableDiff] = {}
-    for table in sorted(before.keys() | after.keys()):
-        added = _without(after.get(table, ()), before.get(table, ()))
-        removed = _without(before.get(table, ()), after.get(table, ()))
-        if added or removed:
-            diffs[table] = TableDiff(added=added, removed=removed)
-    return diffs
-
-
-def _without(rows: Rows, others: Rows) -> Rows:
-    """Return `rows` less `others`, counting equal rows."""
-    left = Counter(canonical(row) for row in others)
-    kept = []
-    for row in rows:
-        key = canonical(row)
-        if left[key] > 0:
-            left[key] -= 1
-        else:
-            kept.append(row)
-    return tuple(kept)
+    @property
+    def strict_verdict(self) -> Verdict:
+        """The verdict if nothing may be mended: a pass that needed a repair is a fail."""
+        if self.verdict is Verdict.PASS and not all(score.strict_passed for score in self.scores):
+            return Verdict.FAIL
+        return self.verdict

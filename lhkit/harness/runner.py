@@ -6,6 +6,7 @@ one conversation is `sample`'s business, what it is worth `scorers`'.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,10 +29,12 @@ from lhkit.harness.environment import Environment
 from lhkit.harness.journal import Journal, open_journal, read_manifest, write_manifest
 from lhkit.harness.manifest import Provenance, Sitting, manifest_of
 from lhkit.harness.plan import Job, ModelSource, Plan, plan_run
+from lhkit.harness.questions import Resumption, resumption
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.run import Run
 from lhkit.harness.sample import Stage, play_sample, sample_record
 from lhkit.harness.script import Scenario
+from lhkit.harness.stored import stored_records, without_evidence
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -50,6 +53,10 @@ _PASSING = {
 """Faults that another try may mend; a refused request or a bug of ours stays what it is."""
 
 
+def _silent(_: Resumption) -> None:
+    """Tell nobody."""
+
+
 async def replay(
     scenarios: Sequence[Scenario],
     model: ModelSource,
@@ -60,7 +67,9 @@ async def replay(
     concurrency: int = 1,
     max_attempts: int = 3,
     keep_prompts: bool = False,
+    keep_records: bool = True,
     progress: bool = True,
+    report: Callable[[Resumption], object] = _silent,
     provenance: Provenance | None = None,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -84,7 +93,10 @@ async def replay(
         concurrency: conversations at a time.
         max_attempts: tries per sample.
         keep_prompts: store prompts as text beside their hash.
+        keep_records: hold the records in memory; otherwise they stay on disk and are read when
+            they are looked at, so that memory does not grow with them. Needs a `run_dir`.
         progress: show a progress bar.
+        report: told before the first sample what the folder already holds, and what is asked anew.
         provenance: what the manifest says of start, commit and hardware.
         clock: monotonic seconds.
         sleep: waits for so many seconds.
@@ -94,6 +106,8 @@ async def replay(
         RunError: the folder is in use, or cannot be read or written.
     """
     _refuse_below_one(repeats=repeats, concurrency=concurrency, max_attempts=max_attempts)
+    if run_dir is None and not keep_records:
+        raise UsageError("keep_records=False needs a run_dir: where else should the records be?")
     plan = plan_run(scenarios, model, environment, repeats=repeats)
     load_solver()  # not in the middle of a turn that is being timed
     told = provenance or Provenance()
@@ -110,12 +124,15 @@ async def replay(
         crew = _Crew(
             stage=stage,
             journal=journal,
+            keep_records=keep_records,
             writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
             max_attempts=max_attempts,
-            patience=max_attempts * min(concurrency, max(1, len(plan.jobs))),
+            patience=max_attempts * min(concurrency, max(1, len(plan.scenes) * plan.repeats)),
             sleep=sleep,
         )
-        return await _replayed(plan, crew, told, concurrency=concurrency, progress=progress)
+        return await _replayed(
+            plan, crew, told, concurrency=concurrency, progress=progress, report=report
+        )
 
 
 def _refuse_below_one(**numbers: int) -> None:
@@ -125,17 +142,32 @@ def _refuse_below_one(**numbers: int) -> None:
 
 
 async def _replayed(
-    plan: Plan, crew: "_Crew", told: Provenance, *, concurrency: int, progress: bool
+    plan: Plan,
+    crew: "_Crew",
+    told: Provenance,
+    *,
+    concurrency: int,
+    progress: bool,
+    report: Callable[[Resumption], object],
 ) -> Run:
     jobs = plan.jobs
-    kept = _kept(jobs, crew.journal.found if crew.journal else ())
-    crew.done |= kept
+    facts, before = plan.facts, read_manifest(crew.journal.folder) if crew.journal else {}
+    found = crew.journal.found if crew.journal else ()
+    resumed = resumption({job.sample_id: job.content_hash for job in jobs}, found, before, facts)
+    report(resumed)
+    kept = _kept(jobs, found)
+    crew.done |= {sample_id: crew.held(record) for sample_id, record in kept.items()}
     todo = [job for job in jobs if job.sample_id not in kept]
-    sitting = Sitting(started_at=crew.stage.moment(), concurrency=concurrency, kept=len(kept))
-    earlier = _earlier_sittings(crew.journal)
+    sitting = Sitting(
+        started_at=crew.stage.moment(),
+        concurrency=concurrency,
+        kept=len(kept),
+        changes=list(resumed.changes),
+    )
+    earlier = _earlier_sittings(before)
 
     def file_manifest(present: Sitting) -> Mapping[str, Any]:
-        manifest = manifest_of(plan, told, [*earlier, asdict(present)])
+        manifest = manifest_of(facts, told, [*earlier, asdict(present)])
         if crew.journal:
             write_manifest(crew.journal.folder, manifest)
         return manifest
@@ -146,8 +178,16 @@ async def _replayed(
             await crew.work(todo, concurrency, bar.update)
     finally:
         manifest = file_manifest(_closed(sitting, crew, len(jobs)))
-    records = tuple(crew.done[job.sample_id] for job in jobs)
-    return Run(records=records, manifest=manifest, kept=len(kept))
+    records = _records(jobs, crew)
+    name = crew.journal.folder.resolve().name if crew.journal else ""
+    return Run(records=records, manifest=manifest, kept=len(kept), name=name)
+
+
+def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:
+    if crew.journal and not crew.keep_records:
+        asked = [(job.sample_id, job.content_hash) for job in jobs]
+        return stored_records(crew.journal.folder, asked)
+    return tuple(crew.done[job.sample_id] for job in jobs)
 
 
 def _kept(jobs: Iterable[Job], found: Iterable[SampleRecord]) -> dict[SampleId, SampleRecord]:
@@ -161,8 +201,8 @@ def _kept(jobs: Iterable[Job], found: Iterable[SampleRecord]) -> dict[SampleId, 
     }
 
 
-def _earlier_sittings(journal: Journal | None) -> list[Any]:
-    earlier = read_manifest(journal.folder).get("sittings", []) if journal else []
+def _earlier_sittings(before: Mapping[str, Any]) -> list[Any]:
+    earlier = before.get("sittings", [])
     return earlier if isinstance(earlier, list) else []
 
 
@@ -183,11 +223,13 @@ class _Crew:
 
     stage: Stage
     journal: Journal | None
+    keep_records: bool
     writer: ThreadPoolExecutor
     max_attempts: int
     patience: int
     sleep: Callable[[float], Awaitable[None]]
     unreachable: int = 0
+    unwritten: deque[SampleRecord] = field(default_factory=deque)
     done: dict[SampleId, SampleRecord] = field(default_factory=dict)
 
     async def work(self, todo: Iterable[Job], concurrency: int, tick: Callable[[], object]) -> None:
@@ -228,15 +270,26 @@ class _Crew:
             job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
         )
 
+    def held(self, record: SampleRecord) -> SampleRecord:
+        """Return what is kept of a record in memory."""
+        return record if self.keep_records else without_evidence(record)
+
     async def _keep(self, record: SampleRecord) -> None:
         """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
-        self.done[record.sample_id] = record
+        self.done[record.sample_id] = self.held(record)
         if self.journal is not None:
             loop = asyncio.get_running_loop()
-            write = loop.run_in_executor(self.writer, self.journal.append, record)
+            self.unwritten.append(record)
+            write = loop.run_in_executor(self.writer, self._write, self.journal)
             write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits any more
             await asyncio.wait({write})  # which does not cancel it: what is finished gets written
             write.result()
+
+    def _write(self, journal: Journal) -> None:
+        """Write all that waits: what came while the disk was busy goes there in one step."""
+        waiting = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
+        if waiting:
+            journal.append(*waiting)
 
 
 def _cause(record: SampleRecord) -> str | None:

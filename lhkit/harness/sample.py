@@ -13,19 +13,23 @@ from typing import Any
 
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
-from lhkit.harness.environment import Environment, Session
+from lhkit.harness.audit import audited
+from lhkit.harness.breakage import breaking
+from lhkit.harness.distractors import is_distractor
+from lhkit.harness.environment import Environment, KnowsRules, Session
 from lhkit.harness.plan import Job, ModelSource, chosen_model, seeded
 from lhkit.harness.record import (
+    BrokenRule,
     Evidence,
     Judgement,
     SampleRecord,
     State,
     TurnRecord,
     Verdict,
-    state_diff,
 )
 from lhkit.harness.scorers import ToolFacts, judge
 from lhkit.harness.script import Turn
+from lhkit.harness.state_diff import state_diff
 from lhkit.harness.turn_record import EventLog, turn_record
 from lhkit.locales import load_catalog
 from lhkit.models.base import ChatModel
@@ -59,12 +63,14 @@ class _SoFar:
     turns: list[TurnRecord] = field(default_factory=list)
     before: State = field(default_factory=dict)
     after: State = field(default_factory=dict)
+    broken_rules: tuple[BrokenRule, ...] = ()
 
     def evidence(self, fault: str | None = None) -> Evidence:
         return Evidence(
             turns=tuple(self.turns),
             initial_state=self.before,
             final_state=self.after,
+            broken_rules=self.broken_rules,
             fault=fault,
         )
 
@@ -110,9 +116,11 @@ def sample_record(
         tags=job.scenario.tags,
         violations=judgement.violations,
         scores=judgement.scores,
+        state_equal=judgement.state_equal,
         turns=evidence.turns,
         initial_state=evidence.initial_state,
         final_state=evidence.final_state,
+        broken_rules=evidence.broken_rules,
         state_diff=state_diff(evidence.initial_state, evidence.final_state),
         fault=evidence.fault,
         attempts=attempts,
@@ -132,7 +140,11 @@ async def _play(job: Job, stage: Stage, play: _SoFar) -> Judgement:
             if model is not stage.model:
                 await model.aclose()
         tools = ToolFacts(
-            schemas={tool.name: tool.parameters for tool in session.registry.definitions},
+            schemas={
+                tool.name: tool.parameters
+                for tool in session.registry.definitions
+                if not is_distractor(tool)
+            },
             destructive=session.registry.destructive,
         )
         return judge(scenario, play.evidence(), tools, today=session.today)
@@ -146,13 +158,16 @@ async def _converse(
     sampling = seeded(session.assistant.sampling, job.repeat)
     controller = ChatController(
         model=model,
-        dispatcher=ToolDispatcher(session.registry, catalog=catalog, clock=stage.clock),
+        dispatcher=ToolDispatcher(
+            breaking(session.registry, job.scenario.faults), catalog=catalog, clock=stage.clock
+        ),
         assistant=replace(session.assistant, sampling=sampling),
         catalog=catalog,
     )
     log = EventLog(stage.clock)
     controller.subscribe(log)
     play.before = _state_of(session)
+    schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
     for turn in job.scenario.turns:
         controller.confirm = _gate(turn)
         await controller.user_turn(turn.user)
@@ -162,10 +177,13 @@ async def _converse(
             destructive=session.registry.destructive,
             keep_prompts=stage.keep_prompts,
         )
-        play.turns.append(record)
+        play.turns.append(audited(record, schemas))
         if record.ended is EndReason.FAILED:
             break
     play.after = _state_of(session)
+    if isinstance(session, KnowsRules):
+        broken = session.broken_rules(play.before, play.after)
+        play.broken_rules = tuple(BrokenRule(code=code, detail=text) for code, text in broken)
 
 
 def _gate(turn: Turn) -> ConfirmGate | None:

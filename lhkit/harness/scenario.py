@@ -1,6 +1,7 @@
 """Scenario files to scenarios, with every fault by file, line and field. The values: `script`."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Any
@@ -10,14 +11,58 @@ from pydantic import TypeAdapter, ValidationError
 from lhkit.errors import ScenarioError
 from lhkit.harness.assignment import Problem, assign_ordered
 from lhkit.harness.matchers import Fault, Path, regex_fault, shown_path, slot_faults
-from lhkit.harness.script import Before, Scenario, Turn, scenario_json_schema
+from lhkit.harness.script import Before, Scenario, ScriptedFault, Turn, scenario_json_schema
 from lhkit.harness.yaml_source import Document, read_yaml
 from lhkit.locales import available_locales
 from lhkit.vocab.json_values import compact
 
-__all__ = ["Scenario", "load_scenarios", "scenario_faults", "scenario_json_schema"]
+__all__ = [
+    "Origin",
+    "Scenario",
+    "SourceFault",
+    "Sources",
+    "load_scenarios",
+    "read_sources",
+    "scenario_faults",
+    "scenario_json_schema",
+]
 
 _ADAPTER = TypeAdapter(Scenario)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a scenario stands."""
+
+    file: FilePath
+    index: int
+    document: Document
+
+    def line(self, path: Path = ()) -> int:
+        """Return the line of one of its fields, counted from 1."""
+        return self.document.line((self.index, *path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFault:
+    """What is wrong in a file; `place` begins with the scenario's id where there is one."""
+
+    file: FilePath
+    line: int
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.place}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The well-formed scenarios of some files, where each stands, and what is wrong in the rest."""
+
+    scenarios: tuple[Scenario, ...]
+    origins: Mapping[str, Origin]
+    faults: tuple[SourceFault, ...]
 
 
 def load_scenarios(paths: Iterable[FilePath | str]) -> tuple[Scenario, ...]:
@@ -30,18 +75,38 @@ def load_scenarios(paths: Iterable[FilePath | str]) -> tuple[Scenario, ...]:
         ScenarioError: a file is not there or is wrong. One line per fault, over all files:
             `file:line: scenario.field: what is wrong`.
     """
-    found: dict[str, tuple[Scenario, str]] = {}
-    faults: list[str] = []
+    sources = read_sources(paths)
+    if sources.faults:
+        raise ScenarioError("\n".join(map(str, sources.faults)))
+    return sources.scenarios
+
+
+def read_sources(paths: Iterable[FilePath | str]) -> Sources:
+    """Return what `load_scenarios` returns, with the place of each and the faults as values.
+
+    Raises:
+        ScenarioError: a file is not there or cannot be read.
+    """
+    found: dict[str, tuple[Scenario, Origin]] = {}
+    faults: list[SourceFault] = []
     for file in _files(paths):
         document = _read(file)
-        for where, scenario in _scenarios(file, document, faults):
+        for origin, scenario in _scenarios(file, document, faults):
             if scenario.id in found:
-                faults.append(f"{where}: the id {scenario.id} is taken by {found[scenario.id][1]}")
+                first = found[scenario.id][1]
+                message = f"the id is taken by {first.file}:{first.line()}"
+                faults.append(_fault(origin, scenario.id, message))
             else:
-                found[scenario.id] = (scenario, where)
-    if faults:
-        raise ScenarioError("\n".join(faults))
-    return tuple(scenario for scenario, _ in found.values())
+                found[scenario.id] = (scenario, origin)
+    return Sources(
+        scenarios=tuple(scenario for scenario, _ in found.values()),
+        origins={name: origin for name, (_, origin) in found.items()},
+        faults=tuple(faults),
+    )
+
+
+def _fault(origin: Origin, place: str, message: str) -> SourceFault:
+    return SourceFault(file=origin.file, line=origin.line(), place=place, message=message)
 
 
 def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:
@@ -64,8 +129,8 @@ def _read(file: FilePath) -> Document:
 
 
 def _scenarios(
-    file: FilePath, document: Document, faults: list[str]
-) -> Iterator[tuple[str, Scenario]]:
+    file: FilePath, document: Document, faults: list[SourceFault]
+) -> Iterator[tuple[Origin, Scenario]]:
     """Yield the good scenarios of a file with their place; add the faults of the others."""
     found = list(document.faults)
     entries = document.value if isinstance(document.value, list) else []
@@ -74,10 +139,11 @@ def _scenarios(
     for index, entry in enumerate(entries) if not found else ():
         scenario = _validated(entry, index, document, found)
         if scenario is not None:
-            yield f"{file}:{document.line((index,))}", scenario
+            yield Origin(file=file, index=index, document=document), scenario
     for fault in sorted(found, key=lambda each: document.line(each.path)):
         line = document.line(fault.path)
-        faults.append(f"{file}:{line}: {_labelled(entries, fault.path)}: {fault.message}")
+        place = _labelled(entries, fault.path)
+        faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))
 
 
 def _labelled(entries: list[Any], path: Path) -> str:
@@ -121,6 +187,7 @@ def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
     if scenario.locale not in available_locales():
         yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
     yield from _world_faults(scenario.world)
+    yield from _twice_broken(scenario.faults)
     for table, rows in scenario.final.items():
         for number, row in enumerate(rows):
             yield from _matcher_faults(row, ("final", table, number))
@@ -137,6 +204,15 @@ def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
                 )
         elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
             yield Fault(("world", name), "must be a list of rows")
+
+
+def _twice_broken(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
+    tools = [fault.tool for fault in faults]
+    for number, tool in enumerate(tools):
+        if tool in tools[:number]:
+            yield Fault(
+                ("faults", number, "tool"), f"{tool} stands here twice: write one entry with times"
+            )
 
 
 def _is_moment(value: Any) -> bool:

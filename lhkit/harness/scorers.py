@@ -5,10 +5,11 @@ Everything else that differs from the scenario is a fail, and every reason is gi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from lhkit.harness.call_scores import call_scores, repaired_calls
 from lhkit.harness.final_state import check_state
 from lhkit.harness.matching import MatchResult, match_calls
 from lhkit.harness.record import (
@@ -67,21 +68,25 @@ def judge(
     state = check_state(
         scenario.final, before=evidence.initial_state, after=evidence.final_state, today=today
     )
-    violations += tuple(
-        Violation(code="unlisted_write", severity=Severity.ESCAPED, detail=detail)
-        for detail in state.unlisted
-    )
     everything = (
         *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),
-        *(f"turn {v.turn}: {v.code}: {v.detail}" for v in violations if _is_fatal(v)),
+        *(_told(violation) for violation in violations if _is_fatal(violation)),
         *state.missing,
         *state.unlisted,
+    )
+    unlisted = tuple(
+        Violation(code="unlisted_write", severity=Severity.ESCAPED, detail=detail)
+        for detail in state.unlisted
     )
     return Judgement(
         verdict=Verdict.FAIL if everything else Verdict.PASS,
         reasons=everything,
-        violations=violations,
-        scores=tuple(map(_score, scenario.turns, matches, reasons)),
+        violations=violations + unlisted,
+        scores=tuple(
+            _score(script, turn, match, tools, today=today, passed=not why)
+            for (script, turn), match, why in zip(played, matches, reasons, strict=True)
+        ),
+        state_equal=not state.missing and not state.unlisted,
     )
 
 
@@ -96,14 +101,32 @@ def _broken(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _is_fatal(violation: Violation) -> bool:
-    return violation.code in {"forbidden_call", "unconfirmed_write"}
+    return violation.severity is Severity.ESCAPED or violation.code == "forbidden_call"
+
+
+def _told(violation: Violation) -> str:
+    where = "" if violation.turn is None else f"turn {violation.turn}: "
+    return f"{where}{violation.code}: {violation.detail}"
 
 
 def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None) -> MatchResult:
+    made = [{"tool": c.tool, "args": c.raw_args, "result": c.outcome} for c in turn.calls]
+    return _matched(script, made, tools, today)
+
+
+def _matched(
+    script: Turn,
+    made: Sequence[Mapping[str, Any]],
+    tools: ToolFacts,
+    today: date | None,
+) -> MatchResult:
     order = script.expect.order
     return match_calls(
-        [asdict(call) for call in script.expect.calls],
-        [{"tool": c.tool, "args": c.raw_args, "result": c.outcome} for c in turn.calls],
+        [
+            {"tool": w.tool, "args": w.args, "optional": w.optional, "result": w.result}
+            for w in script.expect.calls
+        ],
+        made,
         schemas=tools.schemas,
         order=order.before if isinstance(order, Before) else order,
         extra=script.expect.extra,
@@ -120,7 +143,11 @@ def _excused(played: Sequence[tuple[Turn, TurnRecord]], matches: Sequence[MatchR
         for t, i, j in right
         if played[t][0].expect.calls[i].result == played[t][1].calls[j].outcome
     ]
-    return Excused(calls=frozenset((t, j) for t, _, j in right), refusals=frozenset(refused))
+    return Excused(
+        asked=frozenset((t, j) for t, match in enumerate(matches) for _, j in match.pairs),
+        calls=frozenset((t, j) for t, _, j in right),
+        refusals=frozenset(refused),
+    )
 
 
 def _turn_reasons(
@@ -150,14 +177,43 @@ def _gate_reasons(
     ]
 
 
-def _score(script: Turn, match: MatchResult, reasons: tuple[str, ...]) -> TurnScore:
-    wishes = script.expect.calls
-    required = {i for i, wish in enumerate(wishes) if not wish.optional}
-    wrong_optional = [i for i, _ in match.pairs if i not in required]
-    right = {i for i, _ in match.right}
+def _score(
+    script: Turn,
+    turn: TurnRecord,
+    match: MatchResult,
+    tools: ToolFacts,
+    *,
+    today: date | None,
+    passed: bool,
+) -> TurnScore:
+    required = _required(script)
+    right = {i: j for i, j in match.right if i in required}
+    mended = repaired_calls(turn)
+    optional = len(match.pairs) - sum(i in required for i, _ in match.pairs)
+    wrong_optional = optional - (len(match.right) - len(right))
     return TurnScore(
-        passed=not reasons,
+        passed=passed,
         due_calls=len(required),
-        right_calls=len(right & required),
-        surplus_calls=len(match.surplus) + sum(i not in right for i in wrong_optional),
+        right_calls=len(right),
+        surplus_calls=len(match.surplus) + wrong_optional,
+        calls=call_scores(script.expect.calls, turn.calls, match),
+        strict_right_calls=sum(j not in mended for j in right.values()),
+        strict_passed=passed and not mended,
+        server_right_calls=_server_right(script, turn, tools, today),
     )
+
+
+def _server_right(
+    script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None
+) -> int | None:
+    """Return how many due calls the server's own parse gave right; None if it parsed nothing."""
+    parsed = [each.server_calls for each in turn.model_calls if each.server_calls is not None]
+    if not parsed:
+        return None
+    made = [{"tool": call.name, "args": call.args} for calls in parsed for call in calls]
+    required = _required(script)
+    return sum(i in required for i, _ in _matched(script, made, tools, today).right)
+
+
+def _required(script: Turn) -> frozenset[int]:
+    return frozenset(i for i, wish in enumerate(script.expect.calls) if not wish.optional)

@@ -138,10 +138,22 @@ class Turn(_Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedFault(_Strict):
+    """A tool that breaks: its first calls that are let through fail, as after an exception."""
+
+    tool: Annotated[_Words, _about("Name of the tool.")]
+    error: Annotated[
+        Literal["handler_error"], _about("What the model is told; only handler_error is known.")
+    ] = "handler_error"
+    times: Annotated[int, Field(ge=1, description="How many calls fail before it works.")] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(_Strict):
     """A scripted conversation and what must come of it.
 
     `world` is the initial state, in the terms of the environment; its `now` is the clock.
+    `faults` are tools that break while it is played.
     `final` lists, by table, the rows that must be there at the end and may be new or changed.
     Whatever is not listed must be as it was at the start.
     """
@@ -152,6 +164,7 @@ class Scenario(_Strict):
     locale: Annotated[str, _about("Language of the conversation.")] = DEFAULT_LOCALE
     tags: Annotated[tuple[_Words, ...], _about("Free labels.")] = ()
     world: Annotated[_World, _about("The state at the start.")] = field(default_factory=dict)
+    faults: Annotated[tuple[ScriptedFault, ...], _about("Tools that break, each once.")] = ()
     final: Annotated[
         Mapping[str, tuple[Mapping[str, _Matcher], ...]], _about("Rows expected at the end.")
     ] = field(default_factory=dict)

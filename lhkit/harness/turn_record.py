@@ -3,7 +3,7 @@
 The log itself only appends; what the events mean is decided after the turn is over.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from lhkit.vocab.events import (
 )
 from lhkit.vocab.generation import Finished
 from lhkit.vocab.json_values import NotJsonError, compact, plain_json
+from lhkit.vocab.messages import ToolCall
 from lhkit.vocab.results import envelope
 
 Timed: TypeAlias = tuple[float, ChatEvent]
@@ -90,6 +91,7 @@ class _Fold:
     ended: TurnEnded | None = None
     hint: str | None = None
     open_call: ModelCallRecord | None = None
+    streamed: list[str] = field(default_factory=list)
     model_calls: list[ModelCallRecord] = field(default_factory=list)
     calls: list[CallRecord] = field(default_factory=list)
 
@@ -98,8 +100,9 @@ class _Fold:
         match event:
             case ModelCalled():
                 self.open_call = ModelCallRecord(offset_s=at_s - self.started_s)
-            case TextStreamed(text=text) if self.open_call is not None:
-                self.open_call = replace(self.open_call, text=self.open_call.text + text)
+                self.streamed = []
+            case TextStreamed(text=text):
+                self.streamed.append(text)
             case ModelFinished(response=response):
                 self._close(at_s, response)
             case CallSettled():
@@ -118,7 +121,9 @@ class _Fold:
             return
         begun = self.open_call
         duration_s = at_s - self.started_s - begun.offset_s
-        if response is not None:
+        if response is None:
+            begun = replace(begun, text="".join(self.streamed))
+        else:
             begun = _answered(begun, response, keep_prompts=self.keep_prompts)
         self.model_calls.append(replace(begun, duration_s=duration_s))
         self.open_call = None
@@ -149,10 +154,7 @@ class _Fold:
 
 
 def _answered(begun: ModelCallRecord, response: Finished, *, keep_prompts: bool) -> ModelCallRecord:
-    calls = (
-        ParsedCall(name=call.name, args=_plain(call.args), raw=call.raw, repairs=call.repairs)
-        for call in response.calls
-    )
+    server, own = response.server_calls, response.own_calls
     return replace(
         begun,
         raw_text=response.raw_text,
@@ -160,7 +162,10 @@ def _answered(begun: ModelCallRecord, response: Finished, *, keep_prompts: bool)
         prompt_sha256=response.prompt_sha256,
         prompt_text=response.prompt_text if keep_prompts else None,
         text=response.text,
-        calls=tuple(calls),
+        calls=_parsed(response.calls),
+        server_calls=None if server is None else _parsed(server),
+        own_calls=None if own is None else _parsed(own),
+        own_fragment=response.own_fragment,
         fragment=response.fragment,
         strict=response.strict,
         reason=response.reason,
@@ -169,6 +174,13 @@ def _answered(begun: ModelCallRecord, response: Finished, *, keep_prompts: bool)
         timing=response.timing,
         server_metrics=_plain(response.server_metrics),
         identity=response.identity,
+    )
+
+
+def _parsed(calls: Iterable[ToolCall]) -> tuple[ParsedCall, ...]:
+    return tuple(
+        ParsedCall(name=call.name, args=_plain(call.args), raw=call.raw, repairs=call.repairs)
+        for call in calls
     )
 
 

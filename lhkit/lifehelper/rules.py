@@ -91,7 +91,7 @@ def is_positively_framed(
 
 def within_quota(_wish: NewHabit, facts: Facts, limits: RuleLimits, today: date) -> Ruling:
     """R3: at most `habits_per_week` habits are added in one ISO week (Monday to Sunday)."""
-    this_week = sum(_week(day) == _week(today) for day in facts.added_on)
+    this_week = sum(week_of(day) == week_of(today) for day in facts.added_on)
     if this_week < limits.habits_per_week:
         return None
     next_monday = today + timedelta(days=8 - today.isoweekday())
@@ -140,6 +140,7 @@ def entry_date(text: str | None, today: date) -> date | Refusal:
     return day
 
 
-def _week(day: date) -> tuple[int, int]:
+def week_of(day: date) -> tuple[int, int]:
+    """Return the ISO year and week of a day."""
     year, week, _ = day.isocalendar()
     return year, week

@@ -6,18 +6,35 @@ import pytest
 
 from lhkit.commands.doctor import EXIT_UNWELL, DoctorOptions, examine
 from lhkit.settings import Settings
-from tests.models.fake_vllm import FakeVllm, completion, models, streams
+from tests.models.fake_vllm import (
+    FakeVllm,
+    answers,
+    chat_call,
+    chat_completion,
+    completion,
+    models,
+    streams,
+)
 
 BEGUN = streams(completion(['{"name": "', "add"], reason="length"))
 COLD = streams(completion(["네"], cached_tokens=0))
 WARM = streams(completion(["네"], cached_tokens=640))
 UNTOLD = streams(completion(["네"], cached_tokens=None))
-WELL = [COLD, WARM, BEGUN]
+NO_PARSER = answers(
+    400,
+    '{"error":{"message":"\\"auto\\" tool choice requires --enable-auto-tool-choice and '
+    '--tool-call-parser to be set","code":400}}',
+)
+PARSED = streams(chat_completion([{"content": "네"}], tokens=3))
+CALLED = streams(chat_completion([{"tool_calls": [chat_call(0, "add_habit", "{")]}]))
+WELL = [COLD, WARM, BEGUN, NO_PARSER]
 
 
-async def said(capsys: pytest.CaptureFixture[str], behaviours: Any, **fake: Any) -> tuple[int, str]:
+async def said(
+    capsys: pytest.CaptureFixture[str], behaviours: Any, dialect: str = "json", **fake: Any
+) -> tuple[int, str]:
     async with FakeVllm(*behaviours, **fake) as server:
-        options = DoctorOptions(base_url=server.base_url)
+        options = DoctorOptions(base_url=server.base_url, dialect=dialect)
         code = await examine(options, Settings(locale="en"))
     return code, capsys.readouterr().out
 
@@ -39,9 +56,9 @@ async def test_a_server_that_is_well_has_only_good_findings(
 @pytest.mark.parametrize(
     ("behaviours", "served", "sentence"),
     [
-        ([COLD, COLD, BEGUN], "gemma-3-4b-it", "--block-size 32"),
-        ([UNTOLD, UNTOLD, BEGUN], "gemma-3-4b-it", "--enable-prompt-tokens-details"),
-        ([COLD, WARM, WARM], "gemma-3-4b-it", "does not obey the constraint"),
+        ([COLD, COLD, BEGUN, PARSED], "gemma-3-4b-it", "--block-size 32"),
+        ([UNTOLD, UNTOLD, BEGUN, PARSED], "gemma-3-4b-it", "--enable-prompt-tokens-details"),
+        ([COLD, WARM, WARM, PARSED], "gemma-3-4b-it", "does not obey the constraint"),
         (WELL, "functiongemma-270m-it", "give --dialect functiongemma"),
     ],
 )
@@ -58,3 +75,44 @@ async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixtur
     options = DoctorOptions(base_url="http://127.0.0.1:9")
     assert await examine(options, Settings(locale="en")) == EXIT_UNWELL
     assert "nothing answers at http://127.0.0.1:9" in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("serve.doctor")
+@pytest.mark.parametrize(
+    ("chat", "sentence"),
+    [
+        (PARSED, "--dialect openai can be used too"),
+        (NO_PARSER, "json does not need it; for --dialect openai start it as `lhkit serve MODEL "),
+    ],
+)
+async def test_it_says_whether_the_server_parses_calls_and_neither_is_a_fault(
+    chat: Any, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = await said(capsys, [COLD, WARM, BEGUN, chat])
+    assert code == 0
+    assert any(line.startswith("✓") and sentence in line for line in text.splitlines())
+
+
+@pytest.mark.anyio
+async def test_openai_is_well_where_the_server_parses_calls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    elsewhere = {"/version": answers(404, "")}
+    code, text = await said(capsys, [PARSED, PARSED, CALLED], "openai", routes=elsewhere)
+    assert code == 0
+    assert "✗" not in text
+    assert "It is no vLLM" in text
+    assert "--constrain required can be used" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("serve.doctor")
+async def test_openai_without_a_parser_of_the_server_says_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, text = await said(capsys, [NO_PARSER, NO_PARSER], "openai")
+    assert code == EXIT_UNWELL
+    faults = [line for line in text.splitlines() if line.startswith("✗")]
+    assert faults
+    assert all("`lhkit serve MODEL --server-parser`, or give --dialect json" in f for f in faults)

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 async def test_no_sample_is_invalid_and_every_record_holds_the_evidence(
     gemma: ChatModel, tmp_path: Path
 ) -> None:
-    scenarios = load_scenarios([app.scenario_folder()])[::6]
+    shipped = load_scenarios(app.scenario_paths("dev"))
+    scenarios = shipped[:: len(shipped) // 4][:4]
     environment = app.LifeHelperEnvironment(sampling=Sampling(max_tokens=32))
     folder = tmp_path / "run"
     run = await replay(

@@ -57,7 +57,7 @@ def kill_api_server(watcher_pid: int) -> None:
 async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     settings: Settings, tmp_path: Path
 ) -> None:
-    scenarios = load_scenarios([app.scenario_folder()])[:6]
+    scenarios = load_scenarios(app.scenario_paths("dev"))[:6]
     plan = await app.embedded_server(settings)
     async with VllmServer(plan) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url))

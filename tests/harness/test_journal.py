@@ -31,10 +31,9 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
     Violation,
-    decode_record,
-    encode_record,
-    state_diff,
 )
+from lhkit.harness.record_line import decode_record, encode_record
+from lhkit.harness.state_diff import state_diff
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.generation import ModelIdentity
 

@@ -170,7 +170,7 @@ def test_all_faults_are_listed_in_order_of_lines(load: Load) -> None:
 def test_an_id_is_unique_over_all_files(tmp_path: Path) -> None:
     for name in ("one.yaml", "two.yaml"):
         (tmp_path / name).write_text(MINIMAL.format(id="same"), encoding="utf-8")
-    with pytest.raises(ScenarioError, match=r"two.yaml:2: the id same is taken by .*one.yaml:2"):
+    with pytest.raises(ScenarioError, match=r"two.yaml:2: same: the id is taken by .*one.yaml:2"):
         load_scenarios([tmp_path])
 
 

@@ -1,11 +1,13 @@
 """Records to numbers, and numbers to a table that reads without colour."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
 
 from lhkit.harness.metrics import Latency, Summary, latency, percentile, summarise
@@ -52,7 +54,7 @@ def record(
         duration_s=turn_s,
     )
     return SampleRecord(
-        sample_id=SampleId(scenario="s"),
+        sample_id=SampleId(scenario=f"{ac}-{verdict}"),
         content_hash="h",
         verdict=verdict,
         ac=ac,
@@ -76,7 +78,7 @@ def test_invalid_samples_are_in_no_rate_and_counted_apart() -> None:
     total = summarise(records).total
     assert (total.passed, total.failed, total.invalid) == (1, 1, 1)
     assert (total.valid, total.pass_rate) == (2, 0.5)
-    assert total.turn == Latency(n=2, p50_s=1.0, p95_s=1.0)
+    assert total.turn == Latency(n=2, p50_s=1.0, p90_s=1.0, p95_s=1.0, p99_s=1.0)
     assert total.counted_calls == 0
 
 
@@ -150,8 +152,10 @@ def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
     text = shown(summarise(records), descriptions={"AC-1": "말로 된 바람에 맞는 [프로토콜] 찾기"})
     lines = text.splitlines()
     row = next(line for line in lines if "AC-1 말로" in line)
-    assert "1/2  50%" in row
-    assert "1/1 100%" in row
+    assert "1/2  50% [9–91]" in row
+    assert "0% → 100%" in row
+    assert "1 / 0" in row
+    assert "1.00 / 1.00 s" in row
     assert "[프로토콜]" in text
     assert any("AC-2" in line and "–" in line for line in lines)
     assert "invalid: 1" in text
@@ -160,7 +164,32 @@ def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
     assert "escaped: unlisted_write 1" in text
     assert "tokens: prompt 400 (cached 50%), completion 40" in text
     assert "first token p50 0.250 s" in text
+    assert "first token, warm cache p50 0.250 s, p95 0.250 s (1); cold –" in text
+    assert "confirm gate: asked 0, ran unasked 0, answered no 0" in text
+    assert "repeats" not in text
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_a_wide_table_stays_within_a_hundred_columns(locale: str) -> None:
+    catalog = load_catalog(locale)
+    words = {key.removeprefix("ac."): text for key, text in catalog.texts.items()}
+    score = TurnScore(passed=True, due_calls=99, right_calls=98, strict_right_calls=97)
+    verdicts = [Verdict.PASS, Verdict.FAIL]
+    records = [
+        replace(
+            record(f"AC-{1 + n % 12}", verdicts[n % 2], score=score, turn_s=123.4, cached=n % 99),
+            sample_id=SampleId(scenario=f"s{n % 60}", repeat=n // 60),
+        )
+        for n in range(240)
+    ]
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(render(summarise(records), catalog, words))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= 100
+    assert any("pass@4" in line for line in lines)
+    assert len([line for line in lines if line.startswith("│")]) <= 20  # names hardly wrap
 
 
 def test_an_empty_run_has_a_table_too() -> None:

@@ -1,0 +1,96 @@
+"""The same sample on inspect-ai: one user turn, one tool call, one answer. Runs in its own venv.
+
+Started by `harness_cost.py`. Prints one JSON object per mode: CPU milliseconds per sample, with
+its default settings and with its quickest ones. Every model output is given a usage, so that
+nothing has to be counted and no network is needed.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from typing import Any
+
+# The benchmark is about CPU, and a proxy or a key of the machine must not matter.
+os.environ.setdefault("INSPECT_DISPLAY", "none")
+
+from inspect_ai import Task, eval  # noqa: A004 - inspect's name
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import Tool, tool
+
+USAGE = ModelUsage(input_tokens=100, output_tokens=20, total_tokens=120)
+
+
+@tool
+def add() -> Tool:
+    """Make the one tool."""
+
+    async def execute(x: int, y: int) -> str:
+        """Add two numbers.
+
+        Args:
+            x: the first number
+            y: the second number
+
+        """
+        return str(x + y)
+
+    return execute
+
+
+def answer(messages: list[ChatMessage], *_: Any) -> ModelOutput:
+    """Return the model's next line: the call first, the answer after its result."""
+    if messages[-1].role == "tool":
+        output = ModelOutput.from_content("mockllm", "the sum is 2")
+    else:
+        output = ModelOutput.for_tool_call("mockllm", "add", {"x": 1, "y": 1})
+    output.usage = USAGE
+    return output
+
+
+def cpu_ms(samples: int, options: dict[str, Any]) -> float:
+    """Return CPU milliseconds per sample, user and system, of this process."""
+    model = get_model("mockllm/model", custom_outputs=answer, memoize=False)
+    task = Task(
+        dataset=[Sample(input="what is 1 + 1?", target="2") for _ in range(samples)],
+        solver=[use_tools(add()), generate()],
+        scorer=includes(),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        started_s = time.process_time()
+        (log,) = eval(task, model=model, log_dir=folder, display="none", **options)
+        cpu_s = time.process_time() - started_s
+        scored = log.samples or []
+        if log.status != "success" or len(scored) != samples:
+            sys.exit(f"inspect: {log.status}, {len(scored)} of {samples} samples: {log.error}")
+        if any(score.value != "C" for each in scored for score in (each.scores or {}).values()):
+            sys.exit("inspect: a sample was not scored correct")
+        if any(len(each.messages) != len(("user", "call", "result", "answer")) for each in scored):
+            sys.exit("inspect: a sample did not take two model calls and one tool call")
+    return 1000 * cpu_s / samples
+
+
+def main() -> None:
+    """Measure both modes and print them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=200)
+    samples: int = parser.parse_args().samples
+    cpu_ms(10, {})  # imports, caches
+    modes: dict[str, dict[str, Any]] = {"default": {}, "quickest": {"log_realtime": False}}
+    for name, options in modes.items():
+        found = {
+            "mode": name,
+            "cpu_ms_per_sample": cpu_ms(samples, options),
+            "version": version("inspect-ai"),
+        }
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

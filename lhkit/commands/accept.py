@@ -1,0 +1,120 @@
+"""`lhkit accept`: what a model did in one sample becomes an alternative in the scenario's YAML."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit import app
+from lhkit.errors import RunError, UsageError
+from lhkit.harness.accept import (
+    Edit,
+    Observed,
+    accept_argument,
+    accept_phrase,
+    observed_arguments,
+    refuse_changed,
+)
+from lhkit.harness.journal import RECORDS, read_manifest, read_records
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.scenario import Sources, read_sources
+from lhkit.locales import load_catalog
+from lhkit.settings import Settings
+from lhkit.vocab.printable import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptOptions:
+    """What the user asked for. `sample` is a scenario's id, with `#2` behind it for repeat 2.
+
+    `turn`, `call` and `arg` choose among several wrong arguments; `phrase` takes words of the
+    reply instead.
+    """
+
+    run: Path
+    sample: str
+    paths: tuple[Path, ...] = ()
+    turn: int | None = None
+    call: int | None = None
+    arg: str | None = None
+    phrase: str | None = None
+    is_dry: bool = False
+
+
+async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
+    """Show the change and write it, unless only a look is wanted.
+
+    Raises:
+        RunError: there is no such run or sample.
+        UsageError: nothing, or not one thing, can be accepted; or the scenario changed.
+    """
+    record = _record(options)
+    manifest = read_manifest(options.run)
+    sources = read_sources(options.paths or app.scenario_paths("all"))
+    edit = _edit(options, record, sources, manifest)
+    console = Console()
+    for line in edit.diff.splitlines():
+        style = {"+": "green", "-": "red"}.get(line[:1], "")
+        console.print(Text(printable(line), style=style), soft_wrap=True)
+    if not options.is_dry:
+        edit.file.write_bytes(edit.after.encode())
+    key = "accept.dry" if options.is_dry else "accept.written"
+    console.print(Text(load_catalog(settings.locale).text(key, file=edit.file)), soft_wrap=True)
+    return 0
+
+
+def _edit(
+    options: AcceptOptions, record: SampleRecord, sources: Sources, manifest: Mapping[str, Any]
+) -> Edit:
+    scenario_id = record.sample_id.scenario
+    origin = sources.origins.get(scenario_id)
+    if origin is None:
+        raise UsageError(
+            f"no scenario {scenario_id} in these files: name its file with --scenarios"
+        )
+    scenario = next(each for each in sources.scenarios if each.id == scenario_id)
+    refuse_changed(scenario, manifest)
+    text = origin.file.read_bytes().decode("utf-8")
+    if options.phrase is not None:
+        turn = options.turn or 0
+        if turn >= len(record.turns):
+            raise UsageError(f"{scenario_id} has no turn {turn}")
+        return accept_phrase(options.phrase, turn, record.turns[turn].reply, origin, text)
+    chosen = _chosen(options, record)
+    tools = {t["name"]: t for t in manifest["locales"][record.locale]["tools"]}
+    return accept_argument(chosen, origin, tools[chosen.tool]["parameters"], text)
+
+
+def _record(options: AcceptOptions) -> SampleRecord:
+    if not (options.run / RECORDS).exists():
+        raise RunError(f"{options.run} holds no run: give a folder such as runs/NAME")
+    scenario, _, repeat = options.sample.partition("#")
+    wanted = (scenario, int(repeat) if repeat.isdigit() else 0)
+    found = [
+        record
+        for record in read_records(options.run)
+        if (record.sample_id.scenario, record.sample_id.repeat) == wanted
+    ]
+    if not found:
+        raise RunError(f"{options.run} has no sample {options.sample}: give SCENARIO or SCENARIO#1")
+    return found[-1]
+
+
+def _chosen(options: AcceptOptions, record: SampleRecord) -> Observed:
+    wrong = observed_arguments(record)
+    wanted = [
+        each
+        for each in wrong
+        if options.turn in {None, each.turn}
+        and options.call in {None, each.call}
+        and options.arg in {None, each.name}
+    ]
+    if len(wanted) == 1:
+        return wanted[0]
+    choices = "\n".join(f"  {each}" for each in wanted or wrong)
+    if not wrong:
+        raise UsageError(f"{options.sample}: no call was expected with other arguments")
+    raise UsageError(f"{options.sample}: choose one of\n{choices}")

@@ -1,0 +1,212 @@
+"""`lhkit matrix`: a suite's arms, each in its own run folder, and one table.
+
+What is there already is not played again; where nothing is missing, no server is started.
+"""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from lhkit import app
+from lhkit.commands.progress import opened_model
+from lhkit.commands.provenance import provenance
+from lhkit.commands.thresholds import Thresholds, judged
+from lhkit.harness.environment import Environment
+from lhkit.harness.gold import gold_model, silent_model
+from lhkit.harness.journal import read_manifest, read_records
+from lhkit.harness.matrix import matrix_rows, render_matrix
+from lhkit.harness.plan import ModelSource, plan_run
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import Run
+from lhkit.harness.runner import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.script import Scenario
+from lhkit.harness.stress import parse_stress, stressed
+from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
+from lhkit.locales import Catalog, load_catalog
+from lhkit.models.scripted import ScriptedModel
+from lhkit.models.served import require_constraint
+from lhkit.settings import Settings
+from lhkit.vocab.generation import ModelIdentity, Sampling
+
+EXIT_MISSED = 1
+EXIT_INVALID = 3
+
+_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOptions:
+    """What the user asked for on the command line."""
+
+    suite: Path
+    runs_dir: Path = Path("runs")
+
+
+async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
+    """Play what is missing, show the table, return the exit code.
+
+    Raises:
+        LhkitError: suite, scenarios, run folders, set-up or server are not as they must be.
+    """
+    suite = load_suite(options.suite)
+    arms = arms_of(suite, options.suite.parent)
+    for arm in arms:  # before anything is played
+        parse_stress(arm.stress)
+        require_constraint(arm.dialect, arm.constraint, app.registry_of("en").definitions)
+    catalog, console = load_catalog(settings.locale), _console()
+    scenarios = load_scenarios(_paths(suite, options.suite.parent))[: suite.limit]
+    runs: list[tuple[str, Run]] = []
+    async with AsyncExitStack() as stack:
+        models = _Models(stack=stack, settings=settings)
+        for number, arm in enumerate(arms, start=1):
+            stage = _Stage(
+                suite=suite,
+                arm=arm,
+                scenarios=scenarios,
+                folder=options.runs_dir / options.suite.stem / arm.name,
+                settings=settings,
+            )
+            run = stage.finished()
+            key = "matrix.kept" if run else "matrix.playing"
+            words = catalog.text(key, number=number, count=len(arms), arm=arm.name)
+            console.print(Text(words), soft_wrap=True)
+            runs.append((arm.name, run or await stage.play(await models.open(arm))))
+    console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
+    return _exit_code(runs, suite, console, catalog)
+
+
+def _paths(suite: Suite, folder: Path) -> tuple[Path, ...]:
+    if isinstance(suite.scenarios, str):
+        return app.scenario_paths(suite.scenarios)
+    return tuple(folder / path for path in suite.scenarios)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def _is_scripted(arm: Arm) -> bool:
+    return arm.model.base_url is None and arm.model.name in {"gold", "silent"}
+
+
+def _choice(arm: Arm, settings: Settings) -> app.ModelChoice:
+    return app.ModelChoice(
+        name=arm.model.name,
+        base_url=arm.model.base_url or settings.base_url,
+        api_key=settings.api_key,
+        dialect=arm.dialect,
+        constraint=arm.constraint,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Models:
+    """The models that arms ask for; they stay open, and so does a server that was started."""
+
+    stack: AsyncExitStack
+    settings: Settings
+    started: dict[str, str] = field(default_factory=dict)
+
+    async def open(self, arm: Arm) -> ModelSource:
+        if _is_scripted(arm):
+            return gold_model if arm.model.name == "gold" else silent_model()
+        choice = _choice(arm, self.settings)
+        if not choice.is_embedded:
+            return await self.stack.enter_async_context(opened_model(choice, self.settings))
+        served = app.embedded_name(choice.name)
+        if served in self.started:
+            choice = replace(choice, name=served, base_url=self.started[served], api_key=None)
+        model = await self.stack.enter_async_context(opened_model(choice, self.settings))
+        self.started[served] = model.identity.base_url
+        return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """One arm with all that it is played with."""
+
+    suite: Suite
+    arm: Arm
+    scenarios: tuple[Scenario, ...]
+    folder: Path
+    settings: Settings
+
+    async def play(self, source: ModelSource) -> Run:
+        """Play what is missing in the arm's folder."""
+        model, environment = self._under_stress(source)
+        return await replay(
+            self.scenarios,
+            model,
+            environment=environment,
+            run_dir=self.folder,
+            repeats=self.suite.repeats,
+            concurrency=self.suite.concurrency,
+            provenance=await provenance(self.settings),
+        )
+
+    def finished(self) -> Run | None:
+        """Return the arm's run if it answers all that is asked now; None if it has to be played.
+
+        Asked of the model that the folder names: whether the server behind it is still the same is
+        only looked at when something is played.
+        """
+        recorded = self._recorded()
+        if recorded is None:
+            return None
+        model, environment = self._under_stress(ScriptedModel((), identity=recorded))
+        jobs = plan_run(self.scenarios, model, environment, repeats=self.suite.repeats).jobs
+        found = {
+            (record.sample_id, record.content_hash): record
+            for record in read_records(self.folder)
+            if record.verdict is not Verdict.INVALID
+        }
+        records = [found.get((job.sample_id, job.content_hash)) for job in jobs]
+        complete = tuple(record for record in records if record is not None)
+        if len(complete) < len(jobs):
+            return None
+        manifest = read_manifest(self.folder)
+        return Run(
+            records=complete, manifest=manifest, kept=len(complete), name=self.folder.resolve().name
+        )
+
+    def _recorded(self) -> ModelIdentity | None:
+        """Return the model that the folder names, if it is the one this arm asks for."""
+        told = read_manifest(self.folder).get("models", [])
+        try:
+            (identity,) = TypeAdapter(tuple[ModelIdentity, ...]).validate_python(told)
+        except (ValidationError, ValueError):
+            return None
+        choice, stress = _choice(self.arm, self.settings), parse_stress(self.arm.stress)
+        asked = (self.arm.dialect, self.arm.constraint, stress.label)
+        if (identity.dialect, identity.constraint, identity.stress) != asked:
+            return None  # also the scripted ones: they are quick, and are played
+        is_named = choice.name is None or not choice.is_embedded
+        name = choice.name if is_named else app.embedded_name(choice.name)
+        return identity if name in {None, identity.model} else None
+
+    def _under_stress(self, source: ModelSource) -> tuple[ModelSource, Environment]:
+        environment = app.LifeHelperEnvironment(
+            sampling=Sampling(max_tokens=self.suite.max_tokens), instructions=self.arm.instructions
+        )
+        return stressed(source, environment, parse_stress(self.arm.stress))
+
+
+def _exit_code(
+    runs: list[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
+) -> int:
+    thresholds = Thresholds(fail_under=suite.fail_under, max_violations=suite.max_violations)
+    code = 0
+    for name, run in runs:
+        missed = judged(run, thresholds, catalog).missed
+        invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
+        lines = [*missed, *([catalog.text("eval.invalid", count=invalid)] if invalid else [])]
+        for line in lines:
+            console.print(Text(f"{name}: {line}"), soft_wrap=True)
+        code = EXIT_MISSED if missed else code or (EXIT_INVALID if invalid else 0)
+    return code

@@ -1,0 +1,171 @@
+"""A suite file (`evals/*.toml`): which scenarios, under which conditions, and what is good enough.
+
+Each combination of models, dialects, constraints, prompts and stress is one arm. Playing them is
+`commands.matrix`'s business.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lhkit.errors import UsageError
+
+DEFAULT_PROMPT = "default"
+"""The name of the prompt that ships with the assistant."""
+
+_Constraint: TypeAlias = Literal["off", "auto", "required"]
+_Least: TypeAlias = Annotated[int, Field(ge=1, strict=True)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServedModel(_Table):
+    """A model by name; without an address an embedded one, or `gold` or `silent`."""
+
+    name: str | None = None
+    base_url: str | None = None
+
+
+class PromptFile(_Table):
+    """Instructions in a file beside the suite."""
+
+    file: Path
+
+
+class Arms(_Table):
+    """The axes; every combination is played. Only axes with several values make up the names."""
+
+    models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
+    dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
+    constraints: Annotated[tuple[_Constraint, ...], Field(min_length=1)] = ("off",)
+    prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
+    stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
+
+
+class Suite(_Table):
+    """One suite. `scenarios` is a split, or files and folders as seen from the suite's own."""
+
+    scenarios: Literal["dev", "test", "all"] | tuple[Path, ...] = "dev"
+    limit: _Least | None = None
+    repeats: _Least = 1
+    concurrency: _Least = 8
+    max_tokens: _Least = 128
+    fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
+    max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
+    arms: Arms = Arms()
+    prompts: Mapping[str, Mapping[str, str | PromptFile]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One combination. `instructions` replace the assistant's, by locale; `name` names a folder."""
+
+    name: str
+    model: ServedModel
+    dialect: str
+    constraint: _Constraint
+    stress: str
+    instructions: Mapping[str, str]
+
+
+def load_suite(path: Path) -> Suite:
+    """Read a suite file.
+
+    Raises:
+        UsageError: it cannot be read, is no TOML, or a field is wrong; the message names file and
+            line or field, one line a fault.
+    """
+    try:
+        suite = Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}): give a suite such as evals/smoke.toml"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    except ValidationError as error:
+        faults = dict.fromkeys(_fault(each) for each in error.errors())
+        raise UsageError("\n".join(f"{path}: {fault}" for fault in faults)) from error
+    unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
+    if unknown:
+        known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
+        raise UsageError(f"{path}: arms.prompts: no prompt {unknown[0]!r}: choose one of {known}")
+    return suite
+
+
+def _fault(error: Any) -> str:
+    """Return a field and its fault; the branches of a union are not part of the field's name."""
+    names = {"function-after", "ServedModel", "PromptFile", "str", "constrained-str"}
+    parts = [part for part in error["loc"] if part not in names and "[" not in str(part)]
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return f"{field.lstrip('.') or '(top)'}: {error['msg']}"
+
+
+def arms_of(suite: Suite, folder: Path) -> tuple[Arm, ...]:
+    """Return every combination, in the order of the file.
+
+    Args:
+        suite: the suite.
+        folder: where the files of prompts lie.
+
+    Raises:
+        UsageError: a prompt's file cannot be read, or two arms are the same.
+    """
+    axes = suite.arms
+    models = [ServedModel(name=each) if isinstance(each, str) else each for each in axes.models]
+    varying = _varying(axes)
+    arms = []
+    for model, dialect, constraint, prompt, stress in product(
+        models, axes.dialects, axes.constraints, axes.prompts, axes.stress
+    ):
+        words = (model.name or model.base_url or "served", dialect, constraint, prompt, stress)
+        arms.append(
+            Arm(
+                name=_slug(words, varying),
+                model=model,
+                dialect=dialect,
+                constraint=constraint,
+                stress=stress,
+                instructions=_instructions(suite.prompts.get(prompt, {}), folder),
+            )
+        )
+    names = [arm.name for arm in arms]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"two arms are called {twice[0]!r}: list each value of an axis once")
+    return tuple(arms)
+
+
+def _varying(axes: Arms) -> Sequence[bool]:
+    lengths = [
+        len(axis)
+        for axis in (axes.models, axes.dialects, axes.constraints, axes.prompts, axes.stress)
+    ]
+    several = [length > 1 for length in lengths]
+    return several if any(several) else [True, *several[1:]]
+
+
+def _slug(words: Iterable[str], varying: Sequence[bool]) -> str:
+    chosen = [word or "plain" for word, is_used in zip(words, varying, strict=True) if is_used]
+    return re.sub(r"[^A-Za-z0-9._=,-]+", "-", "-".join(chosen)).strip("-.")
+
+
+def _instructions(prompt: Mapping[str, str | PromptFile], folder: Path) -> dict[str, str]:
+    return {locale: _text(text, folder) for locale, text in prompt.items()}
+
+
+def _text(text: str | PromptFile, folder: Path) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return (folder / text.file).read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"prompt file {folder / text.file} cannot be read ({error})") from error

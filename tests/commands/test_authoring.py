@@ -1,0 +1,161 @@
+"""`lint`, `mutate`, `accept`, `data-check` from start to exit code, on files of their own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lhkit.app import LifeHelperEnvironment
+from lhkit.commands.accept import AcceptOptions, accept_sample
+from lhkit.commands.data_check import DataCheckOptions, data_check
+from lhkit.commands.lint import lint_paths
+from lhkit.commands.mutate import MutateOptions, mutate_paths
+from lhkit.errors import RunError, UsageError
+from lhkit.harness.data_check import Requirements
+from lhkit.harness.runner import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.settings import Settings, load_settings
+
+pytestmark = pytest.mark.anyio
+
+SCENARIO = """\
+- id: a-ko-01
+  ac: AC-1
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: "숨 고르는 법 좀 찾아 줘."
+      expect:
+        calls:
+          - tool: search_catalog
+            args: {query: 호흡, limit: 3} # 둘 다 꼭
+        extra: reads
+      reply: {contains_any: ["네모 호흡"]}
+"""
+SILENT = SCENARIO.replace('      reply: {contains_any: ["네모 호흡"]}\n', "")
+LISTED = """\
+[[survivor]]
+scenario = "a-ko-01"
+reason = "why not"
+mistake = ["say_nothing@0", "unrelated_answer@0"]
+"""
+
+
+def put(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
+
+
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load_settings()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "dev").mkdir()
+    path = tmp_path / "dev" / "some.yaml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return path
+
+
+async def test_lint_says_what_is_wrong_and_exits_with_1(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await lint_paths([file], settings, as_json=False) == 0
+    put(file, SCENARIO.replace("limit: 3", "limit: 30"))
+    capsys.readouterr()
+    assert await lint_paths([file], settings, as_json=False) == 1
+    shown = capsys.readouterr().out
+    assert f"{file}:9: error: a-ko-01.turns[0].expect.calls[0].args" in shown
+    assert await lint_paths([file], settings, as_json=True) == 1
+    first = json.loads(capsys.readouterr().out)[0]
+    assert (first["line"], first["level"], first["scenario"]) == (9, "error", "a-ko-01")
+
+
+async def test_mutate_fails_under_a_share_and_on_an_outdated_list(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = MutateOptions(paths=(file,), fail_under=100)
+    assert await mutate_paths(options, settings) == 0
+    put(file, SILENT)
+    assert await mutate_paths(options, settings) == 1
+    assert "say_nothing@0" in capsys.readouterr().out
+    known = file.with_name("survivors.toml")
+    put(known, LISTED)
+    listed = MutateOptions(paths=(file,), survivors=known, as_json=True)
+    assert await mutate_paths(listed, settings) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [each["reason"] for each in report["survivors"]] == ["why not"] * 2
+    put(file, SCENARIO)
+    assert await mutate_paths(listed, settings) == 1
+    assert json.loads(capsys.readouterr().out)["outdated"][0] == ["a-ko-01", "say_nothing@0"]
+
+
+async def played(file: Path) -> Path:
+    model = ScriptedModel([call("search_catalog", query="숨", limit=4), say("네모 호흡이 있어요")])
+    await replay(
+        load_scenarios([file]),
+        model,
+        environment=LifeHelperEnvironment(),
+        run_dir=file.parent / "run",
+        progress=False,
+    )
+    return file.parent / "run"
+
+
+@pytest.mark.promise("eval.accept")
+async def test_accept_shows_the_change_writes_it_and_the_same_answer_then_passes(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = await played(file)
+    with pytest.raises(UsageError, match=r"choose one of\n.*--arg query") as told:
+        await accept_sample(AcceptOptions(run=run, sample="a-ko-01", paths=(file,)), settings)
+    assert "--turn 0 --call 0 --arg limit" in str(told.value)
+    for name, is_dry in (("query", True), ("query", False)):
+        options = AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg=name, is_dry=is_dry)
+        assert await accept_sample(options, settings) == 0
+        assert '+            args: {query: {one_of: [호흡, "숨"]}, limit: 3} # 둘 다 꼭' in (
+            capsys.readouterr().out
+        )
+        assert (text_of(file) == SCENARIO) is is_dry
+    with pytest.raises(UsageError, match="changed since it was played"):
+        await accept_sample(
+            AcceptOptions(run=run, sample="a-ko-01", paths=(file,), arg="limit"), settings
+        )
+
+
+async def test_accept_takes_words_of_the_reply(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = await played(file)
+    options = AcceptOptions(run=run, sample="a-ko-01#0", paths=(file,), phrase="호흡이 있어요")
+    assert await accept_sample(options, settings) == 0
+    assert 'contains_any: ["네모 호흡", "호흡이 있어요"]' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sample", ["b-ko-01", "a-ko-01#7"])
+async def test_accept_names_a_sample_that_is_not_there(
+    file: Path, settings: Settings, sample: str
+) -> None:
+    run = await played(file)
+    with pytest.raises(RunError, match=f"has no sample {sample}"):
+        await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
+    with pytest.raises(RunError, match="holds no run"):
+        await accept_sample(AcceptOptions(run=file.parent, sample=sample), settings)
+
+
+async def test_data_check_is_one_table_and_an_exit_code(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = Requirements(total=1, per_ac=1, acs=("AC-1",), locales={})
+    ticks = iter([1.0, 3.0, 0.0, 0.0])
+    options = DataCheckOptions(folder=file.parents[1], requirements=wanted)
+    assert await data_check(options, settings, lambda: next(ticks)) == 0
+    assert "2초" in capsys.readouterr().out
+    put(file, SILENT)
+    assert await data_check(options, settings, lambda: next(ticks)) == 1
+    assert "a-ko-01 say_nothing@0" in capsys.readouterr().out

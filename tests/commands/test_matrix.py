@@ -1,0 +1,167 @@
+"""`lhkit matrix`: plays what is missing, starts one server, draws one table."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import app
+from lhkit.commands import matrix
+from lhkit.commands.matrix import MatrixOptions, run_matrix
+from lhkit.errors import UsageError
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.settings import Settings
+from lhkit.vocab.generation import ModelIdentity
+
+pytestmark = pytest.mark.anyio
+
+SCENARIOS = """
+- id: list-it
+  ac: AC-5
+  locale: ko
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: 내 습관 보여 줘, expect: {calls: [{tool: list_habits, args: {}}]}}]
+- id: greet
+  ac: AC-12
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: hello, reply: {matches: '\\S'}}]
+"""
+
+
+class Bench:
+    """A suite with two scenarios in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "two.yaml").write_text(SCENARIOS, encoding="utf-8")
+        self.settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None)
+
+    async def play(self, arms: str, **top: Any) -> int:
+        lines = [f"{name} = {json.dumps(value)}" for name, value in top.items()]
+        suite = self.folder / "suite.toml"
+        text = "\n".join(['scenarios = ["two.yaml"]', *lines, arms])
+        suite.write_text(text, encoding="utf-8")
+        options = MatrixOptions(suite=suite, runs_dir=self.folder / "runs")
+        return await run_matrix(options, self.settings)
+
+    def lines(self, arm: str) -> int:
+        records = self.folder / "runs" / "suite" / arm / "records.jsonl"
+        return len(records.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
+    """Have a talkative model behind every address, and keep what was asked for."""
+    choices: list[app.ModelChoice] = []
+
+    @asynccontextmanager
+    async def opened(choice: app.ModelChoice, _settings: Settings) -> AsyncIterator[ChatModel]:
+        choices.append(choice)
+        identity = ModelIdentity(
+            model=choice.name or "served",
+            base_url=choice.base_url or "http://started:1",
+            dialect=choice.dialect,
+            constraint=choice.constraint,
+        )
+        if choice.is_embedded:
+            identity = ModelIdentity(
+                model=app.EMBEDDED,
+                base_url="http://started:1",
+                dialect=choice.dialect,
+                constraint=choice.constraint,
+            )
+        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
+
+    monkeypatch.setattr(matrix, "opened_model", opened)
+    return choices
+
+
+@pytest.mark.promise("matrix.table")
+async def test_one_table_compares_every_arm_with_the_first(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gold", "silent"]', repeats=3) == 0
+    printed = capsys.readouterr().out
+    gold, silent = (re.search(rf"│ {name} .*", printed) for name in ("gold", "silent"))
+    assert gold
+    assert silent
+    assert "6/6 100%" in gold[0]
+    assert "0/6 0%" in silent[0]
+    assert "-100" in silent[0]
+    assert "p " in printed.split("silent", 2)[2]
+    assert bench.lines("gold") == bench.lines("silent") == 6
+
+
+async def test_a_threshold_that_an_arm_misses_is_named_and_gives_the_exit_code(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gold", "silent"]', fail_under=50) == 1
+    assert "silent: " in capsys.readouterr().out
+    assert await bench.play('[arms]\nmodels = ["gold"]', fail_under=50) == 0
+
+
+@pytest.mark.promise("matrix.missing_only")
+async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
+    bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = '[arms]\nmodels = ["gemma"]\nconstraints = ["off", "auto", "required"]'
+    assert await bench.play(arms) == 0
+    assert [(each.base_url, each.constraint) for each in asked] == [
+        (None, "off"),
+        ("http://started:1", "auto"),
+        ("http://started:1", "required"),
+    ]
+    asked.clear()
+    assert await bench.play(arms) == 0
+    assert asked == []
+    assert capsys.readouterr().out.count("nothing is missing") == 3
+    assert await bench.play(arms, repeats=2) == 0
+    assert len(asked) == 3
+    assert bench.lines("auto") == 4
+
+
+async def test_another_prompt_is_another_arm_and_only_its_locale_changes(
+    bench: Bench, asked: list[app.ModelChoice]
+) -> None:
+    arms = 'arms.prompts = ["default", "short"]\nprompts.short.en = "Be brief."'
+    assert await bench.play(arms) == 0
+    asked.clear()
+    assert await bench.play(arms.replace("brief", "kind")) == 0
+    assert len(asked) == 1
+    assert (bench.lines("default"), bench.lines("short")) == (2, 3)
+
+
+async def test_the_same_folder_under_another_condition_is_not_taken_for_finished(
+    bench: Bench, asked: list[app.ModelChoice]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gemma"]') == 0
+    asked.clear()
+    assert await bench.play('[arms]\nmodels = ["gemma"]\ndialects = ["pythonic"]') == 0
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("arms", "complaint"),
+    [
+        ('[arms]\nmodels = ["gold"]\nstress = ["noise"]', "--stress"),
+        ('[arms]\nmodels = ["gold"]\ndialects = ["klingon"]', "klingon"),
+        ('[arms]\nmodels = ["gold"]\ndialects = ["pythonic"]\nconstraints = ["auto"]', "pythonic"),
+    ],
+)
+async def test_what_cannot_be_played_is_refused_before_anything_is(
+    bench: Bench, arms: str, complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        await bench.play(arms)
+    assert not (bench.folder / "runs").exists()

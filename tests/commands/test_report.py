@@ -1,0 +1,76 @@
+"""`lhkit report`: which files it writes, and what it says when it cannot."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def lhkit(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lhkit", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "300", "LHKIT_LOCALE": "en"},  # noqa: TID251 - for the child
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for model in ("gold", "silent"):
+        played = lhkit("eval", "--model", model, "--limit", "3", "--runs-dir", str(folder))
+        assert played.returncode == 0, played.stderr
+    return folder
+
+
+def test_by_default_the_page_goes_into_the_folder_of_the_run(runs: Path) -> None:
+    done = lhkit("report", str(runs / "silent-json"))
+    assert done.returncode == 0, done.stderr
+    page = runs / "silent-json" / "report.html"
+    assert done.stdout == f"Report: {page}\n"
+    html = page.read_text("utf-8")
+    assert html.startswith("<!doctype html>")
+    assert "lhkit eval --model silent --limit 3" in html
+
+
+def test_every_shape_is_written_where_it_is_asked_for(runs: Path, tmp_path: Path) -> None:
+    files = [tmp_path / "new" / name for name in ("r.html", "r.md", "r.xml")]
+    done = lhkit(
+        *("report", str(runs / "gold-json"), "--baseline", str(runs / "silent-json")),
+        *("--html", str(files[0]), "--markdown", str(files[1]), "--junit", str(files[2])),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Gained (3):" in files[0].read_text("utf-8")
+    assert "Gained (3):" in files[1].read_text("utf-8")
+    assert files[2].read_text("utf-8").startswith('<?xml version="1.0" encoding="UTF-8"?>')
+
+
+def test_markdown_to_the_terminal_is_nothing_but_markdown(runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "r.html"
+    done = lhkit("report", str(runs / "gold-json"), "--markdown", "-", "--html", str(page))
+    assert done.stdout.startswith("## ✅ `gold-json`")
+    assert "Report:" not in done.stdout
+    assert f"Report: {page}" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["folder", "baseline"])
+def test_a_folder_without_a_run_is_one_sentence(option: str, runs: Path, tmp_path: Path) -> None:
+    good, empty = str(runs / "gold-json"), str(tmp_path / "nowhere")
+    args = [empty] if option == "folder" else [good, "--baseline", empty]
+    done = lhkit("report", *args)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert f"{empty} holds no run" in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    place = tmp_path / "file" / "r.html"
+    done = lhkit("report", str(runs / "gold-json"), "--html", str(place))
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert f"{place} cannot be written" in done.stderr

@@ -1,0 +1,238 @@
+"""Runs to report on: one with everything in it, and one in which every text is an attack."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from lhkit.harness.record import (
+    ArgumentScore,
+    CallRecord,
+    CallScore,
+    ModelCallRecord,
+    ParsedCall,
+    SampleId,
+    SampleRecord,
+    Severity,
+    TableDiff,
+    TurnRecord,
+    TurnScore,
+    Verdict,
+    Violation,
+)
+from lhkit.harness.record_line import decode_record, encode_record
+from lhkit.harness.run import Run
+from lhkit.locales import Catalog, load_catalog
+from lhkit.vocab.events import EndReason
+from lhkit.vocab.generation import ModelIdentity, Timing, Usage
+from lhkit.vocab.trace import GateOutcome
+
+GEMMA = ModelIdentity(
+    model="gemma", server="vllm 0.32", base_url="http://127.0.0.1:8000", dialect="json"
+)
+
+ATTACK = (
+    "</script><script>window.pwned=1</script>"
+    '<img src=x onerror="window.pwned=2">\'" onmouseover=window.pwned=3 autofocus onfocus=x '
+    "</noscript><svg onload=window.pwned=4></style></textarea></title><!--<script>"
+    "{{ 7*7 }} ${window.pwned=5} [x](javascript:window.pwned=6) ``` ` | @octocat "
+    "\u2028\u2029\u202e\u2066\x1b[31m\x00\x07\ud800\ufffe ]]> &lt;b&gt; "
+)
+"""What a hostile model could write, in one line."""
+
+_WORDS_OF_OURS = {
+    *("verdict", "severity", "ended", "gate", "started_at", "status", "schema", "locale"),
+}
+
+
+def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) -> SampleRecord:
+    """Return a failed sample in which every part of a record is there."""
+    call = CallRecord(
+        tool="add_note",
+        raw_args={"text": "우유 사기", "tag": "home"},
+        args={"text": "우유 사기", "tag": "home"},
+        extra_args=("colour",),
+        result={"status": "ok", "result": {"id": "note-1"}},
+        gate=GateOutcome.ACCEPTED,
+        ran=True,
+        destructive=True,
+        validation_s=0.001,
+        waiting_s=0.3,
+        handler_s=0.004,
+        raw_text='{"name": "add_note"}',
+        model_call=0,
+    )
+    request = ModelCallRecord(
+        offset_s=0.001,
+        duration_s=0.9,
+        raw_text='좋아요. {"name": "add_note", "arguments": {"text": "우유 사기",}}',
+        text="좋아요.",
+        calls=(
+            ParsedCall(
+                name="add_note", args={"text": "우유 사기"}, raw="{…}", repairs=("trailing_comma",)
+            ),
+        ),
+        fragment='{"name": "add',
+        strict=False,
+        reason="stop",
+        truncated=True,
+        usage=Usage(prompt_tokens=900, completion_tokens=40, cached_tokens=800),
+        timing=Timing(first_token_s=0.2, call_ready_s=0.8, last_token_s=0.85),
+        identity=GEMMA,
+    )
+    turn = TurnRecord(
+        user="우유 사기라고 적어 줘",
+        ended=EndReason.ANSWERED,
+        error="sentence",
+        cause="ServerFailedError",
+        detail="500",
+        calls=(call, replace(call, model_call=None, gate=GateOutcome.REJECTED)),
+        model_calls=(request, replace(request, raw_text="적었어요", calls=(), fragment="")),
+        reply="적었어요",
+        hint="대화가 길어졌어요",
+        duration_s=2.5,
+    )
+    score = TurnScore(
+        passed=False,
+        due_calls=2,
+        right_calls=1,
+        surplus_calls=1,
+        calls=(
+            CallScore(
+                expected=0,
+                actual=0,
+                tool="add_note",
+                called="add_note",
+                ok=False,
+                arguments=(
+                    ArgumentScore(
+                        name="text",
+                        ok=False,
+                        expected={"matches": "우유"},
+                        actual="두유",
+                        reason="does not match 우유",
+                    ),
+                    ArgumentScore(name="count", ok=False, expected="1", actual=1, reason="text"),
+                    ArgumentScore(name="tag", ok=True, expected="home", actual="home"),
+                ),
+            ),
+            CallScore(expected=1, tool="find_notes", optional=True, ok=True),
+            CallScore(actual=1, called="delete_note", ok=False, reason="was not expected"),
+        ),
+    )
+    record = SampleRecord(
+        sample_id=SampleId(scenario=scenario, repeat=repeat),
+        content_hash="c0ffee",
+        verdict=Verdict.FAIL,
+        reasons=("turn 0: add_note.text: does not match 우유", "turn 0: the reply has none of 'x'"),
+        ac="AC-4",
+        locale="ko",
+        tags=("write", "chain"),
+        violations=(
+            Violation(code="r7_framing", severity=Severity.ATTEMPTED, turn=0, detail="add_note"),
+            Violation(code="unconfirmed_write", severity=Severity.ESCAPED, detail="add_note {}"),
+        ),
+        scores=(score,),
+        turns=(turn,),
+        final_state={"notes": ({"id": "note-1", "text": "두유"},)},
+        state_diff={"notes": TableDiff(added=({"id": "note-1"},), removed=({"id": "note-0"},))},
+        fault="a fault",
+        wall_s=2.7,
+        harness_s=0.02,
+        started_at="2026-06-15T09:00:00+09:00",
+    )
+    return replace(record, **changes)
+
+
+def poisoned(record: SampleRecord) -> SampleRecord:
+    """Return a record with the attack before every text in it, whatever field it stands in."""
+
+    def poison(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {k: poison(v, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [poison(each, key) for each in value]
+        is_ours = key in _WORDS_OF_OURS or not isinstance(value, str)
+        return value if is_ours else ATTACK + value
+
+    return decode_record(poison(json.loads(encode_record(record))))
+
+
+def run_of(*records: SampleRecord, name: str = "gemma-json") -> Run:
+    manifest = {
+        "versions": {"python": "3.11.7", "lhkit": "0.1.0"},
+        "git_commit": "0123abc",
+        "hardware": {"system": "Linux", "cores": 2},
+        "sampling": [{"max_tokens": 128, "temperature": 0.0, "seed": None}],
+        "repeats": 1,
+        "sittings": [{"started_at": "2026-06-15T09:00:00+09:00"}],
+    }
+    return Run(records=records, manifest=manifest, name=name)
+
+
+@pytest.fixture
+def make_record() -> Callable[..., SampleRecord]:
+    return full_record
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Run]:
+    return run_of
+
+
+@pytest.fixture
+def full_run() -> Run:
+    """Return a run of one pass, one fail and one invalid sample, failures last."""
+    return run_of(
+        full_record("pass-ko-01", verdict=Verdict.PASS, reasons=(), violations=(), fault=None),
+        full_record("invalid-ko-01", verdict=Verdict.INVALID, violations=(), ac="AC-10"),
+        full_record("fail-ko-01"),
+    )
+
+
+@pytest.fixture
+def hostile_run() -> Run:
+    """Return a run in which every text is an attack."""
+    return run_of(poisoned(full_record()), poisoned(full_record(verdict=Verdict.PASS, repeat=1)))
+
+
+@pytest.fixture
+def korean() -> Catalog:
+    return load_catalog("ko")
+
+
+@pytest.fixture
+def english() -> Catalog:
+    return load_catalog("en")
+
+
+class Parsed(HTMLParser):
+    """What a reader without scripts gets from HTML: elements with attributes, and the words."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for tag, attributes in self.elements if tag == name]
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+@pytest.fixture
+def parse() -> Callable[[str], Parsed]:
+    return Parsed

@@ -1,0 +1,102 @@
+"""Plots: the right numbers in them, nothing fetched, any label drawn."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.errors import MissingPackageError
+from lhkit.harness.compare import compare
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report import charts
+from lhkit.harness.report.page import html_page
+from lhkit.harness.report.pictures import picture, svg_of
+from lhkit.harness.run import Run
+from lhkit.locales import Catalog
+
+OF_A_RUN = (charts.pass_rates, charts.latencies, charts.confusion, charts.violations)
+
+
+def values(chart: Any) -> list[dict[str, Any]]:
+    """Return the rows of a chart's first layer."""
+    spec = chart.to_dict()
+    first = spec["layer"][0] if "layer" in spec else spec
+    data = first.get("data", spec.get("data"))
+    rows: list[dict[str, Any]] = data["values"]
+    return rows
+
+
+def test_pass_rates_have_their_interval(full_run: Run) -> None:
+    (row,) = values(charts.pass_rates(full_run))  # AC-10 has no valid sample
+    assert (row["name"], row["rate"], row["passed"], row["valid"]) == ("AC-4", 0.5, 1, 2)
+    assert row["low"] < 0.5 < row["high"]
+
+
+def test_latencies_are_a_distribution_without_waiting_and_without_invalid_samples(
+    full_run: Run,
+) -> None:
+    rows = values(charts.latencies(full_run))
+    assert [row["share"] for row in rows] == [0.5, 1.0]
+    assert [row["seconds"] for row in rows] == pytest.approx([1.9, 1.9])
+
+
+def test_a_distribution_of_many_turns_has_a_bounded_number_of_steps(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
+) -> None:
+    run = make_run(*(make_record(f"s-{n}") for n in range(1000)))
+    rows = values(charts.latencies(run))
+    assert len(rows) == 201
+    assert rows[-1]["share"] == 1.0
+
+
+def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) -> None:
+    rows = values(charts.confusion(full_run, locale="en"))
+    assert {(row["due"], row["called"], row["count"]) for row in rows} == {
+        ("add_note", "add_note", 2),
+        ("no call", "delete_note", 2),
+    }
+
+
+def test_violations_are_counted_by_severity(full_run: Run) -> None:
+    rows = values(charts.violations(full_run, locale="en"))
+    assert rows == [
+        {"code": "unconfirmed_write", "severity": "escaped", "count": 1},
+        {"code": "r7_framing", "severity": "attempted", "count": 1},
+    ]
+
+
+def test_flips_are_counted_by_criterion(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
+) -> None:
+    good = make_record("one", verdict=Verdict.PASS)
+    chart = charts.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
+    assert values(chart) == [{"ac": "AC-4", "side": "lost", "count": -1}]
+
+
+@pytest.mark.parametrize("chart", OF_A_RUN)
+def test_any_text_can_be_drawn(chart: Callable[..., Any], hostile_run: Run) -> None:
+    svg = svg_of(chart(hostile_run).to_dict())
+    assert svg.startswith("<svg")
+    assert "<script" not in svg
+
+
+@pytest.mark.parametrize("chart", OF_A_RUN)
+def test_an_empty_run_can_be_drawn(chart: Callable[..., Any]) -> None:
+    assert svg_of(chart(Run(records=(), manifest={})).to_dict()).startswith("<svg")
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+def test_a_missing_package_is_named_with_the_way_to_get_it(
+    package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackageError, match=r"not installed: pip install 'lhkit\[report\]'"):
+        html_page(full_run, korean, name="x")
+
+
+def test_a_picture_has_words_and_a_version_for_each_theme(full_run: Run) -> None:
+    html = picture(charts.pass_rates(full_run), 'rates "of" <all>')
+    assert 'alt="rates &quot;of&quot; &lt;all&gt;"' in html
+    assert 'media="(prefers-color-scheme: dark)"' in html
+    assert html.count("data:image/svg+xml;base64,") == 2

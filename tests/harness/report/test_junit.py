@@ -1,0 +1,70 @@
+"""JUnit XML: what a CI counts, and text that XML can carry."""
+
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.junit import junit_xml
+from lhkit.harness.run import Run
+from lhkit.locales import Catalog
+
+
+def parsed(run: Run, catalog: Catalog) -> ET.Element:
+    xml = junit_xml(run, catalog, name="gemma-json")
+    return ET.fromstring(xml.encode())  # noqa: S314 - our own document
+
+
+def test_each_criterion_is_a_suite_and_each_sample_a_case(full_run: Run, english: Catalog) -> None:
+    root = parsed(full_run, english)
+    assert root.tag == "testsuites"
+    assert [suite.get("name") for suite in root] == ["AC-4", "AC-10"]
+    suite = root[0]
+    assert [case.get("name") for case in suite.iter("testcase")] == ["pass-ko-01", "fail-ko-01"]
+    assert {case.get("classname") for case in suite.iter("testcase")} == {"gemma-json.AC-4"}
+    assert suite.get("timestamp") == "2026-06-15T09:00:00+09:00"
+
+
+@pytest.mark.promise("report.junit_counts")
+def test_fail_is_failure_invalid_is_error_and_the_counts_add_up(
+    full_run: Run, english: Catalog
+) -> None:
+    root = parsed(full_run, english)
+    assert [root.get(key) for key in ("tests", "failures", "errors")] == ["3", "1", "1"]
+    for element in (root, *root):
+        cases = list(element.iter("testcase"))
+        assert element.get("tests") == str(len(cases))
+        assert element.get("failures") == str(len(list(element.iter("failure"))))
+        assert element.get("errors") == str(len(list(element.iter("error"))))
+        seconds = sum(float(case.get("time", "nan")) for case in cases)
+        assert float(element.get("time", "nan")) == pytest.approx(seconds)
+    (failure,) = root.iter("failure")
+    assert failure.get("message") == "turn 0: add_note.text: does not match 우유"
+    assert failure.get("type") == "fail"
+    assert "escaped: unconfirmed_write" in (failure.text or "")
+
+
+def test_the_transcript_is_the_output_of_the_case(full_run: Run, english: Catalog) -> None:
+    outputs = [element.text or "" for element in parsed(full_run, english).iter("system-out")]
+    assert len(outputs) == 3
+    assert all("User: 우유 사기라고 적어 줘" in output for output in outputs)
+    assert '→ add_note({"text": "우유 사기", "tag": "home"}) [accepted]' in outputs[0]
+
+
+@pytest.mark.promise("report.escapes")
+def test_characters_that_xml_refuses_are_shown_or_replaced(
+    hostile_run: Run, english: Catalog
+) -> None:
+    root = parsed(hostile_run, english)
+    (failure,) = root.iter("failure")
+    assert "</script>" in (failure.get("message") or "")
+    assert "\\x1b[31m\\x00\\x07\\ud800\ufffd ]]>" in (failure.text or "")
+
+
+def test_repeats_have_names_of_their_own(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
+) -> None:
+    run = make_run(make_record("s"), make_record("s", repeat=1, verdict=Verdict.PASS))
+    names = [case.get("name") for case in parsed(run, english).iter("testcase")]
+    assert names == ["s", "s #2"]

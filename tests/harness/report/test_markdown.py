@@ -1,0 +1,104 @@
+"""Markdown for a pull request: short, cut where it must be, and inert."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from markdown_it import MarkdownIt
+
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.markdown import cell, code, markdown
+from lhkit.harness.run import Run
+from lhkit.locales import Catalog
+
+
+def test_it_shows_rates_and_failures_with_their_reasons(full_run: Run, english: Catalog) -> None:
+    shown = markdown(full_run, english, name="gemma")
+    assert shown.startswith("## ❌ `gemma`\n")
+    assert "| `AC-4` log after a yes | 50% (1/2) |" in shown
+    assert "- `turn 0: add_note.text: does not match 우유`" in shown
+    assert "<details><summary>❌ <code>fail-ko-01</code>" in shown
+    assert "⚠️ <code>invalid-ko-01</code>" in shown
+    assert "pass-ko-01" not in shown
+
+
+def test_a_run_without_failures_says_so(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
+) -> None:
+    good = make_record(verdict=Verdict.PASS, violations=())
+    shown = markdown(make_run(good), english, name="gemma")
+    assert shown.startswith("## ✅")
+    assert shown.endswith("Nothing failed.\n")
+
+
+def test_a_pass_that_did_harm_is_no_green_mark(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
+) -> None:
+    shown = markdown(make_run(make_record(verdict=Verdict.PASS)), english, name="gemma")
+    assert shown.startswith("## ❌")
+
+
+@pytest.mark.promise("report.markdown_fits")
+@pytest.mark.parametrize("max_chars", [65_000, 5_000])
+def test_it_is_cut_at_the_limit_with_a_line_that_says_how_much_is_missing(
+    max_chars: int,
+    make_run: Callable[..., Run],
+    make_record: Callable[..., SampleRecord],
+    english: Catalog,
+) -> None:
+    run = make_run(*(make_record(f"s-{n}") for n in range(300)))
+    shown = markdown(run, english, name="gemma", max_chars=max_chars)
+    assert len(shown) <= max_chars
+    there = shown.count("<details>")
+    assert there == shown.count("</details>") > 0
+    assert shown.endswith(
+        f"**Cut here: {300 - there} more failures did not fit. "
+        "The whole run is in the HTML report.**\n"
+    )
+
+
+def test_even_a_head_that_is_too_long_is_cut(hostile_run: Run, english: Catalog) -> None:
+    shown = markdown(hostile_run, english, name="x", max_chars=600)
+    assert len(shown) <= 600
+    assert "Cut here: 1 more" in shown
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("plain", "`plain`"),
+        ("a`b", "``a`b``"),
+        ("`x`", "`` `x` ``"),
+        ("two\nlines", "`two lines`"),
+        ("\u202e", "`\\u202e`"),
+        ("", ""),
+    ],
+)
+def test_nothing_ends_a_code_span_from_within(raw: str, shown: str) -> None:
+    assert code(raw) == shown
+    assert cell("a|b") == "`a\\|b`"
+
+
+@pytest.mark.promise("report.escapes")
+def test_hostile_text_neither_formats_nor_links_nor_mentions(
+    hostile_run: Run, full_run: Run, english: Catalog
+) -> None:
+    shown = markdown(hostile_run, english, name="x", baseline=full_run)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(shown)
+    bare = re.sub(r"<(code|pre)\b[^>]*>.*?</\1>", "", html, flags=re.DOTALL)
+    assert "pwned" not in bare
+    assert "@octocat" not in bare
+    assert html.count("@octocat") > 5
+    tags = set(re.findall(r"<([a-z0-9]+)", html))
+    assert tags <= {*("h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "p", "ul", "li"),
+                    *("code", "pre", "strong", "details", "summary")}  # fmt: skip
+
+
+def test_a_baseline_adds_numbers_and_names(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
+) -> None:
+    before = make_run(make_record("one", verdict=Verdict.PASS), name="before")
+    shown = markdown(make_run(make_record("one"), name="b"), english, name="b", baseline=before)
+    assert "### Against the baseline" in shown
+    assert "| pass rate, in points | 1/1 100% | 0/1 0% |" in shown
+    assert "- Lost (1): `one`" in shown

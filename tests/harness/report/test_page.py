@@ -1,0 +1,136 @@
+"""The HTML report as a file: self-contained, escaped, failures first, in two languages."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.facts import command, facts
+from lhkit.harness.report.page import html_page
+from lhkit.harness.run import Run
+from lhkit.locales import Catalog, load_catalog
+
+SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+
+
+@pytest.mark.promise("report.offline")
+def test_nothing_in_the_file_points_outside_it(
+    full_run: Run, korean: Catalog, parse: Callable[..., Any]
+) -> None:
+    html = html_page(full_run, korean, name="gemma", baseline=full_run)
+    shown = parse(html)
+    addresses = [
+        value or ""
+        for _, attributes in shown.elements
+        for key, value in attributes.items()
+        if key in {"src", "srcset", "href", "action", "data", "poster", "xlink:href"}
+    ]
+    assert addresses
+    assert [each[:40] for each in addresses if not each.startswith(("#", "data:image/svg"))] == []
+    assert not {"link", "iframe", "object", "embed"} & {name for name, _ in shown.elements}
+    assert "@import" not in html
+    assert "url(" not in html
+    for address in addresses:
+        if address.startswith("data:"):
+            svg = base64.b64decode(address.partition("base64,")[2]).decode()
+            assert re.findall(r'(?:href|src)="(?!#)', svg) == []
+
+
+def test_the_policy_lets_only_our_script_run(full_run: Run, korean: Catalog) -> None:
+    html = html_page(full_run, korean, name="gemma")
+    (script,) = SCRIPT.findall(html)
+    sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{sha256}'\"" in html
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.promise("report.escapes")
+def test_hostile_text_adds_no_script_no_handler_and_no_unknown_element(
+    full_run: Run, hostile_run: Run, korean: Catalog, parse: Callable[..., Any]
+) -> None:
+    tame = parse(html_page(full_run, korean, name="x", baseline=full_run))
+    html = html_page(hostile_run, korean, name="</title><script>", baseline=full_run)
+    wild = parse(html)
+    assert len(wild.all("script")) == 1
+    assert {name for name, _ in wild.elements} <= {name for name, _ in tame.elements}
+    assert [key for _, attributes in wild.elements for key in attributes if key[:2] == "on"] == []
+    html.encode("utf-8")  # no lone surrogate is left
+    assert not re.search("[\u202e\u2066\u2028\x1b\x00]", html)
+
+
+def test_failures_come_first_and_harm_before_failures(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], korean: Catalog
+) -> None:
+    run = make_run(
+        make_record("passed", verdict=Verdict.PASS, violations=()),
+        make_record("invalid", verdict=Verdict.INVALID, violations=()),
+        make_record("failed", violations=()),
+        make_record("harmful", verdict=Verdict.PASS),
+    )
+    ids = re.findall(r'id="s-(\w+)-0"', html_page(run, korean, name="x"))
+    assert ids == ["harmful", "failed", "invalid", "passed"]
+
+
+@pytest.mark.parametrize(("locale", "heading"), [("ko", "통과율"), ("en", "Pass rates")])
+def test_the_page_speaks_the_readers_language(locale: str, heading: str, full_run: Run) -> None:
+    html = html_page(full_run, load_catalog(locale), name="x")
+    assert f'<html lang="{locale}">' in html
+    assert heading in html
+    assert all(value in html for value in ("0123abc", "system Linux, cores 2"))
+
+
+def test_readers_of_the_structure_find_landmarks_names_and_descriptions(
+    full_run: Run, korean: Catalog, parse: Callable[..., Any]
+) -> None:
+    shown = parse(html_page(full_run, korean, name="x", baseline=full_run))
+    for landmark in ("header", "main", "nav", "h1"):
+        assert len(shown.all(landmark)) == 1, landmark
+    assert shown.all("nav")[0]["aria-label"]
+    assert all(image["alt"] for image in shown.all("img"))
+    assert len(shown.all("img")) >= 4
+    assert all(head.get("scope") for head in shown.all("th"))
+    ids = [each["id"] for _, each in shown.elements if "id" in each]
+    assert len(ids) == len(set(ids))
+    named = [section.get("aria-labelledby") for section in shown.all("section")]
+    assert {name for name in named if name} <= set(ids)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "gemma · vllm 0.32 · http://127.0.0.1:8000",
+        "max_tokens 128, temperature 0.0",
+        "python 3.11.7, lhkit 0.1.0",
+        "0123abc",
+        "system Linux, cores 2",
+        "lhkit eval --model gemma --base-url http://127.0.0.1:8000 --dialect json",
+    ],
+)
+def test_a_report_says_where_the_run_comes_from(words: str, full_run: Run, korean: Catalog) -> None:
+    assert words in dict(facts(full_run, full_run.summary(), korean)).values()
+
+
+def test_the_command_of_the_manifest_is_shown_as_it_was_typed(full_run: Run) -> None:
+    typed = {**full_run.manifest, "command": ["lhkit", "eval", "a b.yaml"]}
+    run = Run(records=full_run.records, manifest=typed)
+    assert command(run, run.summary()) == "lhkit eval 'a b.yaml'"
+
+
+def test_a_run_without_records_or_manifest_has_a_page(korean: Catalog) -> None:
+    assert "<main>" in html_page(Run(records=(), manifest={}), korean, name="empty")
+
+
+def test_a_baseline_is_set_against_the_run_with_both_transcripts(
+    make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
+) -> None:
+    before = make_run(make_record("one"), name="before")
+    after = make_run(make_record("one", verdict=Verdict.PASS), name="after")
+    html = html_page(after, english, name="after", baseline=before)
+    assert "Against the baseline" in html
+    assert "Gained (1):" in html
+    section = html.partition('id="flips"')[2].partition("</section>\n")[0]
+    assert section.count('class="lhr-trace"') == 2

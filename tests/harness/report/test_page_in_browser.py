@@ -1,0 +1,222 @@
+"""The HTML report in a real Chromium: nothing hostile runs, and 2,000 samples stay quick."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.page import html_page
+from lhkit.harness.run import Run
+from lhkit.locales import load_catalog
+
+SAMPLES = 2_000
+
+CONTRAST = """
+() => {
+  const channel = (value) => {
+    const c = value / 255;
+    return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  };
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const solid = (element) => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement) {
+      layers.unshift(getComputedStyle(at).backgroundColor);
+    }
+    for (const layer of layers) { paint.fillStyle = layer; paint.fillRect(0, 0, 1, 1); }
+    return [...paint.getImageData(0, 0, 1, 1).data];
+  };
+  const ink = (element) => {
+    paint.fillStyle = getComputedStyle(element).color;
+    paint.fillRect(0, 0, 1, 1);
+    return [...paint.getImageData(0, 0, 1, 1).data];
+  };
+  const faint = new Set();
+  for (const element of document.querySelectorAll("body *")) {
+    const words = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!words || !element.checkVisibility() || element.matches("option, script, noscript")) {
+      continue;
+    }
+    const [a, b] = [light(solid(element)), light(ink(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) faint.add(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return [...faint];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    assert found, "no Chromium: `make browser` installs it, or see README for its packages"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes a run's report and returns its address."""
+
+    def write(run: Run, **options: Any) -> str:
+        file = tmp_path / "report.html"
+        html = html_page(run, load_catalog("ko"), name="gemma", **options)
+        file.write_text(html, encoding="utf-8")
+        return file.as_uri()
+
+    return write
+
+
+def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, list[str], list[str]]:
+    """Return a page, the addresses that it asked for, and what it complained about."""
+    page = browser.new_context(**options).new_page()
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: dialog.dismiss())
+    page.goto(address)
+    return page, asked, said
+
+
+def open_all(page: Page) -> int:
+    """Open every sample; return how many transcripts are there."""
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.wait_for_function("!document.querySelector('details > noscript')")
+    return page.locator(".lhr-trace").count()
+
+
+@pytest.mark.promise("report.runs_nothing")
+def test_no_hostile_text_runs_even_without_the_policy(
+    browser: Browser,
+    written: Callable[..., str],
+    hostile_run: Run,
+    make_record: Callable[..., SampleRecord],
+) -> None:
+    first = hostile_run.records[0].sample_id
+    before = Run(records=(make_record(first.scenario, verdict=Verdict.PASS),), manifest={})
+    address = written(hostile_run, baseline=before)
+    page, asked, said = opened(browser, address, bypass_csp=True)
+    assert open_all(page) == 4  # two samples, and both sides of one flip
+    page.mouse.move(300, 300)
+    page.keyboard.press("Tab")
+    for box in page.locator("#filters input, #filters select").all():
+        box.focus()
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("[onerror], [onload], [onmouseover], [onfocus]").count() == 0
+    assert page.locator("body script").count() == 1
+    assert "<img src=x onerror=" in page.locator("#samples .lhr-raw").first.inner_text()
+    assert [each for each in asked if not each.startswith(("data:", address))] == []
+    assert said == []
+
+
+def test_the_policy_stops_what_escaping_might_miss(
+    browser: Browser, written: Callable[..., str], full_run: Run
+) -> None:
+    page, _, said = opened(browser, written(full_run))
+    page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned=1\">')"
+    )
+    page.wait_for_function("document.querySelector('img[src=x]').complete")
+    assert page.evaluate("window.pwned") is None
+    assert any("Content Security Policy" in line for line in said)
+
+
+def test_samples_can_be_filtered_by_verdict_criterion_tag_and_words(
+    browser: Browser, written: Callable[..., str], full_run: Run
+) -> None:
+    page, _, said = opened(browser, written(full_run))
+    rows = page.locator("#samples > details:visible")
+    shown = page.locator("#shown")
+    assert (rows.count(), shown.inner_text()) == (3, "3 / 3")
+    page.select_option("select[name=verdict]", "fail")
+    assert (rows.count(), shown.inner_text()) == (1, "1 / 3")
+    page.select_option("select[name=verdict]", "")
+    page.select_option("select[name=ac]", "AC-10")
+    assert rows.get_attribute("id") == "s-invalid-ko-01-0"
+    page.select_option("select[name=ac]", "")
+    page.select_option("select[name=tag]", "chain")
+    assert rows.count() == 3
+    for words, count in (("우유 사기라고", 3), ('"name": "ADD', 3), ("모델 메시지", 0), ("</b>", 0),
+                         ("lhr-text", 0), ("fail-ko", 1)):  # fmt: skip
+        page.fill("input[name=words]", words)
+        assert rows.count() == count, words
+    assert said == []
+
+
+def test_a_sample_opens_by_keyboard_and_by_its_address(
+    browser: Browser, written: Callable[..., str], full_run: Run
+) -> None:
+    address = written(full_run)
+    page, _, _ = opened(browser, address)
+    assert page.locator(".lhr-trace").count() == 0
+    page.locator("#s-fail-ko-01-0 > summary").focus()
+    page.keyboard.press("Enter")
+    page.locator("#s-fail-ko-01-0 .lhr-diff").wait_for()
+    direct, _, _ = opened(browser, f"{address}#s-invalid-ko-01-0")
+    direct.locator("#s-invalid-ko-01-0 .lhr-turn").wait_for()
+
+
+def test_without_scripts_everything_is_there(
+    browser: Browser, written: Callable[..., str], full_run: Run
+) -> None:
+    page, _, _ = opened(browser, written(full_run), java_script_enabled=False)
+    assert not page.locator("#filters").is_visible()
+    page.locator("#s-fail-ko-01-0 > summary").click()
+    assert page.locator("#s-fail-ko-01-0 .lhr-diff").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_words_stand_out_from_their_ground(
+    scheme: str, browser: Browser, written: Callable[..., str], full_run: Run
+) -> None:
+    page, _, _ = opened(browser, written(full_run, baseline=full_run), color_scheme=scheme)
+    open_all(page)
+    assert page.evaluate(CONTRAST) == []
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(
+    browser: Browser, written: Callable[..., str], full_run: Run, hostile_run: Run
+) -> None:
+    for run in (full_run, hostile_run):
+        page, _, _ = opened(
+            browser, written(run, baseline=full_run), viewport={"width": 380, "height": 800}
+        )
+        open_all(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+@pytest.mark.promise("report.large")
+def test_two_thousand_samples_open_and_filter_at_once(
+    browser: Browser,
+    written: Callable[..., str],
+    make_run: Callable[..., Run],
+    make_record: Callable[..., SampleRecord],
+) -> None:
+    run = make_run(*(make_record(f"s-{n}", ac=f"AC-{n % 12}") for n in range(SAMPLES)))
+    page, _, _ = opened(browser, written(run))
+    assert page.locator("#shown").inner_text() == "2000 / 2000"
+    elements = page.evaluate("document.querySelectorAll('*').length")
+    assert elements < 10 * SAMPLES  # a line each, no transcripts
+    page.evaluate(
+        "() => { const t = performance.now(); "
+        "document.querySelector('[name=words]').value = 's-1999'; "
+        "document.querySelector('#filters').dispatchEvent(new Event('input')); "
+        "window.spent = performance.now() - t; }"
+    )
+    assert page.locator("#shown").inner_text() == "1 / 2000"
+    assert page.evaluate("window.spent") < 5_000  # measured: a tenth of it
+    page.locator("#s-s-1999-0 > summary").click()
+    page.locator("#s-s-1999-0 .lhr-trace").wait_for()
+    assert page.locator(".lhr-trace").count() == 1
