@@ -54,6 +54,7 @@ format: venv  ## let ruff mend and format
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
 	@$(BIN)/python evals/benchmarks/client_streaming.py
 	@$(BIN)/python evals/benchmarks/harness_cost.py
+	@$(BIN)/python evals/benchmarks/panel_streaming.py
 
 lock: venv  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lhkit.confirm.summary import summarize
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
     from lhkit.harness.compare import Comparison, compare
+    from lhkit.harness.gold import gold_model
     from lhkit.harness.matching import match_calls, values_equal
     from lhkit.harness.rescore import rescore
     from lhkit.harness.run import Run
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lhkit.models.connection import Endpoint
     from lhkit.models.openai_http import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
+    from lhkit.models.served import connect
     from lhkit.models.vllm_http import VllmHttp
     from lhkit.models.vllm_server import ServerSettings, VllmServer
     from lhkit.models.weights import ensure_weights
@@ -84,8 +86,10 @@ _HOMES = {
     "VllmHttp": "models.vllm_http",
     "VllmServer": "models.vllm_server",
     "compare": "harness.compare",
+    "connect": "models.served",
     "encode_tool_result": "vocab.results",
     "ensure_weights": "models.weights",
+    "gold_model": "harness.gold",
     "load_scenarios": "harness.scenario",
     "match_calls": "harness.matching",
     "replay": "harness.runner",
@@ -129,8 +133,10 @@ __all__ = [
     "VllmHttp",
     "VllmServer",
     "compare",
+    "connect",
     "encode_tool_result",
     "ensure_weights",
+    "gold_model",
     "load_scenarios",
     "match_calls",
     "replay",

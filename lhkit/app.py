@@ -14,6 +14,8 @@ from typing import Any
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import UsageError
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.script import Scenario
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.prompts import instructions, now_line
 from lhkit.lifehelper.state_rules import State, broken_rules
@@ -189,6 +191,18 @@ def scenario_paths(split: str) -> tuple[Path, ...]:
         raise UsageError(f"no split {split!r}: choose one of {', '.join(SPLITS)}, all")
     folder = scenario_folder()
     return (folder,) if split == "all" else (folder / split,)
+
+
+def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
+    """Return the shipped scenarios with these ids, in this order.
+
+    Raises:
+        UsageError: there is no such scenario; the message says where they stand.
+    """
+    known = {scenario.id: scenario for scenario in load_scenarios(scenario_paths("all"))}
+    if missing := [each for each in ids if each not in known]:
+        raise UsageError(f"no scenario {', '.join(missing)}: all stand in {scenario_folder()}")
+    return tuple(known[each] for each in ids)
 
 
 @cache

@@ -4,6 +4,7 @@ Two samples with the same hash are the same question to the same model: the answ
 """
 
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -20,6 +21,7 @@ from lhkit.harness.environment import Environment
 from lhkit.harness.record import SampleId
 from lhkit.harness.script import Scenario
 from lhkit.models.base import ChatModel
+from lhkit.models.cassette import CassetteModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.json_values import canonical
@@ -95,6 +97,16 @@ class Plan:
             "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
             "questions": {each.scenario.id: each.questions(self.repeats) for each in self.scenes},
         }
+
+
+def clock_of(source: ModelSource, *, concurrency: int) -> Callable[[], float]:
+    """Return what a run measures with: a monotonic clock, or the recorded time of a cassette.
+
+    Recorded times of conversations that play at once would add up, so these get the machine's.
+    """
+    if isinstance(source, CassetteModel) and concurrency == 1:
+        return source.clock
+    return time.perf_counter
 
 
 def plan_run(

@@ -5,7 +5,6 @@ one conversation is `sample`'s business, what it is worth `scorers`'.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,7 @@ from lhkit.harness.assignment import load_solver
 from lhkit.harness.environment import Environment
 from lhkit.harness.journal import Journal, open_journal, read_manifest, write_manifest
 from lhkit.harness.manifest import Provenance, Sitting, manifest_of
-from lhkit.harness.plan import Job, ModelSource, Plan, plan_run
+from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.questions import Resumption, resumption
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.run import Run
@@ -71,7 +70,7 @@ async def replay(
     progress: bool = True,
     report: Callable[[Resumption], object] = _silent,
     provenance: Provenance | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Run:
     """Play every scenario and return the records.
@@ -98,7 +97,7 @@ async def replay(
         progress: show a progress bar.
         report: told before the first sample what the folder already holds, and what is asked anew.
         provenance: what the manifest says of start, commit and hardware.
-        clock: monotonic seconds.
+        clock: monotonic seconds; by default `plan.clock_of` the model.
         sleep: waits for so many seconds.
 
     Raises:
@@ -111,6 +110,7 @@ async def replay(
     plan = plan_run(scenarios, model, environment, repeats=repeats)
     load_solver()  # not in the middle of a turn that is being timed
     told = provenance or Provenance()
+    clock = clock or clock_of(model, concurrency=concurrency)
     stage = Stage(
         model=model,
         environment=environment,

@@ -103,6 +103,10 @@ class CassetteModel:
     A request is found by its content. Recorded several times, it is answered in the recorded
     order, and after that always with the last answer, so that a notebook cell can be run again.
     Each model object starts at the first answer.
+
+    `clock` is its recorded time: seconds that advance by what each response took when it was
+    recorded, whatever the pace now. `replay` measures with it while conversations play one at a
+    time, so that latencies are those of the recording.
     """
 
     def __init__(
@@ -121,6 +125,7 @@ class CassetteModel:
         self._path = path
         self._pace = pace
         self._sleep = sleep
+        self._recorded_s = 0.0
         self._answers: defaultdict[str, list[Response]] = defaultdict(list)
         self._played: Counter[str] = Counter()
         for response in cassette.responses:
@@ -152,6 +157,10 @@ class CassetteModel:
         """Who answered when it was recorded."""
         return self._cassette.identity
 
+    def clock(self) -> float:
+        """Return the recorded time that has been played so far, in seconds."""
+        return self._recorded_s
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the recorded events.
 
@@ -160,9 +169,11 @@ class CassetteModel:
         """
         now_s = 0.0
         for timed in self._next_answer(parts_of(request)).events:
-            if self._pace and timed.at_s > now_s:
-                await self._sleep((timed.at_s - now_s) * self._pace)
-                now_s = timed.at_s
+            gap_s = max(0.0, timed.at_s - now_s)
+            if self._pace and gap_s:
+                await self._sleep(gap_s * self._pace)
+            self._recorded_s += gap_s
+            now_s += gap_s
             yield timed.event
 
     async def aclose(self) -> None:

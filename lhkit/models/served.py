@@ -15,14 +15,17 @@ DIALECT_NAMES = (*DIALECTS, OPENAI)
 CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
 
 
-async def connect(endpoint: Endpoint, *, pace: Pace | None = None) -> VllmHttp | OpenAiHttp:
+async def connect(endpoint: Endpoint | str, *, pace: Pace | None = None) -> VllmHttp | OpenAiHttp:
     """Ask the server who it is and return a model that speaks the endpoint's dialect with it.
+
+    A string is the address of an endpoint, with all else as it is by default.
 
     Raises:
         UsageError: unknown dialect, an address that is none, a constraint nobody promises.
         UnknownModelError: the server does not serve that model.
         ModelError: nothing answers, or it refuses.
     """
+    endpoint = Endpoint(base_url=endpoint) if isinstance(endpoint, str) else endpoint
     _require_dialect(endpoint.dialect)
     if endpoint.dialect == OPENAI:
         return await OpenAiHttp.connect(endpoint, pace=pace)

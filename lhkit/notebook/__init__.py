@@ -1,0 +1,50 @@
+"""The chat in a notebook cell: a panel, its confirm card, a demo that needs no server.
+
+Names are loaded when first used, so that an import displays nothing and starts nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lhkit.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from lhkit.notebook.confirm import ButtonConfirmGate
+    from lhkit.notebook.demo import demo_panel
+    from lhkit.notebook.life_helper import life_helper_panel
+    from lhkit.notebook.panel import ChatPanel
+    from lhkit.notebook.toolset import Toolset
+
+_HOMES = {
+    "ButtonConfirmGate": "confirm",
+    "ChatPanel": "panel",
+    "Toolset": "toolset",
+    "demo_panel": "demo",
+    "life_helper_panel": "life_helper",
+}
+
+__all__ = ["ButtonConfirmGate", "ChatPanel", "Toolset", "demo_panel", "life_helper_panel"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home when it is first used.
+
+    Raises:
+        AttributeError: there is no such name.
+        MissingPackageError: the notebook's packages are not installed.
+    """
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lhkit.notebook' has no attribute {name!r}")
+    try:
+        value = getattr(import_module(f"lhkit.notebook.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"the notebook needs the package {error.name}: pip install 'lhkit[notebook]'"
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return list(__all__)

@@ -1,0 +1,115 @@
+"""A conversation to take along: as Markdown to read, as JSON to work with. Pure."""
+
+import json
+import re
+from typing import Any, assert_never
+
+from lhkit.confirm.summary import pretty
+from lhkit.locales import Catalog
+from lhkit.notebook.items import (
+    AssistantItem,
+    CardItem,
+    ErrorItem,
+    Item,
+    NoteItem,
+    OptInItem,
+    ToolItem,
+    UserItem,
+)
+from lhkit.notebook.state import PanelState
+from lhkit.vocab.json_values import NotJsonError, compact, plain_json
+from lhkit.vocab.results import envelope
+
+
+def to_markdown(state: PanelState, catalog: Catalog) -> str:
+    """Return the conversation as Markdown; data stands in fences that it cannot break out of."""
+    parts = [f"# {catalog.text('notebook.export_title')}"]
+    parts += [part for item in state.items if (part := _markdown(item, catalog))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(item: Item, catalog: Catalog) -> str:
+    match item:
+        case UserItem(text=text):
+            return f"**{catalog.text('notebook.role_user')}**\n\n{_quoted(text)}"
+        case AssistantItem(text=text):
+            return f"**{catalog.text('notebook.role_assistant')}**\n\n{text}"
+        case ToolItem():
+            result = "" if item.result is None else _fenced(_json_text(envelope(item.result)))
+            return f"`{item.name or '?'}`\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
+        case CardItem(request=request, outcome=outcome):
+            said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
+            return f"**{catalog.text('confirm.title')}** {said}\n\n{_fenced(request.summary)}"
+        case NoteItem(text=text) | ErrorItem(text=text):
+            return f"*{text}*"
+        case OptInItem():
+            return ""
+        case _:
+            assert_never(item)
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _json_text(value: Any) -> str:
+    return pretty(value) if isinstance(value, dict) else str(_plain(value))
+
+
+def to_json(state: PanelState) -> str:
+    """Return the conversation as JSON text: the model, and what stands in the list."""
+    identity = state.identity
+    document = {
+        "model": identity.model if identity else "",
+        "dialect": identity.dialect if identity else "",
+        "messages": [entry for item in state.items if (entry := _entry(item))],
+    }
+    return json.dumps(document, ensure_ascii=False, indent=2)
+
+
+def _entry(item: Item) -> dict[str, Any]:  # noqa: PLR0911 - one arm an item
+    match item:
+        case UserItem(text=text):
+            return {"role": "user", "text": text}
+        case AssistantItem(text=text, ending=ending):
+            return {"role": "assistant", "text": text, "ending": str(ending)}
+        case ToolItem():
+            return {
+                "role": "tool",
+                "tool": item.name,
+                "arguments": _plain(item.args),
+                "result": _plain(envelope(item.result)) if item.result else None,
+                "gate": str(item.trace.gate) if item.trace else None,
+                "raw": item.raw,
+            }
+        case CardItem(request=request, outcome=outcome):
+            return {
+                "role": "confirm",
+                "tool": request.tool,
+                "summary": request.summary,
+                "allowed": outcome is not None and outcome.is_allowed,
+                "reason": str(outcome) if outcome else None,
+            }
+        case NoteItem(text=text):
+            return {"role": "system", "text": text}
+        case ErrorItem(text=text, detail=detail):
+            return {"role": "error", "text": text, "detail": detail}
+        case OptInItem():
+            return {}
+        case _:
+            assert_never(item)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
+    try:
+        compact(value)
+    except NotJsonError:
+        return repr(value)
+    return plain_json(value)

@@ -1,0 +1,55 @@
+"""What stands around the kernel: is there one, is a cell running, can a person type?"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from lhkit.confirm.gate import is_yes
+
+Ask: TypeAlias = Callable[[str], str]
+"""Shows a prompt and returns a line; raises if nobody can be asked."""
+
+
+def in_kernel() -> bool:
+    """Return True in a Jupyter kernel, where a widget may be shown."""
+    return _kernel() is not None
+
+
+def in_cell() -> bool:
+    """Return True while a cell runs in this context, so that `input` reaches its front end."""
+    kernel = _kernel()
+    if kernel is None:
+        return False
+    header = kernel.get_parent("shell").get("header") or {}
+    return header.get("msg_type") == "execute_request"
+
+
+def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
+    """Ask in words where a person can answer; None where nobody can.
+
+    In a kernel that is a cell whose front end takes input, elsewhere a terminal. It blocks until
+    the person answers.
+    """
+    if not (in_cell() if in_kernel() else _is_terminal()):
+        return None
+    try:
+        return is_yes(ask(prompt))
+    except (EOFError, OSError, NotImplementedError, RuntimeError):  # nobody can type after all
+        return None
+
+
+def show(widget: Any) -> None:
+    """Display a widget in the output of the running cell."""
+    from IPython.display import display  # noqa: PLC0415 - only a kernel has it
+
+    display(widget)  # type: ignore[no-untyped-call]
+
+
+def _kernel() -> Any:
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return getattr(running, "kernel", None)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -1,0 +1,78 @@
+"""A panel with a fake front end: what a browser would send, without one."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import Reply, ScriptedModel
+from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.screen import Screen
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
+
+
+class FrontEnd:
+    """A page that shows a screen: it can press, and waits for what is shown."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        screen.take_message({"type": "ready", "view": "page"})
+
+    def press(self, kind: str, **values: Any) -> None:
+        """Send what a button sends."""
+        self.screen.take_message({"type": kind, **values})
+
+    def answer(self, how: str) -> None:
+        """Press a button of the open card."""
+        card = self.screen.state.open_card
+        assert card is not None
+        self.press("answer", card=card.card, how=how)
+
+    def close(self) -> None:
+        """Take the screen off the page."""
+        self.screen.take_message({"type": "gone", "view": "page"})
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Let the loop run until something is so; fails after two seconds."""
+        async with asyncio.timeout(2):
+            while not is_so():  # noqa: ASYNC110 - what is waited for is the state itself
+                await asyncio.sleep(0)
+
+    async def until_asked(self) -> None:
+        """Wait for a card."""
+        await self.until(lambda: self.screen.state.open_card is not None)
+
+
+REGISTRY = ToolRegistry([echo_tool("look"), echo_tool("write", is_destructive=True)])
+
+MakePanel = Callable[..., ChatPanel]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(config_dir=tmp_path / "config", data_dir=tmp_path / "data")
+
+
+@pytest.fixture
+def make_panel(settings: Settings) -> MakePanel:
+    def made(script: ChatModel | Iterable[Reply], **options: Any) -> ChatPanel:
+        model = script if hasattr(script, "stream") else ScriptedModel(script)
+        given = {"toolset": REGISTRY, "opt_in": True, "settings": settings, **options}
+        return ChatPanel(model=model, **given)
+
+    return made
+
+
+@pytest.fixture
+def front_end() -> Callable[[ChatPanel], FrontEnd]:
+    return lambda panel: FrontEnd(panel._screen)  # noqa: SLF001 - the fake browser's way in
+
+
+@pytest.fixture
+def front_end_of() -> Callable[[Screen], FrontEnd]:
+    return FrontEnd

@@ -1,0 +1,165 @@
+"""The confirm gate: yes only by an explicit Run, and never a hang."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.locales import load_catalog
+from lhkit.notebook.confirm import ButtonConfirmGate
+from lhkit.notebook.events import Outcome
+from lhkit.notebook.home_loop import HomeLoop
+from lhkit.notebook.screen import Screen
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(10)]
+
+REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
+MakeFrontEnd = Callable[[Any], Any]
+
+
+def nobody(_prompt: str) -> str:
+    raise EOFError
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen(loop=HomeLoop(), catalog=load_catalog(), name="Card()", receive=lambda _: None)
+
+
+@pytest.fixture
+async def gate(screen: Screen) -> ButtonConfirmGate:
+    made = ButtonConfirmGate(screen=screen, ask=nobody)
+    screen._receive = made.take_message  # noqa: SLF001 - a panel does this when it is made
+    return made
+
+
+@pytest.fixture
+async def page(screen: Screen, front_end_of: MakeFrontEnd, gate: ButtonConfirmGate) -> Any:
+    assert gate
+    screen._loop.bind()  # noqa: SLF001 - the fixture of the screen ran outside the loop
+    return front_end_of(screen)
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome"),
+    [("run", Outcome.RUN), ("cancel", Outcome.CANCEL), ("escape", Outcome.ESCAPE)],
+)
+async def test_a_press_is_the_answer(
+    gate: ButtonConfirmGate, page: Any, how: str, outcome: Outcome
+) -> None:
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    page.answer(how)
+    assert await asked is (how == "run")
+    assert gate.outcomes == [outcome]
+    assert gate._home.state.items[-1].outcome is outcome  # noqa: SLF001 - what the card shows
+
+
+async def test_the_first_answer_wins_and_an_old_card_cannot_be_pressed(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    first = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    old = page.screen.state.open_card.card
+    page.answer("cancel")
+    page.press("answer", card=old, how="run")
+    assert await first is False
+    second = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    page.press("answer", card=old, how="run")
+    page.press("answer", card="", how="run")
+    page.press("answer", how="run")
+    page.press("answer", card=page.screen.state.open_card.card, how="of course")
+    page.answer("cancel")
+    assert await second is False
+    assert gate.outcomes == [Outcome.CANCEL, Outcome.CANCEL]
+
+
+async def test_a_second_question_while_one_is_open_is_answered_no(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    first = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    assert await gate.confirm(REQUEST) is False
+    page.answer("run")
+    assert await first is True
+
+
+async def test_an_answer_from_another_thread_is_taken(gate: ButtonConfirmGate, page: Any) -> None:
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    await asyncio.to_thread(gate.settle, is_allowed=True)
+    assert await asked is True
+    assert gate.outcomes == [Outcome.CODE_YES]
+
+
+async def test_what_another_thread_hands_over_runs_on_the_loop_and_wakes_it() -> None:
+    home, ran = HomeLoop(), asyncio.Event()
+    threads: list[int] = []
+
+    def work() -> None:
+        threads.append(threading.get_ident())
+        ran.set()
+
+    waiting = asyncio.create_task(ran.wait())
+    await asyncio.to_thread(home.hand_over, work)
+    async with asyncio.timeout(1):
+        await waiting
+    assert threads == [threading.get_ident()]
+
+
+async def test_a_timeout_means_no(screen: Screen, front_end_of: MakeFrontEnd) -> None:
+    gate = ButtonConfirmGate(screen=screen, timeout_s=0.01, ask=nobody)
+    front_end_of(screen)
+    assert await gate.confirm(REQUEST) is False
+    assert gate.outcomes == [Outcome.TIMED_OUT]
+
+
+async def test_closing_means_no(gate: ButtonConfirmGate, page: Any) -> None:
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    gate.close()
+    assert await asked is False
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    page.close()
+    assert await asked is False
+    assert gate.outcomes == [Outcome.CLOSED, Outcome.CLOSED]
+
+
+async def test_an_interrupt_ends_the_question_with_no(gate: ButtonConfirmGate, page: Any) -> None:
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert gate.outcomes == [Outcome.INTERRUPTED]
+    assert page.screen.state.open_card is None
+
+
+async def test_a_screen_that_breaks_means_no(gate: ButtonConfirmGate, page: Any) -> None:
+    page.screen.take = None
+    assert await gate.confirm(REQUEST) is False
+
+
+@pytest.mark.promise("notebook.no_hang")
+async def test_in_a_plain_script_the_answer_is_no_at_once() -> None:
+    gate = ButtonConfirmGate()
+    begun = time.monotonic()
+    assert await gate.confirm(REQUEST) is False
+    assert time.monotonic() - begun < 1
+    assert gate.outcomes == [Outcome.NOBODY]
+
+
+@pytest.mark.parametrize(("typed", "outcome"), [("y", Outcome.TYPED_YES), ("", Outcome.TYPED_NO)])
+async def test_in_a_terminal_a_person_can_type(
+    monkeypatch: pytest.MonkeyPatch, typed: str, outcome: Outcome
+) -> None:
+    monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
+    gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: s" in prompt else "?")
+    assert await gate.confirm(REQUEST) is outcome.is_allowed
+    assert gate.outcomes == [outcome]

@@ -1,0 +1,84 @@
+"""The demo: its scripted assistant does what a first try needs, in Korean and in English."""
+
+from pathlib import Path
+
+import pytest
+
+from lhkit import app
+from lhkit.notebook import demo_panel
+from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
+from lhkit.notebook.panel import ChatPanel
+from lhkit.settings import Settings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+ADD = {"ko": "카페인 줄이는 습관을 추가해줘", "en": "Add a habit to cut caffeine"}
+LOG = {"ko": "오늘 카페인 지켰어, 기록해줘", "en": "Log caffeine for today, I did it"}
+LIST = {"ko": "내 습관 목록 보여줘", "en": "List my habits"}
+NOTHING = {"ko": "아무것도 하지 않았", "en": "I did nothing"}
+
+
+@pytest.fixture
+def panel(locale: str, tmp_path: Path) -> ChatPanel:
+    settings = Settings(config_dir=tmp_path)
+    return demo_panel(tmp_path / "habits.sqlite3", locale, pace_s=0, settings=settings)
+
+
+def said(panel: ChatPanel) -> str:
+    last = panel.state.items[-1]
+    assert isinstance(last, AssistantItem)
+    return last.text
+
+
+def tools(panel: ChatPanel) -> list[str]:
+    return [item.name for item in panel.state.last_turn if isinstance(item, ToolItem)]
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+async def test_the_whole_flow(panel: ChatPanel, locale: str, tmp_path: Path) -> None:
+    await panel.send(ADD[locale], answers=[False])
+    assert tools(panel) == ["search_catalog", "add_habit"]
+    assert NOTHING[locale] in said(panel)
+    await panel.send(ADD[locale], answers=[True])
+    assert any(isinstance(item, CardItem) for item in panel.state.last_turn)
+    await panel.send(LOG[locale], answers=[True])
+    assert tools(panel) == ["list_habits", "log_tracker_entry"]
+    await panel.send(LIST[locale])
+    assert tools(panel) == ["list_habits"]
+    assert "- **" in said(panel)
+    with app.open_store(Settings(), tmp_path / "habits.sqlite3") as store:
+        assert store.number("SELECT count(*) FROM habit WHERE id = 'caffeine-cutoff'") == 1
+        assert store.number("SELECT count(*) FROM tracker_entry WHERE value = 'done'") == 1
+
+
+@pytest.mark.parametrize(
+    ("locale", "words", "answer"),
+    [
+        ("ko", "안녕!", "안녕하세요"),
+        ("ko", "고마워", "천만에요"),
+        ("ko", "오늘 날씨 어때?", "대본대로"),
+        ("ko", "습관 목록", "아직 하고 있는 습관이 없어요"),
+        ("ko", "스트레칭 기록해줘", "아직 하고 있는 습관이 없어요"),
+        ("ko", "며칠 연속이야?", "아직 하고 있는 습관이 없어요"),
+        ("ko", "잠 잘 오는 방법 추천해줘", "이런 습관이 있어요"),
+        ("ko", "★ 추가해줘 ★★", "찾"),
+        ("en", "Hello there", "Hello"),
+        ("en", "thank you", "welcome"),
+        ("en", "Tell me a story", "coffee"),
+    ],
+)
+async def test_it_answers_in_the_language_of_the_user(
+    panel: ChatPanel, words: str, answer: str
+) -> None:
+    await panel.send(words, answers=[False])
+    assert answer in said(panel)
+
+
+@pytest.mark.parametrize("locale", ["ko"])
+async def test_a_rule_that_refuses_is_told_in_words(panel: ChatPanel) -> None:
+    await panel.send(ADD["ko"], answers=[True])
+    await panel.send("스트레칭 습관을 추가해줘", answers=[True])
+    assert "하지 못했어요" in said(panel)
+    assert "이번 주에" in said(panel)
+    await panel.send(ADD["ko"], answers=[True])
+    assert "이미 하고 있어요" in said(panel)

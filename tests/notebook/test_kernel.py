@@ -1,0 +1,97 @@
+"""A real kernel without a front end that clicks: an answer within three seconds, never a hang."""
+
+from collections.abc import Iterator
+
+import pytest
+from jupyter_client.blocking import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+pytestmark = [
+    pytest.mark.timeout(90),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # zmq sockets closed by the collector
+]
+
+GATE = """
+import time
+from lhkit import ConfirmRequest
+from lhkit.notebook import ButtonConfirmGate, demo_panel
+gate = ButtonConfirmGate()
+request = ConfirmRequest(tool="write", description="d", args={}, summary="s")
+"""
+ASK = """
+begun = time.monotonic()
+answer = await gate.confirm(request)
+took = time.monotonic() - begun
+print(answer, gate.outcomes[-1], took < 3)
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[BlockingKernelClient]:
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        run(client, GATE)
+        yield client
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def run(client: BlockingKernelClient, code: str, *, typed: str | None = None) -> str:
+    """Run a cell and return what it printed; `typed` answers `input()`."""
+    printed: list[str] = []
+
+    def take(message: dict) -> None:
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    reply = client.execute_interactive(
+        code,
+        allow_stdin=typed is not None,
+        stdin_hook=lambda _message: client.input(typed or ""),
+        output_hook=take,
+        timeout=30,
+    )
+    assert reply["content"]["status"] == "ok", reply["content"]
+    return "".join(printed)
+
+
+@pytest.mark.promise("notebook.no_hang")
+def test_a_cell_where_nobody_can_click_or_type_ends_with_no(kernel: BlockingKernelClient) -> None:
+    assert run(kernel, ASK) == "False nobody True\n"
+
+
+@pytest.mark.parametrize(("typed", "printed"), [("y", "True typed_yes"), ("n", "False typed_no")])
+def test_a_cell_where_a_person_can_type_asks_in_words(
+    kernel: BlockingKernelClient, typed: str, printed: str
+) -> None:
+    assert run(kernel, ASK, typed=typed).startswith(printed)
+
+
+def test_a_turn_in_a_cell_ends_with_no_and_writes_nothing(kernel: BlockingKernelClient) -> None:
+    code = """
+panel = demo_panel(pace_s=0)
+begun = time.monotonic()
+await panel.send("카페인 줄이는 습관을 추가해줘")
+print(panel.state.items[-1].text, time.monotonic() - begun < 4)
+"""
+    assert run(kernel, code) == "알겠어요. 아무것도 하지 않았고, 바뀐 것도 없어요. True\n"
+
+
+def test_an_interrupt_ends_a_waiting_question_within_a_second(
+    kernel: BlockingKernelClient,
+) -> None:
+    code = """
+import asyncio, os, signal
+asyncio.get_running_loop().call_later(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+begun = time.monotonic()
+try:
+    await gate.confirm(request)
+except BaseException as error:
+    print(type(error).__name__, gate.outcomes[-1], time.monotonic() - begun < 1.5)
+"""
+    assert run(kernel, code) == "CancelledError interrupted True\n"

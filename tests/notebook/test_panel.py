@@ -1,0 +1,283 @@
+"""What a panel's buttons do, pressed by a fake front end."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import ServerUnreachableError, UsageError
+from lhkit.models.base import ModelRequest
+from lhkit.models.scripted import Reply, call, say
+from lhkit.notebook.events import Outcome
+from lhkit.notebook.items import AssistantItem, CardItem, ErrorItem, NoteItem, OptInItem, ToolItem
+from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import Connection
+from lhkit.settings import Settings
+from lhkit.vocab.generation import ModelEvent, ModelIdentity, TextDelta
+from lhkit.vocab.results import ToolCancelled
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+MakePanel = Callable[..., ChatPanel]
+MakeFrontEnd = Callable[[Any], Any]
+
+WRITES = (call("write", a=1), say("done"))
+
+
+class Endless:
+    """A model that never stops talking and counts its streams that were closed."""
+
+    identity = ModelIdentity(model="endless")
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        assert request.messages
+        try:
+            while True:
+                await asyncio.sleep(0)
+                yield TextDelta(text="on ")
+        finally:
+            self.closed += 1
+
+    async def aclose(self) -> None: ...
+
+
+async def test_send_shows_the_words_of_both(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
+    panel = make_panel([say("hello")])
+    page = front_end(panel)
+    page.press("send", text="hi")
+    await page.until(lambda: panel.state.has_figures and not panel.is_busy)
+    assert [type(item).__name__ for item in panel.state.items] == ["UserItem", "AssistantItem"]
+    page.press("send", text="  ")
+    await asyncio.sleep(0)
+    assert len(panel.state.items) == 2
+
+
+@pytest.mark.parametrize(("how", "ran"), [("run", True), ("cancel", False)])
+async def test_a_card_in_a_turn_decides(
+    make_panel: MakePanel, front_end: MakeFrontEnd, how: str, *, ran: bool
+) -> None:
+    panel = make_panel(WRITES)
+    page = front_end(panel)
+    page.press("send", text="write")
+    await page.until_asked()
+    page.answer(how)
+    await page.until(lambda: not panel.is_busy)
+    assert panel.state.has_written({"write"}) is ran
+
+
+async def test_a_second_send_while_a_turn_runs_is_ignored(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    panel = make_panel(WRITES)
+    page = front_end(panel)
+    page.press("send", text="one")
+    page.press("send", text="two")
+    await page.until_asked()
+    page.press("send", text="three")
+    page.press("clear")
+    page.press("retry")
+    page.press("locale", value="en")
+    page.answer("run")
+    await page.until(lambda: not panel.is_busy)
+    said = [item.text for item in panel.state.items if hasattr(item, "text")]
+    assert said == ["one", "done"]
+
+
+async def test_stop_closes_the_stream_at_once_even_when_pressed_with_send(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    model = Endless()
+    panel = make_panel(model)
+    page = front_end(panel)
+    page.press("send", text="talk")
+    page.press("stop")
+    await page.until(lambda: panel.state.has_figures and not panel.is_busy)
+    page.press("send", text="talk")
+    await page.until(lambda: len(panel.state.live or "") > 20)
+    page.press("stop")
+    await page.until(lambda: not panel.is_busy)
+    assert model.closed >= 1
+    assert str(panel.state.items[-1].ending) == "stopped"
+
+
+async def test_stop_answers_an_open_card_with_no_and_the_history_stays_good(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    panel = make_panel([call("write"), say("fine")])
+    page = front_end(panel)
+    page.press("send", text="write")
+    await page.until_asked()
+    page.press("stop")
+    await page.until(lambda: not panel.is_busy)
+    tool, card = panel.state.items[1:3]
+    assert isinstance(tool, ToolItem)
+    assert tool.result == ToolCancelled()
+    assert isinstance(card, CardItem)
+    assert card.outcome is Outcome.STOPPED
+    await panel.send("and now?")
+    assert panel.state.items[-1] == AssistantItem(text="fine")
+
+
+async def test_an_interrupted_cell_ends_the_turn(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    panel = make_panel(WRITES)
+    page = front_end(panel)
+    cell = asyncio.create_task(panel.send("write"))
+    await page.until_asked()
+    cell.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cell
+    assert not panel.state.is_busy
+    assert panel.state.items[2].outcome is Outcome.INTERRUPTED
+
+
+async def test_answers_from_code_need_no_front_end(make_panel: MakePanel) -> None:
+    panel = make_panel([*WRITES, *WRITES])
+    await panel.send("write", answers=[True])
+    assert panel.state.has_written({"write"})
+    await panel.send("write", answers=[False])
+    assert not panel.state.has_written({"write"})
+    outcomes = [item.outcome for item in panel.state.items if isinstance(item, CardItem)]
+    assert outcomes == [Outcome.CODE_YES, Outcome.CODE_NO]
+
+
+async def test_an_answer_from_code_that_was_not_needed_answers_no_later_card(
+    make_panel: MakePanel,
+) -> None:
+    panel = make_panel([say("nothing to ask"), *WRITES])
+    await panel.send("hi", answers=[True])
+    await panel.retry()
+    assert not panel.state.has_written({"write"})
+
+
+@pytest.mark.promise("notebook.no_hang")
+async def test_without_anybody_to_ask_nothing_is_written(make_panel: MakePanel) -> None:
+    panel = make_panel(WRITES)
+    async with asyncio.timeout(3):
+        await panel.send("write")
+    assert not panel.state.has_written({"write"})
+
+
+async def test_a_lost_server_is_a_sentence_and_retry_goes_on(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    panel = make_panel([Reply(error=ServerUnreachableError("nothing at x")), say("back")])
+    await panel.send("hi")
+    error = panel.state.items[-1]
+    assert isinstance(error, ErrorItem)
+    assert "연결할 수 없습니다" in error.text
+    assert error.can_retry
+    assert panel.state.connection is Connection.LOST
+    page = front_end(panel)
+    page.press("retry")
+    await page.until(lambda: not panel.is_busy and panel.state.items[-1] != error)
+    assert panel.state.items[-1] == AssistantItem(text="back")
+    assert panel.state.connection is Connection.READY
+
+
+async def test_retry_asks_again_but_never_repeats_a_write(make_panel: MakePanel) -> None:
+    panel = make_panel([say("one"), say("two"), *WRITES])
+    await panel.retry()  # nothing to repeat
+    await panel.send("hi")
+    await panel.retry()
+    assert [item.text for item in panel.state.items] == ["hi", "two"]
+    await panel.send("write", answers=[True])
+    await panel.retry()
+    assert isinstance(panel.state.items[-1], NoteItem)
+    assert "이미 데이터를" in panel.state.items[-1].text
+
+
+async def test_clear_forgets_the_conversation_and_says_so(make_panel: MakePanel) -> None:
+    panel = make_panel([say("one"), say("two")])
+    await panel.send("hi")
+    panel.clear()
+    assert [type(item) for item in panel.state.items] == [NoteItem]
+    await panel.send("again")
+    assert len(panel._talk.model.requests[-1].messages) == 1  # noqa: SLF001 - what the model saw
+
+
+async def test_another_language_keeps_the_conversation(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    panel = make_panel([say("안녕"), say("hello")])
+    await panel.send("hi")
+    front_end(panel).press("locale", value="en")
+    assert panel.widget.labels["send"] == "Send"
+    await panel.send("hi")
+    assert len(panel._talk.model.requests[-1].messages) == 3  # noqa: SLF001 - what the model saw
+    front_end(panel).press("locale", value="fr")
+    assert isinstance(panel.state.items[-1], ErrorItem)
+
+
+@pytest.mark.promise("notebook.opt_in")
+async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
+    make_panel: MakePanel, front_end: MakeFrontEnd, settings: Settings
+) -> None:
+    panel = make_panel([say("hello")], opt_in=False)
+    assert isinstance(panel.state.items[0], OptInItem)
+    with pytest.raises(UsageError, match="opt_in"):
+        await panel.send("hi")
+    panel.clear()
+    page = front_end(panel)
+    page.press("send", text="hi")
+    await page.until(lambda: isinstance(panel.state.items[-1], ErrorItem))
+    assert panel._talk.model.requests == []  # noqa: SLF001 - what the model saw
+    page.press("opt_in")
+    assert not panel.state.needs_opt_in
+    await panel.send("hi")
+    assert panel.state.items[-1] == AssistantItem(text="hello")
+    assert not make_panel([say("hello")], opt_in=False).state.needs_opt_in
+    (settings.config_dir / "chat-opt-in.json").write_text("[broken")
+    assert make_panel([say("hello")], opt_in=False).state.needs_opt_in
+
+
+async def test_files_are_handed_to_the_browser_and_a_scenario_is_written(
+    make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = make_panel(WRITES)
+    await panel.send("write `it`", answers=[True])
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(panel.widget, "send", sent.append)
+    page = front_end(panel)
+    page.press("export", format="markdown")
+    page.press("export", format="json")
+    markdown, exported = [each for each in sent if each["type"] == "file"]
+    assert "> write `it`" in markdown["text"]
+    roles = [entry["role"] for entry in json.loads(exported["text"])["messages"]]
+    assert roles == ["user", "tool", "confirm", "assistant"]
+    monkeypatch.chdir(tmp_path)
+    page.press("scenario")
+    assert [path.suffix for path in (tmp_path / "scenarios").iterdir()] == [".yaml"]
+    assert "시나리오를 저장했어요" in panel.state.items[-1].text
+
+
+async def test_a_reloaded_page_gets_the_whole_conversation(make_panel: MakePanel) -> None:
+    panel = make_panel([say("hello")])
+    await panel.send("hi")
+    state = panel.widget.get_state()
+    assert len(state["fragments"]) == 2
+    assert "hello" in state["fragments"][1]
+    assert state["revision"] > 0
+
+
+async def test_what_a_cell_shows_is_stable(make_panel: MakePanel) -> None:
+    panel = make_panel([])
+    assert repr(panel) == "ChatPanel(model='scripted', locale='ko')"
+    assert panel._repr_mimebundle_()[0]["text/plain"] == repr(panel)
+
+
+async def test_closing_ends_the_turn(make_panel: MakePanel, front_end: MakeFrontEnd) -> None:
+    panel = make_panel(WRITES)
+    page = front_end(panel)
+    turn = asyncio.create_task(panel.send("write"))
+    await page.until_asked()
+    panel.close()
+    await turn
+    assert not panel.state.has_written({"write"})

@@ -1,0 +1,133 @@
+"""State to HTML: escaped, reused where nothing changed, small where an answer streams."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.locales import load_catalog
+from lhkit.notebook.events import Outcome
+from lhkit.notebook.items import (
+    AssistantItem,
+    CardItem,
+    ErrorItem,
+    Item,
+    NoteItem,
+    OptInItem,
+    ToolItem,
+    UserItem,
+)
+from lhkit.notebook.patches import patches
+from lhkit.notebook.render import fragment, render
+from lhkit.notebook.state import Connection, PanelState, TurnFigures
+from lhkit.vocab.generation import ModelIdentity
+from lhkit.vocab.results import ToolErr, ToolOk
+
+KO = load_catalog("ko")
+EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"
+REQUEST = ConfirmRequest(tool=EVIL, description=EVIL, args={}, summary=EVIL)
+
+ITEMS: tuple[Item, ...] = (
+    UserItem(text=EVIL),
+    AssistantItem(text=EVIL),
+    ToolItem(name=EVIL, args={EVIL: EVIL}, raw=EVIL, result=ToolOk({EVIL: EVIL})),
+    ToolItem(name=EVIL, args=EVIL, result=ToolErr(EVIL, EVIL)),
+    ToolItem(name=EVIL, args=object()),
+    CardItem(card="1", request=REQUEST),
+    CardItem(card="1", request=REQUEST, outcome=Outcome.RUN),
+    NoteItem(text=EVIL),
+    ErrorItem(text=EVIL, detail=EVIL, can_retry=True),
+    OptInItem(model=EVIL, address=EVIL, licence=EVIL),
+)
+
+
+class Elements(HTMLParser):
+    """Collects the tags and attributes of HTML as a browser would read it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
+def test_foreign_text_is_text_everywhere(item: Item) -> None:
+    found = Elements(fragment(item, KO))
+    harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
+    assert found.tags <= harmless
+    assert not any(name.startswith("on") for name in found.attributes)
+    assert "src" not in found.attributes
+
+
+def test_streamed_words_are_text_too() -> None:
+    view = render(PanelState(live=EVIL, is_busy=True), KO)
+    assert Elements(view.fragments[-1].html).tags == {"div"}
+
+
+def test_the_status_line_escapes_the_name_of_a_model() -> None:
+    identity = ModelIdentity(model=EVIL, dialect=EVIL)
+    assert Elements(render(PanelState(identity=identity), KO).status).tags == {"span"}
+
+
+def test_direction_tricks_in_a_question_are_visible() -> None:
+    request = replace(REQUEST, summary="delete \u202etxt.exe")
+    html = fragment(CardItem(card="1", request=request), KO)
+    assert "\\u202e" in html
+    assert "\u202e" not in html
+
+
+def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_none() -> None:
+    is_open = fragment(CardItem(card="7", request=REQUEST), KO)
+    assert 'role="alertdialog"' in is_open
+    assert 'data-state="open"' in is_open
+    assert is_open.count("<button") == 2
+    for outcome in Outcome:
+        html = fragment(CardItem(card="7", request=REQUEST, outcome=outcome), KO)
+        state = "allowed" if outcome.is_allowed else "denied"
+        assert f'data-state="{state}"' in html
+        assert "<button" not in html
+        assert KO.text(f"notebook.outcome_{outcome}") in html
+
+
+def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> None:
+    state = PanelState(
+        identity=ModelIdentity(model="gemma-base", dialect="json"),
+        connection=Connection.READY,
+        figures=TurnFigures(prompt_tokens=1234, completion_tokens=56, duration_s=2.34),
+        has_figures=True,
+    )
+    status = render(state, KO).status
+    for words in ("gemma-base", "준비됨", "방언 json", "입력 1,234, 출력 56", "2.3초"):
+        assert words in status
+
+
+def test_what_did_not_change_is_neither_rendered_nor_sent_again() -> None:
+    items = tuple(UserItem(text=str(number)) for number in range(200))
+    before = render(PanelState(items=items), KO)
+    after = render(PanelState(items=(*items, NoteItem(text="new"))), KO, before)
+    assert all(a is b for a, b in zip(before.fragments, after.fragments, strict=False))
+    assert patches(before, after) == [["set", 200, after.fragments[200].html]]
+
+
+def test_a_streaming_answer_sends_only_what_was_added() -> None:
+    begun = PanelState(items=(UserItem(text="hi"),), live="", is_busy=True)
+    first = render(begun, KO)
+    second = render(replace(begun, live="안녕 <b>"), KO, first)
+    third = render(replace(begun, live="안녕 <b>하세요"), KO, second)
+    assert patches(first, second) == [["append", 1, "안녕 <b>"]]
+    assert patches(second, third) == [["append", 1, "하세요"]]
+    assert patches(third, render(replace(begun, live="안녕 <b>하세요"), KO, third)) == []
+
+
+def test_fewer_messages_are_cut_and_another_language_is_sent_whole() -> None:
+    before = render(PanelState(items=(UserItem(text="a"), UserItem(text="b"))), KO)
+    cut = render(PanelState(items=before.items[:1]), KO, before)
+    assert patches(before, cut) == [["cut", 1]]
+    english = render(PanelState(items=before.items), load_catalog("en"), before)
+    assert [change[0] for change in patches(before, english)] == ["set", "set"]

@@ -1,0 +1,140 @@
+"""A conversation saved as a scenario loads, and its own expectation passes it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import app
+from lhkit.errors import UsageError
+from lhkit.harness.gold import gold_model
+from lhkit.harness.lint import lint
+from lhkit.harness.record import Verdict
+from lhkit.harness.runner import replay
+from lhkit.harness.scenario import read_sources
+from lhkit.models.base import ModelRequest
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.notebook import demo_panel, life_helper_panel
+from lhkit.notebook.panel import ChatPanel
+from lhkit.settings import Settings
+from lhkit.vocab.messages import ToolCall
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+
+ADD = "카페인 줄이는 습관을 추가해줘"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(config_dir=tmp_path)
+
+
+async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
+    """Save the conversation, replay it with the gold model and return the scenario."""
+    path = panel.save_scenario(tmp_path / "saved.yaml")
+    sources = read_sources([path])
+    assert await lint(sources, app.LifeHelperEnvironment()) == ()
+    (scenario,) = sources.scenarios
+    run = await replay(
+        [scenario],
+        gold_model,
+        environment=app.LifeHelperEnvironment(),
+        run_dir=tmp_path / "run",
+    )
+    (record,) = run.records
+    assert record.verdict is Verdict.PASS, record.reasons
+    assert record.violations == ()
+    return scenario
+
+
+@pytest.mark.promise("notebook.scenario")
+@pytest.mark.parametrize(
+    ("turns", "ac"),
+    [
+        ([("안녕", ())], "AC-12"),
+        ([(ADD, [True]), ("오늘 카페인 지켰어, 기록해줘", [True])], "AC-10"),
+        ([(ADD, [False]), ("내 습관 목록", ())], "AC-7"),
+        ([(ADD, [True]), ("스트레칭 습관을 추가해줘", [True]), (ADD, [True])], "AC-9"),
+        ([("Add a habit to cut caffeine", [True]), ("List my habits", ())], "AC-10"),
+    ],
+)
+async def test_a_conversation_of_the_demo_becomes_a_scenario_that_gold_passes(
+    turns: list[tuple[str, Any]], ac: str, settings: Settings, tmp_path: Path
+) -> None:
+    panel = demo_panel(pace_s=0, settings=settings)
+    for words, answers in turns:
+        await panel.send(words, answers=answers)
+    scenario = await passes(panel, tmp_path)
+    assert scenario.ac == ac
+    assert [turn.user for turn in scenario.turns] == [words for words, _ in turns]
+
+
+async def test_a_conversation_that_did_not_begin_empty_keeps_its_world(
+    settings: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "habits.sqlite3"
+    await demo_panel(path, pace_s=0, settings=settings).send(ADD, answers=[True])
+    panel = demo_panel(path, pace_s=0, settings=settings)
+    await panel.send("오늘 카페인 지켰어, 기록해줘", answers=[True])
+    scenario = await passes(panel, tmp_path)
+    assert [habit["id"] for habit in scenario.world["habits"]] == ["caffeine-cutoff"]
+    assert set(scenario.final) == {"tracker"}
+
+
+def clumsy(request: ModelRequest) -> Reply:
+    """Play a model that makes every mistake there is before it does something."""
+    search = ToolCall(name="search_catalog", args={"query": "물", "limit": 2})
+    steps = [
+        Reply(calls=(ToolCall(name="delete_all", args={}), search, search)),
+        call("add_habit", protocol_id="water-on-waking", surprise=1),
+        Reply(
+            calls=(
+                ToolCall(
+                    name="add_habit",
+                    args={
+                        "protocol_id": "water-on-waking",
+                        "frame_level": "action",
+                        "framed_text": "나는 일어나서 물을 마신다",
+                        "anchor_when": "아침 7시",
+                        "extra": True,
+                    },
+                ),
+                ToolCall(
+                    name="log_tracker_entry", args={"habit_id": "water-on-waking", "value": "done"}
+                ),
+            )
+        ),
+        say("추가했어요"),
+    ]
+    answered = sum(1 for each in request.messages if type(each).__name__ == "ToolCallMessage")
+    return steps[{0: 0, 3: 1, 4: 2, 6: 3}[answered]]
+
+
+async def test_mistakes_of_the_model_are_not_expected_of_others(
+    settings: Settings, tmp_path: Path
+) -> None:
+    panel = life_helper_panel(ScriptedModel(clumsy), opt_in=True, settings=settings)
+    await panel.send("물 마시는 습관 추가해줘", answers=[True])
+    scenario = await passes(panel, tmp_path)
+    calls = scenario.turns[0].expect.calls
+    assert [call.tool for call in calls] == ["search_catalog", "add_habit"]
+    assert "extra" not in calls[1].args
+
+
+async def test_a_stopped_question_was_a_no(
+    settings: Settings, tmp_path: Path, front_end: Callable[[Any], Any]
+) -> None:
+    panel = demo_panel(pace_s=0, settings=settings)
+    page = front_end(panel)
+    page.press("send", text=ADD)
+    await page.until_asked()
+    panel.stop()
+    await page.until(lambda: not panel.is_busy)
+    scenario = await passes(panel, tmp_path)
+    assert scenario.turns[0].confirm == "reject"
+
+
+async def test_an_empty_conversation_is_no_scenario(settings: Settings) -> None:
+    with pytest.raises(UsageError, match="nothing has been said"):
+        demo_panel(settings=settings).to_scenario()
