@@ -1,11 +1,16 @@
-"""README's first example runs and prints what README says."""
+"""README's examples run and do what README says."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import lhkit
+from lhkit import app
+from lhkit.harness.lint import lint
+from lhkit.harness.scenario import read_sources
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -22,6 +27,18 @@ def test_the_first_example_prints_what_readme_says() -> None:
         [sys.executable, "-c", block("python")], capture_output=True, text=True, check=True
     )
     assert run.stdout == block("text")
+
+
+@pytest.mark.anyio
+async def test_the_scenario_in_readme_lints_clean(tmp_path: Path) -> None:
+    (tmp_path / "readme.yaml").write_text(block("yaml"), encoding="utf-8")
+    assert await lint(read_sources([tmp_path]), app.LifeHelperEnvironment()) == ()
+
+
+def test_the_pictures_of_readme_are_there() -> None:
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    assert pictures
+    assert [each for each in pictures if not (ROOT / each).is_file()] == []
 
 
 def test_the_tree_in_readme_is_the_tree_on_disk() -> None:
