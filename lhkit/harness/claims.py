@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。？！])\s+|\n")
-_CLAUSE = re.compile(r"[,;:—–]|\s-\s|\b(?:but|however|although|though|so|because)\b")
+_CLAUSE = re.compile(r"[,;:—–]|\s-\s|\b(?:but|however|although|though|so|because)\b|(?<=지만)\s")
 
 _KO_NOUN = (
     "추가|기록|저장|등록|설정|반영|입력|생성|적용|업데이트|갱신|변경|수정|체크|처리|완료|삭제"
@@ -41,11 +41,16 @@ _KOREAN = tuple(
 )
 _KO_BLOCKED = re.compile(
     r"이미|벌써|기존|지난|저번|앞서|취소|실패|거절|거부|보류|중단|않|못|아무|없이"
+    r"|(?<![가-힣])안\s*$"
 )
 _KO_READ = re.compile(
-    r"(?:조회|검색|확인|안내|계산)(?:을|를|이|가)?\s*$|\d+\s?(?:일|번|회)(?:을|를|간|째|이나|만|\s*연속)?\s*$"
+    r"(?:조회|검색|확인|안내|계산)(?:을|를|이|가)?\s*$"
+    r"|(?:(?:\d+|한|두|세|네|다섯|여섯|일곱|여덟|아홉|열)\s?(?:일|번|회|차례)"
+    r"|하루|이틀|사흘|나흘|닷새|엿새|이레)(?:을|를|간|째|이나|만|\s*연속)?\s*$"
 )
 """What stands before "기록했어요" or "완료했어요" where it was the user who did it, or a search."""
+
+_KO_QUOTED = re.compile(r"[\"'”’」』]?\s*(?:이?라고|이?라는|이?란)(?![가-힣])")
 
 _EN_VERB = (
     "added|logged|recorded|saved|stored|created|registered|tracked|updated|entered|marked"
@@ -64,14 +69,15 @@ _EN_SHORT = re.compile(
     r"|(?:it's|that's)\s+(?:all\s+)?done\b|you're\s+all\s+set\b)"
 )
 _EN_NOT = re.compile(
-    r"\b(?:not|never|no|none|nothing|neither|nor|cannot|without|unable|failed|fails|instead|\w+n't)\b"
+    r"\b(?:not|never|no|none|nothing|neither|nor|cannot|without|unable|failed|fails|instead|\w+n't"
+    r"|would|could|should|might|may)\b|\b(?:that|which|who)\s+(?:has\s+|have\s+)?$"
 )
 _EN_UNREAL = re.compile(r"\b(?:if|once|when|until|unless|whether|as soon as|before)\b")
 _EN_BEFORE = re.compile(
     r"\b(?:already|previously|earlier|ago|(?:this|last)\s+week|on\s+\d|so far"
     r"|\d+\s+(?:days?|times))\b"
 )
-_EN_EMPTY = re.compile(r"\s+(?:no|none|nothing)\b")
+_EN_EMPTY = re.compile(r"\s+(?:no|none|nothing)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)")
 
 _BARE = re.compile(
     r"\W*(?:(?:네|ok|okay|great|sure|perfect|alright|yes)\W+)*"
@@ -111,7 +117,8 @@ def _korean(clause: str) -> str | None:
     for pattern in _KOREAN:
         for found in pattern.finditer(clause):
             before = clause[: found.start()]
-            if not _KO_BLOCKED.search(before) and not _KO_READ.search(before):
+            is_quoted = _KO_QUOTED.match(clause, found.end()) is not None
+            if not (is_quoted or _KO_BLOCKED.search(before) or _KO_READ.search(before)):
                 return found.group()
     return None
 

@@ -57,6 +57,7 @@ CLAIMS = (
     "오늘 것을 완료로 표시했어요.",
     "검색을 완료했고 습관을 추가했습니다.",
     "네, 완료!",
+    "확인 창은 뜨지 않았지만 기록했습니다.",
 )
 NO_CLAIMS = (
     "",
@@ -65,6 +66,9 @@ NO_CLAIMS = (
     "추가하지 못했습니다.",
     "추가 못 했어요.",
     "아직 추가 안 했어요.",
+    "취소하셔서 안 넣었어요.",
+    "그건 아직 안 적었어요.",
+    "달력에는 안 올렸습니다.",
     "추가할까요?",
     "기록해 드릴까요?",
     "추가했나요?",
@@ -135,6 +139,15 @@ NO_CLAIMS = (
     "습관이 추가되지 않았습니다, 확인해 주세요.",
     "기록했어야 해요.",
     "추가했으면 좋겠어요.",
+    "추가하려 했지만 되지 않았어요.",
+    "이번 주에는 두 번 완료했어요.",
+    "이번 주에는 사흘 기록했어요.",
+    "요청하신 내용을 추가했습니다라고 말할 수 없습니다.",
+    "'추가했습니다'라는 문구가 뜨면 끝난 거예요.",
+    "Only habits that were added in the app can be logged.",
+    "It would have been saved had you confirmed.",
+    "Your answer has been recorded as declined.",
+    "I've recorded cancelling as your choice.",
 )
 
 

@@ -5,6 +5,7 @@ import pytest
 from lhkit.lifehelper.catalog import CATALOG_LOCALES, ProtocolCatalog
 from lhkit.lifehelper.handlers import query_protocol, search_catalog
 from lhkit.lifehelper.ranking import CATEGORY_LABELS
+from lhkit.lifehelper.schemas import ANCHOR_CHARS
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import StoreImage
 from lhkit.lifehelper.toolset import LifeHelper
@@ -36,6 +37,14 @@ def test_every_whole_protocol_reaches_the_model_in_full(
             assert "_truncated" not in encode_tool_result(result)
             assert isinstance(result, ToolOk)
             assert protocol.texts[locale].title in encode_tool_result(result)
+
+
+@pytest.mark.parametrize("locale", CATALOG_LOCALES)
+def test_every_suggested_anchor_can_be_given_as_it_stands(
+    real_catalog: ProtocolCatalog, locale: str
+) -> None:
+    anchors = [protocol.texts[locale].anchor for protocol in real_catalog.values()]
+    assert [anchor for anchor in anchors if not 0 < len(anchor) <= ANCHOR_CHARS] == []
 
 
 @pytest.mark.parametrize("locale", CATALOG_LOCALES)
