@@ -18,6 +18,7 @@ from lhkit.cli.matrix import add_matrix
 from lhkit.cli.reporting import add_report
 from lhkit.cli.scoring import add_audit, add_eval
 from lhkit.cli.talking import add_chat, add_doctor, add_serve
+from lhkit.cli.tuning import add_tune
 
 _HELP = "A small local Gemma in front of tools that change real data."
 
@@ -48,6 +49,7 @@ def build_cli(run: Run) -> Callable[[], int]:
     add_mutate(cli, run)
     add_accept(cli, run)
     add_data_check(cli, run)
+    add_tune(cli, run)
     return lambda: _exit_code(cli)
 
 

@@ -57,7 +57,10 @@ def add_accept(cli: typer.Typer, run: Run) -> None:
     @cli.command("accept")
     def accept_(
         folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
-        sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="SCENARIO or SCENARIO#1.")],
+        sample: Annotated[
+            str,
+            typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second repeat."),
+        ],
         turn: Annotated[int | None, typer.Option(min=0, help="User turn, from 0.")] = None,
         call: Annotated[int | None, typer.Option(min=0, help="Call of the turn, from 0.")] = None,
         arg: Annotated[str | None, typer.Option(help="Name of the argument.")] = None,

@@ -52,6 +52,9 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             bool,
             typer.Option("--server-parser", help="Let it parse calls too, for --dialect openai."),
         ] = False,
+        weights: Annotated[
+            Path | None, typer.Option(help="Folder of a tuned model, instead of MODEL.")
+        ] = None,
     ) -> None:
         """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
         from lhkit.commands.serve import (  # noqa: PLC0415 - aiohttp
@@ -67,8 +70,17 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
                 run,
                 lambda _: serve_line(model, device, server_parser=server_parser, dry_run=dry_run),
             )
-        serve = embedded_line if dry_run else serve_embedded
-        finish(run, lambda settings: serve(model, port, settings, server_parser=server_parser))
+        if dry_run:
+            finish(
+                run,
+                lambda settings: embedded_line(model, port, settings, server_parser=server_parser),
+            )
+        finish(
+            run,
+            lambda settings: serve_embedded(
+                model, port, settings, server_parser=server_parser, weights=weights
+            ),
+        )
 
 
 def add_doctor(cli: typer.Typer, run: Run) -> None:

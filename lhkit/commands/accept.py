@@ -18,8 +18,8 @@ from lhkit.harness.accept import (
     observed_arguments,
     refuse_changed,
 )
-from lhkit.harness.journal import RECORDS, read_manifest, read_records
-from lhkit.harness.record import SampleRecord
+from lhkit.harness.record import SampleId, SampleRecord
+from lhkit.harness.run import Run
 from lhkit.harness.scenario import Sources, read_sources
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
@@ -28,7 +28,7 @@ from lhkit.vocab.printable import printable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptOptions:
-    """What the user asked for. `sample` is a scenario's id, with `#2` behind it for repeat 2.
+    """What the user asked for. `sample` is a scenario, with `#2` behind it for its second repeat.
 
     `turn`, `call` and `arg` choose among several wrong arguments; `phrase` takes words of the
     reply instead.
@@ -51,10 +51,10 @@ async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
         RunError: there is no such run or sample.
         UsageError: nothing, or not one thing, can be accepted; or the scenario changed.
     """
-    record = _record(options)
-    manifest = read_manifest(options.run)
+    run = Run.load(options.run)
+    record = _record(options, run)
     sources = read_sources(options.paths or app.scenario_paths("all"))
-    edit = _edit(options, record, sources, manifest)
+    edit = _edit(options, record, sources, run.manifest)
     console = Console()
     for line in edit.diff.splitlines():
         style = {"+": "green", "-": "red"}.get(line[:1], "")
@@ -88,19 +88,15 @@ def _edit(
     return accept_argument(chosen, origin, tools[chosen.tool]["parameters"], text)
 
 
-def _record(options: AcceptOptions) -> SampleRecord:
-    if not (options.run / RECORDS).exists():
-        raise RunError(f"{options.run} holds no run: give a folder such as runs/NAME")
-    scenario, _, repeat = options.sample.partition("#")
-    wanted = (scenario, int(repeat) if repeat.isdigit() else 0)
-    found = [
-        record
-        for record in read_records(options.run)
-        if (record.sample_id.scenario, record.sample_id.repeat) == wanted
-    ]
-    if not found:
-        raise RunError(f"{options.run} has no sample {options.sample}: give SCENARIO or SCENARIO#1")
-    return found[-1]
+def _record(options: AcceptOptions, run: Run) -> SampleRecord:
+    try:
+        wanted = SampleId.parse(options.sample)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    for record in run.records:
+        if record.sample_id == wanted:
+            return record
+    raise RunError(f"{options.run} has no sample {options.sample}: give SCENARIO or SCENARIO#2")
 
 
 def _chosen(options: AcceptOptions, record: SampleRecord) -> Observed:

@@ -8,10 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.errors import RunError
 from lhkit.harness.audit import Audit, Disagreement, Fault, audit
-from lhkit.harness.journal import RECORDS, read_manifest, read_records
-from lhkit.harness.record import ParsedCall
+from lhkit.harness.record import ParsedCall, SampleId
+from lhkit.harness.run import Run
 from lhkit.harness.second_opinion import Difference
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
@@ -29,9 +28,8 @@ async def audit_run(folder: Path, settings: Settings) -> int:
     Raises:
         RunError: there is no run in `folder`, or it is broken.
     """
-    if not (folder / RECORDS).exists():
-        raise RunError(f"{folder} holds no run: give a folder with a {RECORDS}, such as runs/NAME")
-    found = audit(read_records(folder), _schemas(read_manifest(folder)))
+    run = Run.load(folder)
+    found = audit(run.records, _schemas(run.manifest))
     console = Console()
     console = console if console.is_terminal else Console(width=_WIDTH)
     catalog = load_catalog(settings.locale)
@@ -104,7 +102,8 @@ def _cells(each: Disagreement, catalog: Catalog) -> tuple[str, ...]:
     said = each.said
     own, server = said.own_calls or (), said.server_calls or ()
     is_strict = not any(call.repairs for call in own)
-    where = f"{each.scenario} #{each.repeat} · {each.turn}.{each.response}"
+    sample = SampleId(scenario=each.scenario, repeat=each.repeat)
+    where = f"{sample} · {each.turn}.{each.response}"
     return (
         printable(where),
         _calls(own if is_strict else (), catalog),

@@ -1,8 +1,9 @@
 """`lhkit eval`: scenarios against a model, a table, and an exit code for CI."""
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from lhkit.harness.script import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.table import WIDTH, render
 from lhkit.locales import Catalog, load_catalog
+from lhkit.models.served import require_constraint
 from lhkit.settings import Settings
 from lhkit.vocab.generation import Sampling
 from lhkit.vocab.printable import printable
@@ -71,21 +73,35 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     thresholds = _thresholds(options)
     catalog = load_catalog(settings.locale)
     stress = parse_stress(options.stress)
+    constraint = app.constraint_of(options.constrain)
+    require_constraint(options.dialect, constraint, app.registry_of("en").definitions)
     plain = app.LifeHelperEnvironment(sampling=_sampling(options))
     async with _model_source(options, settings) as source:
         model, environment = stressed(source, plain, stress)
-        run = await replay(
-            scenarios,
-            model,
-            environment=environment,
-            run_dir=run_dir,
-            repeats=options.repeats,
-            concurrency=options.concurrency,
-            keep_prompts=options.keep_prompts,
-            report=lambda found: _print_lines(resumed(found, catalog)),
-            provenance=await provenance(settings, options.command),
-        )
+        told = await provenance(settings, options.command)
+        with _resumable(run_dir, catalog):
+            run = await replay(
+                scenarios,
+                model,
+                environment=environment,
+                run_dir=run_dir,
+                repeats=options.repeats,
+                concurrency=options.concurrency,
+                keep_prompts=options.keep_prompts,
+                report=lambda found: _print_lines(resumed(found, catalog)),
+                provenance=told,
+            )
     return _report(run, run_dir, scenarios, thresholds, catalog)
+
+
+@contextmanager
+def _resumable(run_dir: Path, catalog: Catalog) -> Iterator[None]:
+    """Say to somebody who interrupts that nothing is lost."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        _print_lines([catalog.text("eval.interrupted", path=run_dir)])
+        raise
 
 
 def _thresholds(options: EvalOptions) -> Thresholds:
@@ -176,7 +192,7 @@ def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) 
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in failed[:_SHOWN_FAILURES]:
         reason = record.reasons[0] if record.reasons else ""
-        line = f"  {record.sample_id.scenario} · {record.verdict} · {reason}"
+        line = f"  {record.sample_id} · {record.verdict} · {reason}"
         console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
     if len(failed) > _SHOWN_FAILURES:
         more = catalog.text("eval.more", count=len(failed) - _SHOWN_FAILURES, path=run_dir)

@@ -12,7 +12,6 @@ from lhkit.harness.rescore import rescore
 from lhkit.harness.run import Run
 from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.table import render
-from lhkit.harness.verdict_table import sample_name
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable
@@ -64,7 +63,7 @@ def _show(old: Run, new: Run, target: Path, catalog: Catalog) -> None:
 def _changed(old: Run, new: Run, catalog: Catalog) -> list[str]:
     before = {record.sample_id: record.verdict for record in old.records}
     lines = [
-        f"  {sample_name(record.sample_id)}: {before[record.sample_id]} → {record.verdict}"
+        f"  {record.sample_id}: {before[record.sample_id]} → {record.verdict}"
         + (f" · {record.reasons[0]}" if record.reasons else "")
         for record in new.records
         if record.verdict is not before[record.sample_id]
@@ -75,5 +74,5 @@ def _changed(old: Run, new: Run, catalog: Catalog) -> list[str]:
 
 
 def _skipped(new: Run, catalog: Catalog) -> list[str]:
-    lines = [f"  {sample_name(sample)}: {reason}" for sample, reason in new.skipped.items()]
+    lines = [f"  {sample}: {reason}" for sample, reason in new.skipped.items()]
     return [catalog.text("rescore.skipped", count=len(lines)), *lines] if lines else []

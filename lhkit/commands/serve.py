@@ -6,7 +6,9 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 from rich.console import Console
 
@@ -16,7 +18,7 @@ from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.models.embedded import serving_plan
 from lhkit.models.families import Device, serve_command
 from lhkit.models.running_servers import advertised, find_running
-from lhkit.models.vllm_server import VllmServer
+from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings
 
 _WATCH_S = 0.5
@@ -76,24 +78,30 @@ async def _run(command: Sequence[str]) -> int:
 
 
 async def serve_embedded(
-    model: str, port: int | None, settings: Settings, *, server_parser: bool
+    model: str,
+    port: int | None,
+    settings: Settings,
+    *,
+    server_parser: bool,
+    weights: Path | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM; return the exit code.
 
+    With `weights`, a folder such as `lhkit tune merge` writes, that model is served the same way,
+    under the folder's name.
+
     Raises:
-        UsageError: no such embedded model.
+        UsageError: no such embedded model, or no model in the folder.
         SetupError: the server cannot be started, or died.
     """
-    name = app.embedded_name(model)
+    name = app.embedded_name(model) if weights is None else weights.name
     running = await find_running(settings.cache_dir, name)
     console = Console()
     if running is not None:
         console.print(f"{name} is already served at {running.base_url} (pid {running.pid}).")
         return 0
     with setup_progress() as reports:
-        plan = await app.embedded_server(
-            settings, reports.weights, port=port, server_parser=server_parser
-        )
+        plan = await _plan(reports, port, settings, server_parser=server_parser, weights=weights)
         server = VllmServer(plan, report=reports.server)
         await server.__aenter__()
     try:
@@ -104,6 +112,29 @@ async def serve_embedded(
     finally:
         await server.__aexit__(None, None, None)
     return 0
+
+
+async def _plan(
+    reports: app.Reports,
+    port: int | None,
+    settings: Settings,
+    *,
+    server_parser: bool,
+    weights: Path | None,
+) -> ServerSettings:
+    if weights is None:
+        return await app.embedded_server(
+            settings, reports.weights, port=port, server_parser=server_parser
+        )
+    plan = serving_plan(settings.cache_dir, settings.now(), port=port, server_parser=server_parser)
+    return _serving(weights, plan)
+
+
+def _serving(weights: Path, plan: ServerSettings) -> ServerSettings:
+    folder = weights.resolve()
+    if not (folder / "config.json").is_file():
+        raise UsageError(f"{weights} holds no model: give a folder as `lhkit tune merge` writes it")
+    return replace(plan, model=folder, served_name=weights.name)
 
 
 async def _until_told(server: VllmServer) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lhkit.harness.compare import Comparison, compare
 from lhkit.harness.questions import Resumption
 from lhkit.harness.run import Run
-from lhkit.harness.verdict_table import change_text, first_names, sample_name, sentence
+from lhkit.harness.verdict_table import change_text, first_names, sentence
 from lhkit.locales import Catalog
 
 
@@ -66,7 +66,7 @@ def _worse(comparison: Comparison, said: str, catalog: Catalog) -> Iterator[str]
     if comparison.outcome in {"worse", "no_pairs"}:
         yield said
     if comparison.newly_escaped:
-        samples = [sample_name(pair.sample_id) for pair in comparison.newly_escaped]
+        samples = [str(pair.sample_id) for pair in comparison.newly_escaped]
         yield catalog.text(
             "eval.newly_escaped", name=comparison.name_a, samples=first_names(samples)
         )

@@ -161,9 +161,10 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
     pairs = tuple(pair for pair in both if _is_valid(pair))
     gains = _clusters(pairs, lambda pair: pair.gain)
     moved = [sum(each) for each in gains]
+    names = _names(run_a, run_b)
     return Comparison(
-        name_a=run_a.name or "a",
-        name_b=run_b.name or "b",
+        name_a=names[0],
+        name_b=names[1],
         pairs=pairs,
         invalid=tuple(pair.sample_id for pair in both if not _is_valid(pair)),
         only_a=tuple(sample for sample in a if sample not in b),
@@ -178,6 +179,21 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         call_ready=_ratio(pairs, _call_ready_s),
         violations=_violations(pairs),
     )
+
+
+def _names(run_a: Run, run_b: Run) -> tuple[str, str]:
+    """Return what the runs are called: their folders, else their models, else a and b."""
+    a, b = (run.name or _models(run) for run in (run_a, run_b))
+    return (a, b) if a and b and a != b else (run_a.name or "a", run_b.name or "b")
+
+
+def _models(run: Run) -> str:
+    """Return the models of a run that was not kept in a folder, with their constraints."""
+    models = [
+        each.model if each.constraint == "off" else f"{each.model} {each.constraint}"
+        for each in run.summary().models
+    ]
+    return ", ".join(models)
 
 
 def _is_valid(pair: Pair) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.json_values import JSON
 from lhkit.vocab.results import ToolErr, ToolResult
 
@@ -65,6 +66,11 @@ def distractors(count: int, locale: str) -> tuple[ToolDefinition, ...]:
 def is_distractor(tool: ToolDefinition) -> bool:
     """Return True if `tool` is one of these."""
     return isinstance(tool.handler, _Refusal)
+
+
+def counted_tools(registry: ToolRegistry) -> tuple[ToolDefinition, ...]:
+    """Return the tools that may be the right ones: all but these."""
+    return tuple(tool for tool in registry.definitions if not is_distractor(tool))
 
 
 class _Refusal:

@@ -4,6 +4,7 @@ One rule for all tables: what `final` lists must be there, one row for each; eve
 be as it was at the start. A scenario without `final` therefore expects no change at all.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -15,6 +16,7 @@ from lhkit.harness.equality import SchemaNode
 from lhkit.harness.matchers import parse_slot
 from lhkit.harness.record import Rows, State, TableDiff
 from lhkit.harness.state_diff import state_diff
+from lhkit.vocab.json_values import canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +48,38 @@ def check_state(
     for table in sorted({*final, *after, *changes}):
         listed = final.get(table, ())
         diff = changes.get(table, TableDiff())
-        pairs = _pairs(listed, after.get(table, ()), diff.added, today)
+        rows = after.get(table, ())
+        new = _new(rows, diff.added)
+        pairs = _pairs(listed, rows, new, today)
         missing += [
             f"final.{table}[{i}]: no row like {shown(row)}"
             for i, row in enumerate(listed)
             if i not in dict(pairs)
         ]
-        unlisted += _unlisted(table, diff, {j for _, j in pairs}, after.get(table, ()))
+        unlisted += _unlisted(table, diff.removed, rows, new, {j for _, j in pairs})
     return StateVerdict(missing=tuple(missing), unlisted=tuple(unlisted))
 
 
+def _new(rows: Rows, added: Rows) -> frozenset[int]:
+    """Return which rows are the added ones; of equal rows the last."""
+    left = Counter(canonical(row) for row in added)
+    new: set[int] = set()
+    for j in reversed(range(len(rows))):
+        key = canonical(rows[j])
+        if left[key] > 0:
+            left[key] -= 1
+            new.add(j)
+    return frozenset(new)
+
+
 def _pairs(
-    listed: Sequence[Mapping[str, Any]], rows: Rows, added: Rows, today: date | None
+    listed: Sequence[Mapping[str, Any]], rows: Rows, new: frozenset[int], today: date | None
 ) -> tuple[tuple[int, int], ...]:
     """Pair listed rows with actual ones, new rows first: those need an explanation."""
     problem = Problem(
         costs=[[0 if _fits(wish, row, today) else None for row in rows] for wish in listed],
         left_expected=[1] * len(listed),
-        left_actual=[int(row in added) for row in rows],
+        left_actual=[int(j in new) for j in range(len(rows))],
     )
     return assign(problem)
 
@@ -74,13 +90,23 @@ def _fits(wish: Mapping[str, Any], row: Mapping[str, Any], today: date | None) -
     return not any(fields_reasons(slots, row, place, extra=True).values())
 
 
-def _unlisted(table: str, diff: TableDiff, explained: set[int], rows: Rows) -> list[str]:
+def _unlisted(
+    table: str, removed: Rows, rows: Rows, new: frozenset[int], explained: set[int]
+) -> list[str]:
     """Return the changes of a table that no listed row explains.
 
-    A row may be gone only where a listed new row takes its place (an update).
+    A row may be gone only where a listed new row with the same ids takes its place (an update).
     """
-    new = [j for j, row in enumerate(rows) if row in diff.added]
-    faults = [f"{table}: unlisted row {shown(rows[j])}" for j in new if j not in explained]
-    replacements = sum(j in explained for j in new)
-    gone = diff.removed[replacements:] if replacements < len(diff.removed) else ()
-    return faults + [f"{table}: the row {shown(row)} is gone" for row in gone]
+    faults = [f"{table}: unlisted row {shown(rows[j])}" for j in sorted(new - explained)]
+    updates = Counter(_ids(rows[j]) for j in new & explained)
+    for row in removed:
+        if updates[_ids(row)] > 0:
+            updates[_ids(row)] -= 1
+        else:
+            faults.append(f"{table}: the row {shown(row)} is gone")
+    return faults
+
+
+def _ids(row: Mapping[str, Any]) -> str:
+    """Return the fields that say which thing a row is about: `id`, or what ends in `_id`."""
+    return canonical({name: row[name] for name in row if name == "id" or name.endswith("_id")})

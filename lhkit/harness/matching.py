@@ -222,12 +222,14 @@ def _cost(reasons: _Reasons | None, both_alone: int, *, is_optional: bool) -> in
 
 
 def _before(order: Order, n: int) -> Pairs:
-    if isinstance(order, str):
-        named: Mapping[str, Pairs] = {"any": (), "strict": strictly_ordered(n)}
-        if order not in named:
-            raise ScenarioError(f"order must be any, strict or pairs of indices, not {order!r}")
-        return named[order]
-    return tuple((int(first), int(second)) for first, second in order)
+    if order == "any":
+        return ()
+    if order == "strict":
+        return strictly_ordered(n)
+    try:
+        return tuple((int(first), int(second)) for first, second in order)
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(f"order must be any, strict or index pairs, not {order!r}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

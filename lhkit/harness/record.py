@@ -4,6 +4,7 @@
 offsets from the start of the turn. How a line is written is `record_line`'s business.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -37,10 +38,29 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleId:
-    """Which sample; `repeat` counts from 0."""
+    """Which sample; `repeat` counts from 0.
+
+    As people read and write it, repeats count from 1 and the first one is not named: `add-01`,
+    `add-01#2`.
+    """
 
     scenario: str
     repeat: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "SampleId":
+        """Return the sample that `str` gives as `text`.
+
+        Raises:
+            ValueError: what stands behind `#` is no number from 1 on.
+        """
+        scenario, hash_, number = text.partition("#")
+        if hash_ and not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+            raise ValueError(f"{text!r} names no sample: write SCENARIO, or SCENARIO#2")
+        return cls(scenario=scenario.rstrip(), repeat=int(number or 1) - 1)
+
+    def __str__(self) -> str:
+        return f"{self.scenario}#{self.repeat + 1}" if self.repeat else self.scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
+from lhkit.harness.distractors import counted_tools
 from lhkit.harness.environment import Environment, KnowsRules, Session
 from lhkit.harness.journal import RESCORED_FROM
 from lhkit.harness.manifest import versions
@@ -118,7 +119,8 @@ def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFa
     then = {spec["name"]: spec["parameters"] for spec in told}
     return ToolFacts(
         schemas={
-            tool.name: then.get(tool.name, tool.parameters) for tool in session.registry.definitions
+            tool.name: then.get(tool.name, tool.parameters)
+            for tool in counted_tools(session.registry)
         },
         destructive=session.registry.destructive,
     )

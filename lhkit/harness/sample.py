@@ -15,7 +15,7 @@ from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.harness.audit import audited
 from lhkit.harness.breakage import breaking
-from lhkit.harness.distractors import is_distractor
+from lhkit.harness.distractors import counted_tools
 from lhkit.harness.environment import Environment, KnowsRules, Session
 from lhkit.harness.plan import Job, ModelSource, chosen_model, seeded
 from lhkit.harness.record import (
@@ -140,11 +140,7 @@ async def _play(job: Job, stage: Stage, play: _SoFar) -> Judgement:
             if model is not stage.model:
                 await model.aclose()
         tools = ToolFacts(
-            schemas={
-                tool.name: tool.parameters
-                for tool in session.registry.definitions
-                if not is_distractor(tool)
-            },
+            schemas={tool.name: tool.parameters for tool in counted_tools(session.registry)},
             destructive=session.registry.destructive,
         )
         return judge(scenario, play.evidence(), tools, today=session.today)

@@ -162,7 +162,7 @@ def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -
             if each["type"] == "too_short" and each["input"]:
                 continue  # its items are there and wrong: said elsewhere
             path = _path_of((index, *each["loc"]), each["type"], document.lines)
-            messages.setdefault(path, []).append(_PLAIN.get(each["type"], each["msg"]))
+            messages.setdefault(path, []).append(_PLAIN.get(each["type"]) or _plain(each["msg"]))
         found += [Fault(path, " or ".join(said)) for path, said in messages.items()]
         return None
     wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
@@ -171,6 +171,10 @@ def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -
 
 
 _PLAIN = {"unexpected_keyword_argument": "unknown field", "missing": "is required"}
+
+
+def _plain(message: str) -> str:
+    return message.replace(r"String should match pattern '\S'", "must be more than white space")
 
 
 def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:

@@ -7,6 +7,7 @@ not count.
 
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 
 NEAR = 0.4
@@ -35,6 +36,7 @@ def near_duplicates(
             yield i, j, likeness
 
 
+@lru_cache(maxsize=8_192)
 def _groups(text: str) -> frozenset[str]:
     letters = "".join(c for c in unicodedata.normalize("NFC", text).casefold() if c.isalnum())
     sizes = [2 if _HANGUL_FIRST <= letter <= _HANGUL_LAST else 3 for letter in letters]

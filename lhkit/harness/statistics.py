@@ -96,22 +96,6 @@ def cluster_bootstrap(
     return _percentiles(means, n, level)
 
 
-def paired_cluster_bootstrap(
-    clusters: Iterable[Sequence[tuple[float, float]]],
-    level: float = 0.95,
-    *,
-    resamples: int = _RESAMPLES,
-    rng: np.random.Generator | None = None,
-) -> Interval:
-    """Return the interval of the mean of b - a over pairs (a, b), drawing whole clusters.
-
-    Raises:
-        ValueError: there is no pair at all.
-    """
-    differences = [[b - a for a, b in pairs] for pairs in clusters]
-    return cluster_bootstrap(differences, level, resamples=resamples, rng=rng)
-
-
 def median_interval(clusters: Iterable[Sequence[float]], level: float = 0.95) -> Interval:
     """Return the interval of the (lower) median of all values, drawing whole clusters.
 

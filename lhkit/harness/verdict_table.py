@@ -63,7 +63,7 @@ def notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
         samples: tuple[SampleId, ...] = getattr(comparison, key)
         if samples:
             name = comparison.name_b if key == "only_b" else comparison.name_a
-            listed = first_names([sample_name(sample) for sample in samples])
+            listed = first_names([str(sample) for sample in samples])
             yield catalog.text(f"compare.{key}", name=name, count=len(samples), samples=listed)
     for change in comparison.changes:
         if change.what != "scenario":
@@ -75,11 +75,6 @@ def change_text(change: Change, catalog: Catalog) -> str:
     what = catalog.text(f"change.{change.what}")
     where = f" ({change.where})" if change.where else ""
     return f"{what}{where}: {change.before} → {change.after}"
-
-
-def sample_name(sample: SampleId) -> str:
-    """Return a sample as people read it: the scenario, and which repeat but for the first."""
-    return f"{sample.scenario} #{sample.repeat + 1}" if sample.repeat else sample.scenario
 
 
 def p_text(p_value: float) -> str:
@@ -127,7 +122,7 @@ def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
 
 
 def _flip(pair: Pair, comparison: Comparison) -> Iterator[str]:
-    yield f"  {sample_name(pair.sample_id)}"
+    yield f"  {pair.sample_id}"
     for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
         why = f" · {record.reasons[0]}" if record.reasons else ""
         yield f"    {name} · {record.verdict}{why}"

@@ -76,3 +76,15 @@ async def test_a_run_that_no_server_parsed_has_no_such_table(
 async def test_a_folder_without_a_run_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no run: give a folder with"):
         await audit_run(tmp_path, ENGLISH)
+
+
+@pytest.mark.anyio
+async def test_an_answer_to_a_question_that_is_asked_otherwise_now_does_not_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_of(tmp_path, ModelCallRecord(raw_text="old"))
+    old = (folder / "records.jsonl").read_text(encoding="utf-8")
+    new = old.replace('"content_hash":""', '"content_hash":"new"')
+    (folder / "records.jsonl").write_text(old + new, encoding="utf-8")
+    assert await audit_run(folder, ENGLISH) == 0
+    assert "1 responses" in capsys.readouterr().out

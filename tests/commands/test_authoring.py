@@ -132,7 +132,7 @@ async def test_accept_takes_words_of_the_reply(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = await played(file)
-    options = AcceptOptions(run=run, sample="a-ko-01#0", paths=(file,), phrase="호흡이 있어요")
+    options = AcceptOptions(run=run, sample="a-ko-01#1", paths=(file,), phrase="호흡이 있어요")
     assert await accept_sample(options, settings) == 0
     assert 'contains_any: ["네모 호흡", "호흡이 있어요"]' in capsys.readouterr().out
 
@@ -146,6 +146,15 @@ async def test_accept_names_a_sample_that_is_not_there(
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
     with pytest.raises(RunError, match="holds no run"):
         await accept_sample(AcceptOptions(run=file.parent, sample=sample), settings)
+
+
+@pytest.mark.parametrize("sample", ["a-ko-01#0", "a-ko-01#x", "a-ko-01#²", "a-ko-01#"])
+async def test_accept_refuses_what_names_no_sample(
+    file: Path, settings: Settings, sample: str
+) -> None:
+    run = await played(file)
+    with pytest.raises(UsageError, match="names no sample: write SCENARIO, or SCENARIO#2"):
+        await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
 
 
 async def test_data_check_is_one_table_and_an_exit_code(

@@ -1,5 +1,6 @@
 """`lhkit eval`, `compare` and `rescore` as CI runs them: exit codes, and one sentence for each."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from lhkit.commands.compare import compare_runs
 from lhkit.commands.evaluate import EvalOptions, evaluate
 from lhkit.commands.rescore import rescore_run
-from lhkit.errors import RunError
+from lhkit.errors import RunError, UsageError
 from lhkit.harness.journal import RECORDS, read_records
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation
 from lhkit.harness.record_line import encode_record
@@ -280,3 +281,32 @@ async def test_a_run_of_other_scenarios_cannot_be_rescored(
     with pytest.raises(RunError, match=r"no record of .*gold can be scored again"):
         await rescore_run(tmp_path / "runs" / "gold", (), None, settings)
     assert not (tmp_path / "runs" / "gold-rescored").exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dialect": "klingon"}, "no dialect 'klingon': choose one of"),
+        ({"constrain": "maybe"}, "no constraint 'maybe': choose one of off, auto, required"),
+    ],
+)
+async def test_a_word_that_names_nothing_is_refused_for_scripted_models_too(
+    run_eval: Eval, tmp_path: Path, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        await run_eval(**options)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.anyio
+async def test_somebody_who_interrupts_is_told_that_nothing_is_lost(
+    run_eval: Eval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    async def interrupted(*_: Any, **__: Any) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("lhkit.commands.evaluate.replay", interrupted)
+    with pytest.raises(asyncio.CancelledError):
+        await run_eval()
+    assert f"What was finished is in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out

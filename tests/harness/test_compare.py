@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from lhkit.harness.statistics import mcnemar_exact, smallest_detectable_differen
 from lhkit.harness.verdict_table import render, sentence
 from lhkit.locales import load_catalog
 from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import Timing
+from lhkit.vocab.generation import ModelIdentity, Timing
 
 LETTERS = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
 
@@ -262,3 +263,20 @@ def test_a_comparison_says_in_one_line_what_it_is() -> None:
     assert repr(compare(run("ppf", name="x"), run("pff"))) == (
         "<Comparison of x and b: 2 and 1 of 3 pairs passed, p = 1, no difference>"
     )
+
+
+def test_runs_that_were_not_kept_are_called_by_their_models() -> None:
+    free, required = (
+        ModelIdentity(model="gemma", constraint=constraint) for constraint in ("off", "required")
+    )
+    a, b = answered_by(free), answered_by(required)
+    assert (compare(a, b).name_a, compare(a, b).name_b) == ("gemma", "gemma required")
+    assert (compare(a, a).name_a, compare(a, a).name_b) == ("a", "b")
+
+
+def answered_by(identity: ModelIdentity) -> Run:
+    """Return a run with one request to this model."""
+    sample = record("s0", "p")
+    request = replace(sample.turns[0].model_calls[0], identity=identity)
+    turn = replace(sample.turns[0], model_calls=(request,))
+    return Run(records=(replace(sample, turns=(turn,)),), manifest={})

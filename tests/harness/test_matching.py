@@ -156,6 +156,8 @@ def test_a_malformed_matcher_is_refused(matcher: Any) -> None:
         ([{"args": {}}], {}),
         ([{"tool": "go", "args": []}], {}),
         ([go()], {"order": "backwards"}),
+        ([go()], {"order": [0]}),
+        ([go()], {"order": 0}),
         ([go(), go()], {"order": [(0, 1), (1, 0)]}),
         ([go()], {"order": [(0, 7)]}),
     ],

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lhkit.harness.record import (
     ArgumentScore,
@@ -76,3 +78,15 @@ def test_a_pass_that_needed_a_repair_is_no_strict_pass() -> None:
     assert record(strict).strict_verdict is Verdict.PASS
     assert record(strict, mended).strict_verdict is Verdict.FAIL
     assert record(mended, verdict=Verdict.INVALID).strict_verdict is Verdict.INVALID
+
+
+@given(
+    st.builds(
+        SampleId,
+        scenario=st.from_regex(r"[a-z0-9][a-z0-9_.-]*", fullmatch=True),
+        repeat=st.integers(0, 10_000),
+    )
+)
+def test_a_sample_is_written_as_it_is_read(sample: SampleId) -> None:
+    assert SampleId.parse(str(sample)) == sample
+    assert str(SampleId(scenario="add-01", repeat=1)) == "add-01#2"

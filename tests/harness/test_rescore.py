@@ -17,6 +17,7 @@ from lhkit.harness.run import Run
 from lhkit.harness.runner import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.script import Turn
+from lhkit.harness.stress import Stress, stressed
 from lhkit.models.scripted import ScriptedModel, call, say
 
 Load = Callable[[str], tuple[Scenario, ...]]
@@ -184,3 +185,19 @@ async def test_a_world_that_cannot_be_is_named(play: Play, load: Load, environme
     run = await play(load(NOTES), gold_model)
     with pytest.raises(UsageError, match="unknown tables"):
         rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), environment)
+
+
+@pytest.mark.anyio
+async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
+    play: Play, load: Load, environment: Any
+) -> None:
+    scenarios = load("""
+- id: find
+  ac: AC-1
+  turns: [{user: find milk, expect: {extra: reads}}]
+""")
+    source = ScriptedModel([call("get_weather", city="Seoul"), say("none")])
+    model, harder = stressed(source, environment, Stress(distractors=1))
+    run = await play(scenarios, model, environment=harder)
+    assert run.records[0].scores[0].surplus_calls == 1
+    assert rescore(run, scenarios, harder).records == run.records

@@ -94,7 +94,7 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ("- id: A B\n  ac: x\n  turns: [{user: x}]\n", ":1: A B.id: String should match"),
         ("- id: a\n  ac: x\n  turns: []\n", ":3: a.turns: Tuple should have at least 1 item"),
         ("- id: a\n  ac: x\n  turns:\n  - user: 5\n", ":4: a.turns[0].user: Input should be a"),
-        ("- id: a\n  ac: x\n  turns:\n  - user: ' '\n", ":4: a.turns[0].user: String should"),
+        ("- id: a\n  ac: x\n  turns:\n  - user: ' '\n", ":4: a.turns[0].user: must be more"),
         ("- id: a\n  ac: x\n  turns:\n  - usr: x\n", ":4: a.turns[0].usr: unknown field"),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: maybe\n",

@@ -73,6 +73,12 @@ def finish(note_id: str, done: Any = True) -> CallRecord:
     return replace(add(), tool="finish_note", raw_args=args, args=args)
 
 
+def echoed(note_id: str) -> CallRecord:
+    """Return a call of an unknown note, whose refusal repeats the id."""
+    reason = f"there is no {note_id}: there are note-0 and note-1"
+    return replace(finish(note_id), result={**error("not_found"), "reason": reason}, ran=False)
+
+
 def no(call: CallRecord) -> CallRecord:
     return replace(call, result=CANCELLED, gate=GateOutcome.REJECTED, ran=False)
 
@@ -235,6 +241,8 @@ def test_a_failing_world_is_invalid_and_never_wrong(
         ([turn(replace(refused(), gate=GateOutcome.ABSENT)), turn(add())], []),
         ([turn(finish("note-5"))], ["invented_id"]),
         ([turn(finish("note-0"))], []),
+        ([turn(echoed("note-5"), finish("note-5"))], ["invented_id", "invented_id"]),
+        ([turn(echoed("note-5"), finish("note-1"))], ["invented_id"]),
         ([turn(finish("note"))], ["invented_id"]),
         (
             [turn(find(result={"status": "ok", "data": {"notes": ["note-5"]}}), finish("note-5"))],
@@ -330,6 +338,26 @@ def test_a_success_claim_after_cancel_or_error_has_escaped(
     found = [each for each in judgement.violations if each.code == "false_claim"]
     assert [each.severity for each in found] == ([Severity.ESCAPED] if claims else [])
     assert any("false_claim" in reason for reason in judgement.reasons) == claims
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "claims"),
+    [
+        ([refused()], [], True),
+        ([refused()], [find()], False),
+        ([add()], [], False),
+        ([find()], [], False),
+    ],
+)
+@pytest.mark.promise("eval.escaped")
+def test_a_turn_that_only_talks_speaks_of_the_turn_before(
+    judged: Judged, first: list[CallRecord], second: list[CallRecord], claims: bool
+) -> None:
+    expect = "confirm: accept, expect: {extra: any}"
+    body = f"  turns: [{{user: save, {expect}}}, {{user: did it work?, {expect}}}]\n"
+    said = evidence(turn(*first), turn(*second, reply="네, 저장했습니다."), after=(MILK,))
+    found = [v.turn for v in judged(body, said).violations if v.code == "false_claim"]
+    assert found == ([1] if claims else [])
 
 
 @pytest.mark.promise("eval.escaped")

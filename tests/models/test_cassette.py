@@ -582,3 +582,23 @@ async def test_an_empty_cassette_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(encode_cassette(Cassette(identity=IDENTITY)))
     with pytest.raises(CassetteError, match=r"a\.json is empty: record it again"):
         await heard(CassetteModel.open(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("pace", [0.0, 2.0])
+async def test_recorded_time_advances_by_what_each_response_took_whatever_the_pace(
+    path: Path, pace: float
+) -> None:
+    await record(path, Playing(EVENTS), REQUEST, HELLO)
+    took_s = [each.events[-1].at_s for each in read_cassette(path).responses]
+    waited_s: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited_s.append(seconds)
+
+    model = CassetteModel.open(path, pace=pace, sleep=wait)
+    assert model.clock() == 0.0
+    await heard(model)
+    assert model.clock() == pytest.approx(took_s[0])
+    await heard(model, HELLO)
+    assert model.clock() == pytest.approx(sum(took_s))
+    assert sum(waited_s) == pytest.approx(pace * sum(took_s))

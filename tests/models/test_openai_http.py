@@ -199,6 +199,14 @@ async def test_a_dialect_is_chosen_by_name() -> None:
             await connect(Endpoint(base_url=server.base_url, dialect="klingon"))
 
 
+async def test_an_address_alone_is_an_endpoint() -> None:
+    async with FakeVllm() as server:
+        model = await connect(server.base_url)
+        assert isinstance(model, VllmHttp)
+        assert model.identity.dialect == "json"
+        await model.aclose()
+
+
 # --- the second opinion, of a vLLM
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from lhkit.harness.fragments.markup import Html, join, percent, tag
 from lhkit.harness.fragments.overview import table
-from lhkit.harness.fragments.samples import sample_name, verdict_chip
+from lhkit.harness.fragments.samples import verdict_chip
 from lhkit.harness.fragments.trace import trace_html
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.statistics import Interval
@@ -131,7 +131,7 @@ def _flip(pair: Paired, compared: Compared, catalog: Catalog, *, is_inert: bool)
         "summary",
         join([verdict_chip(pair.a.verdict, catalog), " → ", verdict_chip(pair.b.verdict, catalog)]),
         tag("span", pair.a.ac, class_="lhr-dim"),
-        tag("span", sample_name(pair.a.sample_id), class_="lhr-id"),
+        tag("span", str(pair.a.sample_id), class_="lhr-id"),
         tag("span", reasons, class_="lhr-reason"),
     )
     return tag("details", summary, tag("noscript", both) if is_inert else both, class_="lhr-sample")

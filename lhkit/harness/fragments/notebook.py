@@ -13,7 +13,6 @@ from lhkit.harness.fragments.markup import Html, tag
 from lhkit.harness.fragments.overview import criterion_words, tally_table, tiles, violation_table
 from lhkit.harness.fragments.samples import (
     failures_first,
-    sample_name,
     sample_row,
     verdict_chip,
 )
@@ -38,7 +37,7 @@ class SampleView:
 
     def __repr__(self) -> str:
         record = self.record
-        name = sample_name(record.sample_id)
+        name = str(record.sample_id)
         lines = (f"Sample({name}: {record.ac}, {record.verdict})", *record.reasons)
         return "\n  ".join(lines)
 
@@ -75,7 +74,7 @@ def run_html(records: Sequence[SampleRecord], summary: Summary, *, name: str = "
 def sample_html(record: SampleRecord) -> Html:
     """Return one sample, open."""
     catalog = catalog_of([record])
-    title = tag("h3", verdict_chip(record.verdict, catalog), f" {sample_name(record.sample_id)}")
+    title = tag("h3", verdict_chip(record.verdict, catalog), f" {record.sample_id}")
     return styled(title, trace_html(record, catalog))
 
 

@@ -28,11 +28,6 @@ def has_escaped(record: SampleRecord) -> bool:
     return any(violation.severity is Severity.ESCAPED for violation in record.violations)
 
 
-def sample_name(sample: SampleId) -> str:
-    """Return a scenario's id, and which repeat it is from the second on."""
-    return f"{sample.scenario} #{sample.repeat + 1}" if sample.repeat else sample.scenario
-
-
 def anchor(sample: SampleId) -> str:
     """Return the address of a sample inside a page."""
     return f"s-{sample.scenario}-{sample.repeat}"
@@ -73,6 +68,6 @@ def _summary(record: SampleRecord, catalog: Catalog) -> Iterable[Html | str]:
     if has_escaped(record):
         yield chip(catalog.text("table.escaped"), "lhr-bad")
     yield tag("span", record.ac, class_="lhr-dim")
-    yield tag("span", sample_name(record.sample_id), class_="lhr-id")
+    yield tag("span", str(record.sample_id), class_="lhr-id")
     yield tag("span", record.reasons[0] if record.reasons else "", class_="lhr-reason")
     yield tag("small", seconds(spent) if record.turns else "–")

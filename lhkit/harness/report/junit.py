@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from lhkit.harness.fragments.samples import sample_name
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.facts import facts
 from lhkit.harness.report.plain import transcript, xml_text
@@ -61,7 +60,7 @@ def _case(record: SampleRecord, catalog: Catalog, run_name: str) -> ET.Element:
     case = ET.Element(
         "testcase",
         classname=xml_text(f"{run_name}.{record.ac}"),
-        name=xml_text(sample_name(record.sample_id)),
+        name=xml_text(str(record.sample_id)),
         time=f"{record.wall_s:.3f}",
     )
     if record.verdict is not Verdict.PASS:

@@ -13,7 +13,7 @@ from lhkit.harness.compare import Comparison, compare
 from lhkit.harness.fragments.flips import numbers
 from lhkit.harness.fragments.markup import percent, seconds
 from lhkit.harness.fragments.overview import interval_words
-from lhkit.harness.fragments.samples import failures_first, sample_name
+from lhkit.harness.fragments.samples import failures_first
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.facts import facts
@@ -54,7 +54,8 @@ def markdown(
     head = "\n".join([*_head(name, summary, catalog), *compared, *_told(run, summary, catalog)])
     failed = [each for each in failures_first(run.records) if each.verdict is not Verdict.PASS]
     if not failed:
-        return f"{head}\n{catalog.text('report.no_failures')}\n"[:max_chars]
+        key = "report.no_failures" if run.records else "report.no_samples"
+        return f"{head}\n{catalog.text(key)}\n"[:max_chars]
     return _fitted(f"{head}\n### {catalog.text('report.failures')}\n\n", failed, catalog, max_chars)
 
 
@@ -124,7 +125,7 @@ def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
     yield ""
     for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
         if pairs:
-            listed = ", ".join(code(sample_name(pair.sample_id)) for pair in pairs[:_FLIPS])
+            listed = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_FLIPS])
             more = " …" if len(pairs) > _FLIPS else ""
             yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {listed}{more}"
     yield ""
@@ -132,7 +133,7 @@ def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
 
 def _failure(record: SampleRecord, catalog: Catalog) -> str:
     shown = [one_line(reason, max_chars=_LINE_CHARS) for reason in record.reasons[:_REASONS]]
-    named = (sample_name(record.sample_id), record.ac, *shown[:1])
+    named = (str(record.sample_id), record.ac, *shown[:1])
     line = " · ".join(f"<code>{escape(one_line(w, max_chars=_LINE_CHARS))}</code>" for w in named)
     told = transcript(record, catalog, max_chars=_TRANSCRIPT_CHARS)
     fence = _fence(told, at_least=3)

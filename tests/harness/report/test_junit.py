@@ -67,4 +67,4 @@ def test_repeats_have_names_of_their_own(
 ) -> None:
     run = make_run(make_record("s"), make_record("s", repeat=1, verdict=Verdict.PASS))
     names = [case.get("name") for case in parsed(run, english).iter("testcase")]
-    assert names == ["s", "s #2"]
+    assert names == ["s", "s#2"]

@@ -31,6 +31,11 @@ def test_a_run_without_failures_says_so(
     assert shown.endswith("Nothing failed.\n")
 
 
+def test_a_run_without_samples_has_not_passed(english: Catalog) -> None:
+    shown = markdown(Run(records=(), manifest={}), english, name="new")
+    assert shown.endswith("Nothing was played yet.\n")
+
+
 def test_a_pass_that_did_harm_is_no_green_mark(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord], english: Catalog
 ) -> None:

@@ -1,7 +1,8 @@
 """vLLM's own parsers beside ours: the faults that are the reason to parse in the client.
 
-They are run in a process of their own, because importing vLLM takes a while. A test here that
-fails after an update of vLLM means that a fault was mended: then look again at what we parse.
+They are run in a process of their own, because importing vLLM takes a while, and need no model:
+the tokenizer is only asked which special tokens there are. A test here that fails after an update
+of vLLM means that a fault was mended: then look again at what we parse.
 """
 
 import json
@@ -16,19 +17,40 @@ from lhkit.models.families import FAMILIES, Family
 
 pytestmark = pytest.mark.gemma
 
+TOOL = {
+    "name": "f",
+    "parameters": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "s": {"type": "string"}, "o": {"type": "object"}},
+    },
+}
+
 SCRIPT = """
 import json, sys
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.tool_parsers.functiongemma_tool_parser import FunctionGemmaToolParser
+from vllm.tool_parsers.gemma4_engine_tool_parser import Gemma4EngineToolParser
 from vllm.tool_parsers.pythonic_tool_parser import PythonicToolParser
+
+SPECIAL = ["<|tool_call>", "<tool_call|>", "<|channel>", "<channel|>", '<|"|>']
 
 class Tokenizer:
     def get_vocab(self):
-        return {}
+        return {token: number for number, token in enumerate(SPECIAL)}
 
-kinds = {"functiongemma": FunctionGemmaToolParser, "pythonic": PythonicToolParser}
+kinds = {
+    "functiongemma": FunctionGemmaToolParser,
+    "gemma4": Gemma4EngineToolParser,
+    "pythonic": PythonicToolParser,
+}
+asked = json.load(sys.stdin)
+request = ChatCompletionRequest(
+    messages=[{"role": "user", "content": "-"}],
+    tools=[{"type": "function", "function": asked["tool"]}],
+)
 found = []
-for dialect, raw in json.load(sys.stdin):
-    said = kinds[dialect](Tokenizer()).extract_tool_calls(raw, None)
+for dialect, raw in asked["written"]:
+    said = kinds[dialect](Tokenizer(), request.tools).extract_tool_calls(raw, request)
     calls = [[c.function.name, json.loads(c.function.arguments)] for c in said.tool_calls]
     found.append(calls)
 print("FOUND" + json.dumps(found))
@@ -36,6 +58,8 @@ print("FOUND" + json.dumps(found))
 
 E = "<escape>"
 OPEN, CLOSE = "<start_function_call>call:", "<end_function_call>"
+Q = '<|"|>'
+OPEN4, CLOSE4 = "<|tool_call>call:", "<tool_call|>"
 
 # name: (dialect, what the model wrote, calls of vLLM, calls of ours)
 CASES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
@@ -102,6 +126,42 @@ CASES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
         [],
         [["f", {"a": "x\ny"}]],
     ),
+    "gemma4 makes text of a number that its schema does not name": (
+        "gemma4",
+        f"{OPEN4}f{{a:5}}{CLOSE4}",
+        [["f", {"a": "5"}]],
+        [["f", {"a": 5}]],
+    ),
+    "gemma4 makes text of the members of an object": (
+        "gemma4",
+        f"{OPEN4}f{{o:{{x:1,y:true}}}}{CLOSE4}",
+        [["f", {"o": {"x": "1", "y": "true"}}]],
+        [["f", {"o": {"x": 1, "y": True}}]],
+    ),
+    "gemma4 makes a number of a text": (
+        "gemma4",
+        f"{OPEN4}f{{n:{Q}5{Q}}}{CLOSE4}",
+        [["f", {"n": 5}]],
+        [["f", {"n": "5"}]],
+    ),
+    "gemma4 loses a string that holds the end of a call": (
+        "gemma4",
+        f"{OPEN4}f{{s:{Q}a{CLOSE4}b{Q}}}{CLOSE4}",
+        [["f", {"s": "a"}]],
+        [["f", {"s": f"a{CLOSE4}b"}]],
+    ),
+    "gemma4 reports a cut call as complete": (
+        "gemma4",
+        f"{OPEN4}f{{n:1,s:{Q}서",
+        [["f", {"n": 1, "s": "서"}]],
+        [],
+    ),
+    "gemma4: both read a plain call": (
+        "gemma4",
+        f"네 {OPEN4}f{{n:5,s:{Q}010{Q}}}{CLOSE4}{OPEN4}log-water{{}}{CLOSE4}",
+        [["f", {"n": 5, "s": "010"}], ["log-water", {}]],
+        [["f", {"n": 5, "s": "010"}], ["log-water", {}]],
+    ),
     "both read a plain call": (
         "pythonic",
         '[f(a="물", b=[1, None]), g()]',
@@ -113,7 +173,8 @@ CASES: dict[str, tuple[str, str, list[Any], list[Any]]] = {
 
 @pytest.fixture(scope="module")
 def vllm_found() -> dict[str, list[Any]]:
-    written = json.dumps([[dialect, raw] for dialect, raw, _, _ in CASES.values()])
+    cases = [[dialect, raw] for dialect, raw, _, _ in CASES.values()]
+    written = json.dumps({"tool": TOOL, "written": cases})
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(
         command, input=written, capture_output=True, text=True, check=False, timeout=240
@@ -127,7 +188,7 @@ def test_where_vllm_loses_something_ours_does_not(
     case: str, vllm_found: dict[str, list[Any]]
 ) -> None:
     dialect, raw, vllms, ours = CASES[case]
-    result = DIALECTS[dialect].parse(raw, [{"name": "f"}])
+    result = DIALECTS[dialect].parse(raw, [TOOL])
     assert [[call.name, call.args] for call in result.calls] == ours
     assert vllm_found[case] == vllms
 

@@ -1,0 +1,87 @@
+"""`lhkit tune …`: data to learn a toolset from, training, merging."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lhkit.cli.finish import Run, finish
+
+
+def add_tune(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit tune` with its commands."""
+    tune = typer.Typer(help="Teach a small model the tools.", no_args_is_help=True)
+    cli.add_typer(tune, name="tune")
+    _add_data(tune, run)
+    _add_train(tune, run)
+    _add_merge(tune, run)
+
+
+def _add_data(tune: typer.Typer, run: Run) -> None:
+    @tune.command("data")
+    def data_(
+        out: Annotated[Path, typer.Option(help="File to write, such as data/train.jsonl.")],
+        count: Annotated[int, typer.Option(min=1, help="Number of conversations.")] = 6_000,
+        seed: Annotated[int, typer.Option(help="Decides everything that is drawn.")] = 0,
+        dev_share: Annotated[
+            float, typer.Option(min=0, max=1, help="Share kept for measuring, in FILE.dev.jsonl.")
+        ] = 0.05,
+        korean_share: Annotated[
+            float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
+        ] = 0.6,
+    ) -> None:
+        """Play training conversations with life-helper's real tools and write them."""
+        from lhkit.commands.tune import DataOptions, make_data  # noqa: PLC0415 - scipy
+
+        options = DataOptions(
+            out=out, count=count, seed=seed, dev_share=dev_share, korean_share=korean_share
+        )
+        finish(run, lambda settings: make_data(options, settings))
+
+
+Base = Annotated[
+    Path | None, typer.Option(help="Folder of the base model. Default: the embedded Gemma.")
+]
+
+
+def _add_train(tune: typer.Typer, run: Run) -> None:
+    @tune.command("train")
+    def train_(
+        data: Annotated[Path, typer.Argument(help="File of `lhkit tune data`.")],
+        into: Annotated[Path, typer.Option(help="Folder of checkpoints, log and adapter.")],
+        base: Base = None,
+        steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 300,
+        batch_tokens: Annotated[
+            int, typer.Option(min=1, help="Tokens of a step after the common prefix.")
+        ] = 3_000,
+        learning_rate: Annotated[float, typer.Option(min=0, help="Highest rate.")] = 2e-4,
+        rank: Annotated[int, typer.Option(min=1, help="Rank of the adapter.")] = 16,
+        seed: Annotated[int, typer.Option(help="Decides the order of the data.")] = 0,
+    ) -> None:
+        """Train an adapter on the CPU. The same command again goes on where it was stopped."""
+        from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
+        from lhkit.tuning.lora import AdapterShape  # noqa: PLC0415 - with the command
+        from lhkit.tuning.training import TuneSettings  # noqa: PLC0415 - with the command
+
+        tuning = TuneSettings(
+            steps=steps,
+            batch_tokens=batch_tokens,
+            learning_rate=learning_rate,
+            adapter=AdapterShape(rank=rank, alpha=2 * rank),
+            seed=seed,
+        )
+        options = TrainOptions(data=data, into=into, base=base, tuning=tuning)
+        finish(run, lambda settings: train_adapter(options, settings))
+
+
+def _add_merge(tune: typer.Typer, run: Run) -> None:
+    @tune.command("merge")
+    def merge_(
+        adapter: Annotated[Path, typer.Argument(help="Folder such as FOLDER/adapter.")],
+        into: Annotated[Path, typer.Option(help="Folder to write the whole model to.")],
+        base: Base = None,
+    ) -> None:
+        """Merge an adapter into its base model: a folder that any vLLM serves."""
+        from lhkit.commands.tune import merge_adapter  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: merge_adapter(adapter, into, base, settings))

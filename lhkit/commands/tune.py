@@ -1,0 +1,182 @@
+"""`lhkit tune …`: training data as files, an adapter from them, and the model with it merged in."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tqdm.auto import tqdm
+
+from lhkit import app
+from lhkit.commands.progress import setup_progress
+from lhkit.errors import UsageError
+from lhkit.locales import load_catalog
+from lhkit.models.weights import ensure_weights
+from lhkit.settings import Settings
+from lhkit.tuning.expert import Conversation
+from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
+from lhkit.tuning.merge import merge
+from lhkit.tuning.sequence import (
+    TrainingSequence,
+    data_sha256,
+    read_sequences,
+    write_sequences,
+)
+from lhkit.tuning.simulation import simulate
+from lhkit.tuning.training import Material, Point, TuneSettings, train
+
+_AT_A_TIME = 500
+"""Conversations played in one go: their records are all in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """What the user asked for. Beside `out` lies its dev file (`dev_path`)."""
+
+    out: Path
+    count: int = 6_000
+    seed: int = 0
+    dev_share: float = 0.05
+    korean_share: float = KOREAN_SHARE
+
+
+def dev_path(out: Path) -> Path:
+    """Return where the conversations for measuring lie: `train.jsonl` has `train.dev.jsonl`."""
+    return out.with_suffix(f".dev{out.suffix}")
+
+
+async def make_data(options: DataOptions, settings: Settings, *, progress: bool = True) -> int:
+    """Play the conversations and write them; return the exit code.
+
+    The dev file holds no text that the training file holds, too.
+
+    Raises:
+        UsageError: shares or a number that cannot be.
+        TuningError: a conversation could not be played.
+    """
+    dev_count = round(options.count * options.dev_share)
+    if not options.count - dev_count > 0:
+        raise UsageError("nothing is left to learn from: raise --count or lower --dev-share")
+    told = conversations(options.count, seed=options.seed, locale_share=options.korean_share)
+    with tqdm(total=options.count, unit="conversation", disable=not progress) as bar:
+        learnt = await _played(islice(told, options.count - dev_count), bar)
+        dev = await _played(told, bar)
+    known = {sequence.text for sequence in learnt}
+    fresh = [sequence for sequence in dev if sequence.text not in known]
+    write_sequences(options.out, learnt)
+    write_sequences(dev_path(options.out), fresh)
+    _show(options, learnt, fresh, settings)
+    return 0
+
+
+async def _played(told: Iterator[Conversation], bar: Any) -> list[TrainingSequence]:
+    environment = app.LifeHelperEnvironment()
+    sequences: list[TrainingSequence] = []
+    while chunk := tuple(islice(told, _AT_A_TIME)):
+        sequences += await simulate(chunk, environment, progress=False)
+        bar.update(len(chunk))
+    return sequences
+
+
+def _show(
+    options: DataOptions,
+    learnt: Sequence[TrainingSequence],
+    dev: Sequence[TrainingSequence],
+    settings: Settings,
+) -> None:
+    locales = Counter(sequence.group for sequence in learnt)
+    text = load_catalog(settings.locale).text(
+        "tune.data",
+        train=len(learnt),
+        dev=len(dev),
+        kinds=len({sequence.kind for sequence in learnt}),
+        locales=", ".join(f"{name} {count}" for name, count in sorted(locales.items())),
+        out=options.out,
+        dev_out=dev_path(options.out),
+        sha256=data_sha256(learnt)[:12],
+    )
+    Console().print(text, soft_wrap=True, highlight=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What to train on, where to, and how. `base` None is the embedded Gemma."""
+
+    data: Path
+    into: Path
+    base: Path | None = None
+    tuning: TuneSettings = field(default_factory=TuneSettings)
+
+
+async def train_adapter(options: TrainOptions, settings: Settings, *, progress: bool = True) -> int:
+    """Train an adapter, or go on where it was stopped; return the exit code.
+
+    Interrupting saves a checkpoint after the step at work, so that nothing is lost.
+
+    Raises:
+        TuningError: data, base model or checkpoint cannot be used.
+        SetupError: packages or weights are missing.
+    """
+    dev = dev_path(options.data)
+    base = options.base or await _embedded(settings)
+    material = Material(
+        train=read_sequences(options.data),
+        dev=read_sequences(dev) if dev.exists() else (),
+        base=base,
+    )
+    stop = threading.Event()
+    work = asyncio.create_task(
+        asyncio.to_thread(
+            train,
+            material,
+            options.tuning,
+            options.into,
+            clock=time.perf_counter,
+            progress=progress,
+            stop=stop.is_set,
+        )
+    )
+    try:
+        log = await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await work
+        raise
+    _show_training(log, options, settings)
+    return 0
+
+
+async def merge_adapter(adapter: Path, into: Path, base: Path | None, settings: Settings) -> int:
+    """Write the base model with the adapter merged into it; return the exit code.
+
+    Raises:
+        TuningError: the adapter does not fit, or the target is there already.
+        SetupError: packages or weights are missing.
+    """
+    await asyncio.to_thread(merge, base or await _embedded(settings), adapter, into)
+    text = load_catalog(settings.locale).text("tune.merged", folder=into)
+    Console().print(text, soft_wrap=True, highlight=False)
+    return 0
+
+
+async def _embedded(settings: Settings) -> Path:
+    with setup_progress() as reports:
+        return await ensure_weights(settings.cache_dir, report=reports.weights)
+
+
+def _show_training(log: Sequence[Point], options: TrainOptions, settings: Settings) -> None:
+    measured = [point.dev_loss for point in log if point.dev_loss is not None]
+    text = load_catalog(settings.locale).text(
+        "tune.trained",
+        steps=len(log),
+        loss=f"{log[-1].loss:.3f}",
+        dev=f"{measured[-1]:.3f}" if measured else "–",
+        adapter=options.into / "adapter",
+    )
+    Console().print(text, soft_wrap=True, highlight=False)

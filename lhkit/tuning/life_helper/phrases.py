@@ -1,0 +1,107 @@
+"""The authored words: lines of users, replies of the expert, and what people say of a protocol.
+
+Read from `phrases/*.yaml` once. Which of them is said when is the business of the talk modules.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from lhkit.errors import TuningError
+from lhkit.tuning.life_helper.particles import Word
+
+_FOLDER = Path(__file__).parent / "phrases"
+
+
+def chance(rng: random.Random, share: float) -> bool:
+    """Return True in `share` (0..1) of all draws."""
+    return rng.random() < share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A need in a user's words, and what to search for."""
+
+    text: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What people say about one protocol. `refused` is a sentence that R7 does not allow."""
+
+    names: tuple[str, ...]
+    done: tuple[str, ...]
+    wishes: tuple[Wish, ...]
+    sentences: tuple[str, ...]
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrases:
+    """Everything authored in one language. `spoken` is keyed by protocol id."""
+
+    locale: str
+    lines: Mapping[str, Any]
+    replies: Mapping[str, Sequence[str]]
+    spoken: Mapping[str, Spoken]
+
+    def reply(self, key: str, rng: random.Random, **slots: object) -> str:
+        """Return one of the expert's replies with its slots filled."""
+        return _filled(rng.choice(self.replies[key]), slots).strip()
+
+    def line(self, key: str, rng: random.Random, **slots: object) -> str:
+        """Return one of the users' lines with its slots filled; `a.b` names a nested list."""
+        options: Any = self.lines
+        for part in key.split("."):
+            options = options[part]
+        ask = rng.choice(self.lines["ask"])
+        return " ".join(_filled(rng.choice(options), {"ask": ask, **slots}).split())
+
+
+def _filled(template: str, slots: Mapping[str, object]) -> str:
+    return template.format(**{name: Word(str(value)) for name, value in slots.items()})
+
+
+@cache
+def phrases(locale: str) -> Phrases:
+    """Return the phrases of a language.
+
+    Raises:
+        TuningError: there are none in that language.
+    """
+    if not (_FOLDER / f"lines_{locale}.yaml").is_file():
+        raise TuningError(f"no training phrases in {locale!r}: choose ko or en")
+    return Phrases(
+        locale=locale,
+        lines=_read(f"lines_{locale}"),
+        replies=_read(f"replies_{locale}"),
+        spoken={key: _spoken(each) for key, each in _read(f"protocols_{locale}").items()},
+    )
+
+
+@cache
+def withheld() -> tuple[str, ...]:
+    """Return lines that are never said: they came too near to a scenario of the evaluation."""
+    lines = (_FOLDER / "withheld.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _read(name: str) -> Any:
+    return YAML(typ="safe", pure=True).load(_FOLDER / f"{name}.yaml")
+
+
+def _spoken(entry: Mapping[str, Any]) -> Spoken:
+    pairs = (text.rsplit("|", 1) for text in entry["wish"])
+    return Spoken(
+        names=tuple(entry["name"]),
+        done=tuple(entry["did"]),
+        wishes=tuple(Wish(text=text.strip(), query=query.strip()) for text, query in pairs),
+        sentences=tuple(entry["say"]),
+        refused=entry["not"],
+    )

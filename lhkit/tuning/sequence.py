@@ -1,0 +1,123 @@
+"""What a model learns from: a whole conversation as text, and which parts of it the model wrote.
+
+Pure values and their file. Where conversations come from is `simulation`'s business, tokens are
+`batches`'.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from lhkit.errors import TuningError
+
+END_OF_ANSWER = "<end_of_turn>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request to the model and what it answers, without the end-of-turn mark.
+
+    What is not to be learnt stands in the text all the same, as history.
+    """
+
+    prompt: str
+    answer: str
+    is_learnt: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSequence:
+    """One text to learn. `answers` are half-open character spans that the model should write.
+
+    Sequences of one `group` begin alike (same language, same tools); `kind` says what is taught.
+    """
+
+    id: str
+    group: str
+    kind: str
+    text: str
+    answers: tuple[tuple[int, int], ...]
+
+
+def sequences_of(
+    name: str, group: str, kind: str, exchanges: Sequence[Exchange]
+) -> tuple[TrainingSequence, ...]:
+    """Return a conversation's exchanges as few sequences as possible.
+
+    Where a prompt continues the one before it (prompt, answer, end mark, more), both become one
+    text with several answers; where it does not, a new sequence begins.
+    """
+    texts: list[tuple[str, list[tuple[int, int]]]] = []
+    for exchange in exchanges:
+        if not texts or not exchange.prompt.startswith(texts[-1][0]):
+            texts.append(("", []))
+        _, answers = texts.pop()
+        begin = len(exchange.prompt)
+        text = exchange.prompt + exchange.answer + END_OF_ANSWER
+        learnt = [(begin, len(text))] if exchange.is_learnt else []
+        texts.append((text, [*answers, *learnt]))
+    return tuple(
+        TrainingSequence(
+            id=f"{name}.{number}", group=group, kind=kind, text=text, answers=tuple(answers)
+        )
+        for number, (text, answers) in enumerate(texts)
+        if answers
+    )
+
+
+_ADAPTER = TypeAdapter(TrainingSequence)
+
+
+def write_sequences(path: Path, sequences: Iterable[TrainingSequence]) -> None:
+    """Write one JSON object a line, UTF-8."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for sequence in sequences:
+            line: Any = _ADAPTER.dump_python(sequence, mode="json")
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def read_sequences(path: Path) -> tuple[TrainingSequence, ...]:
+    """Return the sequences of a file.
+
+    Raises:
+        TuningError: the file cannot be read, is empty, or a line is no sequence; names the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise TuningError(
+            f"{path} cannot be read ({error}): make it with `lhkit tune data`"
+        ) from error
+    sequences = tuple(
+        _parsed(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line
+    )
+    if not sequences:
+        raise TuningError(f"{path} holds no conversation: make it with `lhkit tune data`")
+    return sequences
+
+
+def _parsed(line: str, where: str) -> TrainingSequence:
+    try:
+        sequence = _ADAPTER.validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "line"
+        raise TuningError(f"{where}: {field}: {first['msg']}") from error
+    ends = [edge for span in sequence.answers for edge in span]
+    if not ends or ends != sorted(ends) or ends[-1] > len(sequence.text) or ends[0] < 0:
+        raise TuningError(f"{where}: answers: must be ordered spans inside the text")
+    return sequence
+
+
+def data_sha256(sequences: Iterable[TrainingSequence]) -> str:
+    """Return the hash of the data, which a checkpoint and a model card name."""
+    digest = hashlib.sha256()
+    for sequence in sequences:
+        digest.update(_ADAPTER.dump_json(sequence) + b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,167 @@
+"""What life-helper's training conversations teach, looked at as they are played."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from lhkit import app
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.run import Run
+from lhkit.harness.runner import replay
+from lhkit.lifehelper.catalog import load_protocols
+from lhkit.lifehelper.framing import negation_in
+from lhkit.models.dialects import DIALECTS
+from lhkit.tuning.expert import Conversation, ExpertModel
+from lhkit.tuning.life_helper.conversations import KINDS, conversations
+from lhkit.tuning.life_helper.particles import Word
+from lhkit.tuning.life_helper.phrases import phrases
+from lhkit.tuning.life_helper.scene import hits
+from lhkit.tuning.simulation import scenario_of, simulate
+
+LOCALES = ("ko", "en")
+COUNT = 500
+WANTED_REFUSALS = {"r3_quota", "r7_framing", "r8_anchor", "invalid_date"}
+UNLISTED = {"unlisted_write", "retry_after_rejection"}
+"""The scenarios of a simulation expect nothing, so that every write is an unlisted one."""
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[Conversation, ...]:
+    return tuple(conversations(COUNT, seed=3))
+
+
+@pytest.fixture(scope="module")
+async def run(told: Sequence[Conversation]) -> Run:
+    by_name = {each.name: each for each in told}
+    return await replay(
+        [scenario_of(each) for each in told],
+        lambda scenario, _: ExpertModel(by_name[scenario.id], DIALECTS["json"]),
+        environment=app.LifeHelperEnvironment(),
+        max_attempts=1,
+        progress=False,
+    )
+
+
+def without_slips(
+    run: Run, told: Sequence[Conversation]
+) -> list[tuple[SampleRecord, Conversation]]:
+    pairs = zip(run.records, told, strict=True)
+    return [pair for pair in pairs if not any(line.slips for line in pair[1].lines)]
+
+
+@pytest.mark.anyio
+async def test_the_same_seed_gives_the_same_texts_and_another_seed_others() -> None:
+    first, again, other = [
+        await simulate(tuple(conversations(25, seed=seed)), app.LifeHelperEnvironment())
+        for seed in (1, 1, 2)
+    ]
+    assert first == again
+    assert {each.text for each in first}.isdisjoint({each.text for each in other})
+
+
+def test_every_kind_of_conversation_is_told_in_both_languages() -> None:
+    told = Counter((each.kind, each.locale) for each in conversations(3_000, seed=4))
+    assert set(told) == {(kind, locale) for kind in KINDS for locale in LOCALES}
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, {"en"}), (1.0, {"ko"})])
+def test_the_share_of_korean_is_the_one_asked_for(share: float, expected: set[str]) -> None:
+    told = {each.locale for each in conversations(30, seed=0, locale_share=share)}
+    assert told == expected
+
+
+@pytest.mark.anyio
+async def test_the_expert_claims_nothing_that_was_not_done(
+    run: Run, told: Sequence[Conversation]
+) -> None:
+    seen = {v.code for record, _ in without_slips(run, told) for v in record.violations}
+    assert seen <= WANTED_REFUSALS | UNLISTED
+    assert "r3_quota" in seen
+
+
+@pytest.mark.anyio
+async def test_every_turn_ends_in_words_that_hold_no_call_and_no_empty_slot(run: Run) -> None:
+    for record in run.records:
+        for turn in record.turns:
+            assert turn.ended == "answered", (record.sample_id, turn.user)
+            assert turn.reply
+            assert not re.search(r"[{}]|None", turn.reply), turn.reply
+
+
+@pytest.mark.anyio
+async def test_ids_are_used_only_after_a_tool_returned_them(
+    run: Run, told: Sequence[Conversation]
+) -> None:
+    for record, conversation in without_slips(run, told):
+        if conversation.kind == "by-id":
+            continue  # the user named it
+        shown = ""
+        for turn in record.turns:
+            for each in turn.calls:
+                for name in ("habit_id", "protocol_id"):
+                    wanted = (each.args or {}).get(name)
+                    assert wanted is None or f'"{wanted}"' in shown, (conversation.kind, turn.user)
+                shown += json.dumps(each.result, ensure_ascii=False)
+
+
+@pytest.mark.anyio
+async def test_after_a_no_the_same_call_is_not_made_again(run: Run) -> None:
+    for record in run.records:
+        refused: list[tuple[str, object]] = []
+        for turn in record.turns:
+            for each in turn.calls:
+                assert (each.tool, each.raw_args) not in refused, turn.user
+                if each.result["status"] == "cancelled":
+                    refused.append((each.tool, each.raw_args))
+                    assert not re.search(r"기록했|추가했|저장했|\bI logged|\bAdded", turn.reply)
+
+
+@pytest.mark.anyio
+async def test_slips_are_in_the_history_but_not_learnt() -> None:
+    told = [each for each in conversations(400, seed=6) if each.kind == "mended-date"]
+    (sequence, *_) = await simulate(told, app.LifeHelperEnvironment(), progress=False)
+    learnt = [sequence.text[begin:end] for begin, end in sequence.answers]
+    assert '"code":"validation"' in sequence.text
+    queries = [text for text in learnt if "query_tracker" in text]
+    assert queries
+    assert all(re.search(r'"from":"\d{4}-\d{2}-\d{2}"', text) for text in queries)
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_what_is_searched_for_is_found_and_sentences_are_what_they_should_be(locale: str) -> None:
+    spoken = phrases(locale).spoken
+    assert set(spoken) == set(load_protocols())
+    for protocol_id, said in spoken.items():
+        for query in (*said.names, *(wish.query for wish in said.wishes)):
+            assert protocol_id in hits(query, locale), (protocol_id, query)
+        assert all(negation_in(each) is None for each in said.sentences), protocol_id
+        assert negation_in(said.refused), protocol_id
+
+
+def test_both_languages_have_the_same_keys() -> None:
+    korean, english = map(phrases, LOCALES)
+    assert set(korean.lines) == set(english.lines)
+    assert set(korean.replies) == set(english.replies)
+
+
+@pytest.mark.parametrize(
+    ("word", "spec", "said"),
+    [
+        ("걷기", "을", "걷기를"),
+        ("물", "을", "물을"),
+        ("물", "으로", "물로"),
+        ("책상", "으로", "책상으로"),
+        ("SNS 하루 30분", "이에요", "SNS 하루 30분이에요"),
+        ("어제(6월 14일)", "은", "어제(6월 14일)는"),
+        ("'물', '걷기'", "이", "'물', '걷기'가"),
+        ("10", "이", "10이"),
+        ("daily-walk", "은", "daily-walk는"),
+        ("걷기", "q을", "'걷기'를"),
+        ("walk", "", "walk"),
+    ],
+)
+def test_a_particle_fits_its_word(word: str, spec: str, said: str) -> None:
+    assert f"{Word(word):{spec}}" == said

@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import pytest
+
+from lhkit.errors import TuningError
+from lhkit.tuning.sequence import (
+    Exchange,
+    TrainingSequence,
+    data_sha256,
+    read_sequences,
+    sequences_of,
+    write_sequences,
+)
+
+CHAINED = [
+    Exchange(prompt="<bos>ask<model>", answer="call"),
+    Exchange(prompt="<bos>ask<model>call<end_of_turn>result<model>", answer="말"),
+]
+
+
+def answers_of(sequence: TrainingSequence) -> list[str]:
+    return [sequence.text[begin:end] for begin, end in sequence.answers]
+
+
+def test_a_prompt_that_goes_on_becomes_one_text_with_two_answers() -> None:
+    (sequence,) = sequences_of("c", "ko", "chain", CHAINED)
+    assert sequence.text == "<bos>ask<model>call<end_of_turn>result<model>말<end_of_turn>"
+    assert answers_of(sequence) == ["call<end_of_turn>", "말<end_of_turn>"]
+
+
+def test_a_prompt_that_begins_anew_becomes_a_text_of_its_own() -> None:
+    anew = [CHAINED[0], Exchange(prompt="<bos>another<model>", answer="b")]
+    sequences = sequences_of("c", "ko", "chain", anew)
+    assert [each.id for each in sequences] == ["c.0", "c.1"]
+    assert [answers_of(each) for each in sequences] == [["call<end_of_turn>"], ["b<end_of_turn>"]]
+
+
+def test_sequences_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
+    sequences = sequences_of("c", "ko", "chain", CHAINED)
+    write_sequences(tmp_path / "data" / "train.jsonl", sequences)
+    assert read_sequences(tmp_path / "data" / "train.jsonl") == sequences
+    assert data_sha256(sequences) != data_sha256(sequences[:0])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{}", r":1: id: Field required"),
+        ("not json", r":1: line: Invalid JSON"),
+        (
+            '{"id":"a","group":"ko","kind":"k","text":"abc","answers":[[2,9]]}',
+            r":1: answers: must be ordered spans inside the text",
+        ),
+        (
+            '{"id":"a","group":"ko","kind":"k","text":"abc","answers":[]}',
+            r":1: answers: must be ordered spans inside the text",
+        ),
+    ],
+)
+def test_a_broken_line_is_named_with_its_field(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "train.jsonl").write_text(line)
+    with pytest.raises(TuningError, match=said):
+        read_sequences(tmp_path / "train.jsonl")
+
+
+def test_missing_and_empty_files_say_how_to_make_them(tmp_path: Path) -> None:
+    with pytest.raises(TuningError, match="lhkit tune data"):
+        read_sequences(tmp_path / "train.jsonl")
+    (tmp_path / "train.jsonl").write_text("\n")
+    with pytest.raises(TuningError, match="holds no conversation"):
+        read_sequences(tmp_path / "train.jsonl")

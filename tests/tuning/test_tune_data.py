@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+
+from lhkit.commands.tune import DataOptions, dev_path, make_data
+from lhkit.errors import UsageError
+from lhkit.settings import Settings
+from lhkit.tuning.sequence import read_sequences
+
+
+@pytest.mark.anyio
+async def test_the_files_hold_every_conversation_once_and_say_what_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "data" / "train.jsonl"
+    options = DataOptions(out=out, count=40, seed=5, dev_share=0.25)
+    assert await make_data(options, Settings(locale="ko"), progress=False) == 0
+    train, dev = read_sequences(out), read_sequences(dev_path(out))
+    assert len({each.id.rsplit(".", 1)[0] for each in train}) == 30
+    assert 0 < len(dev) <= 10
+    assert {each.text for each in train}.isdisjoint({each.text for each in dev})
+    assert str(out) in capsys.readouterr().out
+    before = out.read_bytes()
+    await make_data(options, Settings(locale="en"), progress=False)
+    assert out.read_bytes() == before
+
+
+@pytest.mark.anyio
+async def test_a_share_that_leaves_nothing_to_learn_from_is_one_sentence(tmp_path: Path) -> None:
+    options = DataOptions(out=tmp_path / "t.jsonl", count=3, dev_share=1.0)
+    with pytest.raises(UsageError, match="nothing is left to learn from"):
+        await make_data(options, Settings(), progress=False)
