@@ -26,3 +26,10 @@ def test_a_reply_fits_or_says_why_not(expected: Any, fitting: list[str], wrong: 
     wanted = ExpectedReply(**expected)
     assert [text for text in fitting if reply_reasons(wanted, text)] == []
     assert [text for text in wrong if not reply_reasons(wanted, text)] == []
+
+
+def test_a_curly_apostrophe_is_an_apostrophe() -> None:
+    refused = ExpectedReply(contains_any=("couldn't",), excludes=("I've added",))
+    assert reply_reasons(refused, "Sorry, I couldn\u2019t do that.") == []
+    assert reply_reasons(refused, "I couldn't, but I\u2019ve added it.") != []
+    assert reply_reasons(ExpectedReply(matches="^it's"), "it\u2019s") == []
