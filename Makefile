@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
-	@echo 'ARGS="…" goes to eval, chat and serve; PYTEST_ARGS="…" to test.'
+	@echo 'ARGS="…" goes to eval, chat, serve and lab; PYTEST_ARGS="…" to test.'
 
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:
@@ -33,6 +33,9 @@ chat: venv  ## talk to the default model in the terminal
 
 serve: venv  ## keep the default model served, for eval and chat to find
 	@$(BIN)/python -m lhkit serve $(ARGS)
+
+lab: venv  ## the notebooks in JupyterLab, with the default model served
+	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 test: lint browser  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -6,6 +6,7 @@ Never a hang: waiting has a heartbeat, so that Interrupt gets through.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
@@ -23,7 +24,7 @@ FRONT_END_S = 2.25
 
 _ANSWERS = {"run": Outcome.RUN, "cancel": Outcome.CANCEL, "escape": Outcome.ESCAPE}
 
-_numbers = count(1)  # of cards: unique in a kernel, because they are ids in one page
+_numbers = count(1)  # of cards: with the kernel's own number they are ids in one page
 
 
 class ButtonConfirmGate:
@@ -91,7 +92,7 @@ class ButtonConfirmGate:
     async def _question(self, request: ConfirmRequest) -> bool:
         self._loop.bind()
         screen = self._home or self._own_screen()
-        self._card, self._answer = str(next(_numbers)), asyncio.get_running_loop().create_future()
+        self._card, self._answer = _new_id(), asyncio.get_running_loop().create_future()
         self._dismissal = Outcome.INTERRUPTED
         screen.take(CardOpened(card=self._card, request=request))
         screen.flush()
@@ -146,6 +147,10 @@ class ButtonConfirmGate:
         if typed is None:
             return Outcome.NOBODY
         return Outcome.TYPED_YES if typed else Outcome.TYPED_NO
+
+
+def _new_id() -> str:
+    return f"{os.getpid()}-{next(_numbers)}"
 
 
 class _Asking:

@@ -1,4 +1,4 @@
-"""A conversation to take along: as Markdown to read, as JSON to work with. Pure."""
+"""A conversation to take along: as Markdown to read, as JSON to work with, as lines. Pure."""
 
 import json
 import re
@@ -18,6 +18,7 @@ from lhkit.notebook.items import (
 )
 from lhkit.notebook.state import PanelState
 from lhkit.vocab.json_values import NotJsonError, compact, plain_json
+from lhkit.vocab.printable import printable
 from lhkit.vocab.results import envelope
 
 
@@ -28,7 +29,7 @@ def to_markdown(state: PanelState, catalog: Catalog) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(item: Item, catalog: Catalog) -> str:
+def _markdown(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
     match item:
         case UserItem(text=text):
             return f"**{catalog.text('notebook.role_user')}**\n\n{_quoted(text)}"
@@ -40,8 +41,10 @@ def _markdown(item: Item, catalog: Catalog) -> str:
         case CardItem(request=request, outcome=outcome):
             said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
             return f"**{catalog.text('confirm.title')}** {said}\n\n{_fenced(request.summary)}"
-        case NoteItem(text=text) | ErrorItem(text=text):
+        case NoteItem(text=text):
             return f"*{text}*"
+        case ErrorItem(text=text, detail=detail):
+            return f"*{text}*\n\n{_fenced(detail)}" if detail else f"*{text}*"
         case OptInItem():
             return ""
         case _:
@@ -60,6 +63,34 @@ def _fenced(text: str) -> str:
 
 def _json_text(value: Any) -> str:
     return pretty(value) if isinstance(value, dict) else str(_plain(value))
+
+
+def to_lines(state: PanelState, catalog: Catalog) -> list[str]:
+    """Return the conversation in short, for where no panel can be shown; safe for a terminal."""
+    lines = [line for item in state.items if (line := _line(item, catalog))]
+    return [printable(line).replace("\n", "\n    ") for line in lines]
+
+
+def _line(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
+    match item:
+        case UserItem(text=text):
+            return f"{catalog.text('notebook.role_user')}: {text}"
+        case AssistantItem(text=text):
+            return f"{catalog.text('notebook.role_assistant')}: {text.rstrip()}"
+        case ToolItem():
+            status = envelope(item.result)["status"] if item.result else "…"
+            return f"{item.name or '?'} {compact(_plain(item.args))} → {status}"
+        case CardItem(outcome=outcome):
+            said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
+            return f"{catalog.text('confirm.title')} {said}"
+        case NoteItem(text=text):
+            return text
+        case ErrorItem(text=text, detail=detail):
+            return f"{text}\n{detail}".rstrip()
+        case OptInItem():
+            return ""
+        case _:
+            assert_never(item)
 
 
 def to_json(state: PanelState) -> str:

@@ -15,6 +15,7 @@ from lhkit.models.base import ChatModel
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.toolset import Toolset
 from lhkit.settings import Settings, load_settings
+from lhkit.vocab.generation import Sampling
 
 
 def life_helper_panel(
@@ -24,6 +25,7 @@ def life_helper_panel(
     locale: str = DEFAULT_LOCALE,
     opt_in: bool = False,
     now: datetime | None = None,
+    sampling: Sampling | None = None,
     settings: Settings | None = None,
 ) -> ChatPanel:
     """Return a panel for life-helper.
@@ -34,6 +36,7 @@ def life_helper_panel(
         locale: `ko` or `en`.
         opt_in: True skips the question before anything is sent.
         now: where the clock of the tools stands still; by default it is the wall clock.
+        sampling: how the model decodes.
         settings: folders and clock; by default from the environment.
 
     Raises:
@@ -44,18 +47,23 @@ def life_helper_panel(
     store = memory_store() if path is None else app.open_store(told, Path(path))
     return ChatPanel(
         model=model,
-        toolset=lambda name: life_helper(store, clock, name),
+        toolset=lambda name: life_helper(store, clock, name, sampling or Sampling()),
         locale=locale,
         opt_in=opt_in,
         settings=told,
     )
 
 
-def life_helper(store: Store, now: Callable[[], datetime], locale: str) -> Toolset:
+def life_helper(
+    store: Store, now: Callable[[], datetime], locale: str, sampling: Sampling
+) -> Toolset:
     """Return life-helper's tools over `store`, in `locale`."""
     deps = LifeHelper(store=store, now=now, locale=locale)
     assistant = Assistant(
-        instructions=instructions(locale), context=lambda: now_line(now(), locale), deps=deps
+        instructions=instructions(locale),
+        context=lambda: now_line(now(), locale),
+        deps=deps,
+        sampling=sampling,
     )
     return Toolset(
         registry=app.registry_of(locale),

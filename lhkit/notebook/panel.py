@@ -270,8 +270,11 @@ class ChatPanel:
 
     def _press(self, content: Mapping[str, Any]) -> None:  # noqa: C901 - one arm a button
         match content:
-            case {"type": "send", "text": str(text)}:
-                self._running.start(self.send(text))
+            case {"type": "send", "text": str(text), **more}:
+                if self._running.is_active:  # another page, or a cell, was faster
+                    self._screen.widget.give_back(str(more.get("view")), text)
+                else:
+                    self._running.start(self.send(text))
             case {"type": "retry"}:
                 self._running.start(self.retry())
             case {"type": "stop"}:

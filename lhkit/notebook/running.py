@@ -1,7 +1,10 @@
 """What runs for a panel: one turn at a time, and the work that buttons started."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from lhkit.notebook.home_loop import HomeLoop
@@ -34,15 +37,16 @@ class Running:
     @property
     def is_active(self) -> bool:
         """True while a turn runs or a button's work is about to begin one."""
-        return self.is_busy or bool(self._started)
+        return self.is_busy or not all(task.done() for task in self._started)
 
     async def turn(self, work: Work, interrupt: Callable[[], None]) -> None:
         """Run a turn to its end. When the caller is cancelled, `interrupt` must end the turn."""
         self._loop.bind()
         self._turn = task = asyncio.create_task(work)
         try:
-            while not task.done():
-                await asyncio.wait({task}, timeout=HEARTBEAT_S)
+            with _ended_by_signal(lambda: self._loop.hand_over(interrupt)):
+                while not task.done():
+                    await asyncio.wait({task}, timeout=HEARTBEAT_S)
             task.result()
         except (asyncio.CancelledError, KeyboardInterrupt):
             while not task.done():
@@ -63,3 +67,28 @@ class Running:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._failed(error)
+
+
+@contextmanager
+def _ended_by_signal(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Let Jupyter's Interrupt end a turn that a button began.
+
+    While no cell runs a kernel ignores the signal; while one does, the signal is the cell's.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    is_over = False
+
+    def on_signal(*_: object) -> None:
+        if not is_over:  # a cell that ran meanwhile may put this back when it ends
+            interrupt()
+
+    signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield
+    finally:
+        is_over = True
+        if signal.getsignal(signal.SIGINT) is on_signal:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

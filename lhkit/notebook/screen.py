@@ -6,6 +6,7 @@ from typing import Any
 
 from lhkit.locales import Catalog, available_locales
 from lhkit.notebook.events import PanelEvent
+from lhkit.notebook.export import to_lines
 from lhkit.notebook.home_loop import HomeLoop
 from lhkit.notebook.patches import patches
 from lhkit.notebook.render import View, render
@@ -17,7 +18,7 @@ UPDATE_S = 0.05
 
 _LABELS = (
     *("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder"),
-    *("copy", "copied", "messages"),
+    *("copy", "copied", "messages", "lost", "waiting"),
 )
 
 
@@ -27,7 +28,7 @@ class Screen:
     Args:
         loop: the loop of the panel.
         catalog: the texts.
-        name: what the widget's `repr` says.
+        name: what the widget's `repr` says, before the conversation in words.
         receive: is handed messages of the browser, on the loop.
         has_input: False for a card alone.
         clock: monotonic seconds.
@@ -56,7 +57,7 @@ class Screen:
         self.was_seen = False
         self.updates = 0
         self.widget = PanelWidget(
-            name=name,
+            name=lambda: "\n  ".join([name, *to_lines(self._state, self._catalog)]),
             document=self._document,
             receive=lambda content: loop.hand_over(self.take_message, content),
             has_input=has_input,
@@ -127,8 +128,9 @@ class Screen:
                 self._viewers.add(view)
                 self.was_seen = True
                 self.widget.resend()
-            case {"type": "gone", "view": str(view)}:
-                self._viewers.discard(view)
+            case {"type": "gone", "view": str()}:
+                self._viewers.clear()  # a page that was reloaded or closed never said so
+                self.widget.call_roll()
             case {"type": str()}:
                 self._receive(content)
             case _:

@@ -20,7 +20,7 @@ class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is sk
     """One panel or card as the browser sees it.
 
     Args:
-        name: what `repr` says; without an address, so that saved outputs are stable.
+        name: returns what `repr` says; without an address, so that saved outputs are stable.
         document: returns the HTML of all messages and the number of the last patch.
         receive: is handed every message of the browser, in whatever thread that comes.
     """
@@ -40,7 +40,7 @@ class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is sk
     def __init__(
         self,
         *,
-        name: str,
+        name: Callable[[], str],
         document: Callable[[], tuple[list[str], int]],
         receive: Callable[[Mapping[str, Any]], None],
         **traits: Any,
@@ -51,7 +51,7 @@ class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is sk
         self.on_msg(lambda _widget, content, _buffers: receive(content))
 
     def __repr__(self) -> str:
-        return self._name
+        return self._name()
 
     def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
         """Return the traits for a page that opens, with the messages as they are now."""
@@ -66,8 +66,17 @@ class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is sk
         self.send({"type": "patch", "revision": revision, "changes": list(changes)})
 
     def resend(self) -> None:
-        """Send all messages, to a page that may have missed some."""
+        """Send all messages, to a page that may have missed some, and that we hear it."""
         self.send_state(["fragments", "revision"])
+        self.send({"type": "here"})
+
+    def call_roll(self) -> None:
+        """Ask the pages that show this to say so once more."""
+        self.send({"type": "roll_call"})
+
+    def give_back(self, view: str, text: str) -> None:
+        """Put words that were not taken back into the text area of a page."""
+        self.send({"type": "unsent", "view": view, "text": text})
 
     def send_file(self, name: str, text: str) -> None:
         """Let the browser save a file."""

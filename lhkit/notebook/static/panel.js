@@ -2,6 +2,7 @@
 // sends presses, and decides nothing but what belongs to keys and focus.
 
 const EARLY_MS = 400; // a key meant for the editor must not approve a tool
+const EDITING = new Set(["Backspace", "Delete"]);
 
 function node(tag, className, attributes = {}) {
   const made = document.createElement(tag);
@@ -15,6 +16,13 @@ function button(className, press) {
   made.addEventListener("click", press);
   return made;
 }
+
+/** Whether the kernel hears us. It says "here" to a page that is ready; a restart ends that. */
+const WAITING = "waiting", HEARD = "heard", LOST = "lost";
+
+const isEditable = (element) => element?.closest?.("input, textarea, [contenteditable='true']") != null;
+const isCharacter = (event) =>
+  !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
 
 /** The list of messages: kept equal to the kernel's by numbered patches. */
 function messageList(model, list) {
@@ -68,16 +76,18 @@ function messageList(model, list) {
 }
 
 /** The open question: who may press it, and when. */
-function confirmCard(model, root) {
+function confirmCard(model, root, line) {
   const armedAt = new Map(); // when a card may be approved
   const answered = new Set();
   let wantsInput = false; // the focus goes back to where the user writes
+  let typedIn = null; // where characters were typed last
+  let takenFrom = null; // who had the focus before Run
 
   const openCard = () => root.querySelector('.lhkit-confirm[data-state="open"]');
 
   function answer(card, how) {
     const id = card.dataset.card;
-    if (answered.has(id)) return;
+    if (answered.has(id) || line.state !== HEARD) return;
     if (how === "run" && performance.now() < (armedAt.get(id) ?? Infinity)) return;
     answered.add(id);
     card.querySelectorAll("button").forEach((each) => each.setAttribute("aria-disabled", "true"));
@@ -85,13 +95,20 @@ function confirmCard(model, root) {
     model.send({ type: "answer", card: id, how });
   }
 
+  function mayTakeFocus(from) {
+    if (from?.closest?.('.lhkit-confirm[data-state="open"]')) return false; // another question
+    if (from === root.querySelector(".lhkit-input")) return from.value === "";
+    return !(isEditable(from) && from === typedIn); // whoever writes code goes on writing
+  }
+
   function focusRun(card) {
-    const typing = root.querySelector(".lhkit-input");
-    const isTyping = typing && document.activeElement === typing && typing.value !== "";
-    if (card.isConnected && card.dataset.state === "open" && !isTyping) {
+    const from = document.activeElement;
+    if (!card.isConnected || card.dataset.state !== "open") return;
+    if (mayTakeFocus(from)) {
+      takenFrom = isEditable(from) ? from : null;
       card.querySelector(".lhkit-run").focus({ preventScroll: true });
-      card.scrollIntoView({ block: "nearest" });
     }
+    if (mayTakeFocus(from) || root.contains(from)) card.scrollIntoView({ block: "nearest" });
   }
 
   return {
@@ -111,7 +128,10 @@ function confirmCard(model, root) {
       setTimeout(() => focusRun(card), 200); // Shift+Enter moves the focus on after us
     },
     /** A key while a card is young is meant for something else: wait until the typing is over. */
-    someKey() {
+    someKey(event) {
+      if (isEditable(event.target) && (isCharacter(event) || EDITING.has(event.key))) {
+        typedIn = document.activeElement;
+      }
       const card = openCard();
       const at = card && armedAt.get(card.dataset.card);
       if (at > performance.now()) armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
@@ -124,8 +144,14 @@ function confirmCard(model, root) {
         return true;
       }
       const how = event.target.closest?.("[data-answer]")?.dataset.answer;
+      if (how && event.key !== " " && isCharacter(event) && takenFrom?.isConnected) {
+        takenFrom.focus({ preventScroll: true }); // meant for the text: there it goes
+        return false;
+      }
       if (!how || !["Enter", " "].includes(event.key)) return false;
-      if (!event.repeat && event.isTrusted) answer(card, how);
+      // Shift+Enter and its kin are Lab's, for running cells: never an answer.
+      const isPlain = !(event.shiftKey || event.ctrlKey || event.altKey || event.metaKey);
+      if (isPlain && !event.repeat && event.isTrusted) answer(card, how);
       return true;
     },
     click(event) {
@@ -136,17 +162,17 @@ function confirmCard(model, root) {
 }
 
 /** The row to write in, and the row of actions. */
-function inputRows(model, root, list) {
+function inputRows(model, root, list, view, line) {
   const input = node("textarea", "lhkit-input", { rows: "2" });
   const status = node("div", "lhkit-status", { role: "status" });
   let isSent = false; // until the kernel says that it is busy
 
   function send() {
     const text = input.value;
-    if (!text.trim() || isBusy() || model.get("controls").needs_opt_in) return;
+    if (!text.trim() || isBusy() || line.state !== HEARD || model.get("controls").needs_opt_in) return;
+    model.send({ type: "send", text, view });
     input.value = "";
     isSent = true;
-    model.send({ type: "send", text });
     list.scrollTop = list.scrollHeight; // whoever speaks wants to see the answer
     paint();
   }
@@ -176,15 +202,16 @@ function inputRows(model, root, list) {
 
   function paint() {
     const { busy, can_retry, needs_opt_in } = model.get("controls");
+    const isDeaf = line.state !== HEARD;
     input.disabled = needs_opt_in === true;
-    sendButton.disabled = isBusy() || needs_opt_in === true;
-    stopButton.disabled = !isBusy();
-    root.classList.toggle("lhkit-busy", isBusy());
+    sendButton.disabled = isBusy() || isDeaf || needs_opt_in === true;
+    stopButton.disabled = !isBusy() || isDeaf;
     for (const [each, name] of actions) {
-      each.disabled = name === "retry" ? isBusy() || !can_retry : busy === true;
+      each.disabled = isDeaf || (name === "retry" ? isBusy() || !can_retry : busy === true);
     }
-    locale.disabled = busy === true;
-    status.innerHTML = model.get("status"); // from render.py
+    locale.disabled = isDeaf || busy === true;
+    if (isDeaf) status.textContent = model.get("labels")[line.state];
+    else status.innerHTML = model.get("status"); // from render.py
   }
 
   function words() {
@@ -207,7 +234,17 @@ function inputRows(model, root, list) {
   const tools = node("div", "lhkit-actions");
   tools.append(...actions.map(([each]) => each), locale);
   root.append(status, row, tools);
-  return { input, paint, words, settled() { isSent = false; paint(); } };
+  return {
+    input,
+    paint,
+    words,
+    settled() { isSent = false; paint(); },
+    /** The kernel did not take the words: the user gets them back. */
+    giveBack(text) {
+      input.value = input.value ? `${text}\n${input.value}` : text;
+      this.settled();
+    },
+  };
 }
 
 function saveFile({ name, text }) {
@@ -231,12 +268,13 @@ function render({ model, el }) {
   const root = node("div", "lhkit-chat", { "data-lm-suppress-shortcuts": "true" });
   const list = node("div", "lhkit-list", { role: "log", "aria-label": model.get("labels").messages });
   root.append(list);
-  const rows = model.get("has_input") ? inputRows(model, root, list) : null;
+  const line = { state: WAITING };
+  const rows = model.get("has_input") ? inputRows(model, root, list, view, line) : null;
   root.classList.toggle("lhkit-alone", rows === null);
   const messages = messageList(model, list);
-  const card = confirmCard(model, root);
+  const card = confirmCard(model, root, line);
 
-  const ready = () => model.send({ type: "ready", view });
+  const ready = () => line.state !== LOST && model.send({ type: "ready", view });
   const look = () => {
     card.look();
     if (rows && card.isSettled()) rows.input.focus({ preventScroll: true });
@@ -248,6 +286,9 @@ function render({ model, el }) {
       rows?.settled();
       look();
     } else if (message.type === "file") saveFile(message);
+    else if (message.type === "here") turn(HEARD);
+    else if (message.type === "roll_call") ready();
+    else if (message.type === "unsent" && message.view === view) rows?.giveBack(message.text);
   };
   const onKey = (event) => {
     event.stopPropagation(); // Lab would take Shift+Enter, and run the cell
@@ -260,33 +301,44 @@ function render({ model, el }) {
     card.click(event);
     const pressed = event.target.closest("[data-action]");
     if (pressed?.dataset.action === "copy") copyText(pressed, model.get("labels"));
-    else if (pressed) model.send({ type: pressed.dataset.action });
+    else if (pressed && line.state === HEARD) model.send({ type: pressed.dataset.action });
   };
 
   const onAnyKey = (event) => {
-    if (!["Shift", "Control", "Alt", "Meta"].includes(event.key)) card.someKey();
+    if (!["Shift", "Control", "Alt", "Meta"].includes(event.key)) card.someKey(event);
   };
   document.addEventListener("keydown", onAnyKey, true);
   root.addEventListener("keydown", onKey);
   root.addEventListener("keyup", onKeyUp);
   root.addEventListener("click", onClick);
-  model.on("msg:custom", onMessage);
-  model.on("change:revision", onWhole);
-  const onPaint = () => rows?.paint();
-  const onWords = () => { rows?.words(); };
-  model.on("change:controls", () => rows?.settled());
-  model.on("change:status", onPaint);
-  model.on("change:labels", onWords);
-  model.on("change:locale", onWords);
+  const turn = (state) => {
+    if (line.state !== LOST) line.state = state;
+    root.classList.toggle("lhkit-deaf", line.state !== HEARD);
+    const outcome = card.openCard()?.querySelector(".lhkit-outcome");
+    if (rows) rows.paint();
+    else if (outcome) outcome.textContent = line.state === HEARD ? "" : model.get("labels")[line.state];
+  };
+  const listeners = {
+    "msg:custom": onMessage,
+    "change:revision": onWhole,
+    "change:controls": () => rows?.settled(),
+    "change:status": () => rows?.paint(),
+    "change:labels": () => rows?.words(),
+    "change:locale": () => rows?.words(),
+    comm_live_update: () => turn(LOST), // it was live before we were made
+  };
+  for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
 
   el.append(root);
   rows?.words();
   rows?.paint();
   onWhole();
+  turn(WAITING);
   ready();
   return () => {
     document.removeEventListener("keydown", onAnyKey, true);
-    model.send({ type: "gone", view });
+    for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
+    if (line.state !== LOST) model.send({ type: "gone", view });
   };
 }
 

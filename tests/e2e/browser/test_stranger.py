@@ -1,0 +1,151 @@
+"""What a stranger does by accident: no row without a meant click, no word lost, no dead panel."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+ADD = "카페인 줄이는 습관을 추가해줘"
+DEMO = "from lhkit.notebook import demo_panel\npanel = demo_panel({path!r})\npanel"
+TYPING_PAUSE_MS = 600  # slower than a card is young
+
+OpenNotebook = Callable[..., Page]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "habits.sqlite3"
+
+
+def habits(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        return [row[0] for row in connection.execute("SELECT id FROM habit")]
+    finally:
+        connection.close()
+
+
+def command(page: Page, name: str) -> None:
+    page.evaluate("name => { window.jupyterapp.commands.execute(name); }", name)
+
+
+def ask(panel: Locator) -> Locator:
+    """Ask for a habit and return the card, old enough to be pressed."""
+    panel.locator(".lhkit-input").fill(ADD)
+    panel.locator(".lhkit-send").click()
+    card = panel.locator('.lhkit-confirm[data-state="open"]')
+    expect(card).to_be_visible()
+    panel.page.wait_for_timeout(500)
+    return card
+
+
+@pytest.mark.promise("notebook.meant_keys")
+def test_the_keys_that_run_cells_approve_nothing_and_an_interrupt_ends_the_turn(
+    open_notebook: OpenNotebook, database: Path
+) -> None:
+    page = open_notebook(DEMO.format(path=str(database)))
+    panel = page.locator(".lhkit-chat")
+    card = ask(panel)
+    expect(card.locator(".lhkit-run")).to_be_focused()
+    for keys in ("Shift+Enter", "Control+Enter", "Alt+Enter", "Shift+ "):
+        page.keyboard.press(keys)
+    page.wait_for_timeout(300)
+    expect(card).to_be_visible()
+    command(page, "notebook:interrupt-kernel")
+    expect(panel.locator(".lhkit-confirm")).to_contain_text("커널을 중단", timeout=1_000)
+    expect(panel.locator(".lhkit-send")).to_be_enabled()
+    assert habits(database) == []
+    panel.locator(".lhkit-input").fill("안녕")
+    panel.locator(".lhkit-send").click()
+    expect(panel.locator('[data-role="assistant"]').last).to_contain_text("안녕하세요")
+
+
+@pytest.mark.promise("notebook.meant_keys")
+def test_a_card_takes_the_focus_from_nobody_who_writes_and_from_no_other_card(
+    open_notebook: OpenNotebook, database: Path
+) -> None:
+    two = f"a, b = (demo_panel({str(database)!r}) for _ in range(2))\n"
+    page = open_notebook("from lhkit.notebook import demo_panel\n" + two + "a", "b", "x = 1")
+    first, second = (page.locator(".lhkit-chat").nth(each) for each in (0, 1))
+    expect(second).to_be_visible()
+    editor = page.locator(".jp-CodeCell .cm-content").nth(2)
+    first.locator(".lhkit-input").fill(ADD)
+    first.locator(".lhkit-send").click()
+    editor.click()
+    page.keyboard.type("abc", delay=100)
+    expect(first.locator(".lhkit-run")).to_be_visible()
+    for key in ("x", "Enter", "y", " "):
+        page.wait_for_timeout(TYPING_PAUSE_MS)
+        page.keyboard.press(key)
+    expect(editor).to_be_focused()
+    assert habits(database) == []
+    run = first.locator(".lhkit-run")
+    run.focus()
+    second.locator(".lhkit-send").evaluate("send => { window.send = send; }")
+    second.locator(".lhkit-input").evaluate("(box, text) => { box.value = text; }", ADD)
+    page.evaluate("() => window.send.click()")
+    expect(second.locator(".lhkit-run")).to_be_visible()
+    page.wait_for_timeout(500)
+    expect(run).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(first.locator(".lhkit-confirm")).to_have_attribute("data-state", "allowed")
+    expect(second.locator(".lhkit-confirm")).to_have_attribute("data-state", "open")
+    ids = page.locator(".lhkit-title").evaluate_all("titles => titles.map(each => each.id)")
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.promise("notebook.nothing_lost")
+def test_after_a_restart_the_panel_says_so_and_keeps_what_is_being_written(
+    open_notebook: OpenNotebook, database: Path, shots: Path
+) -> None:
+    page = open_notebook(DEMO.format(path=str(database)))
+    panel = page.locator(".lhkit-chat")
+    card = ask(panel)
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    page.evaluate(f"() => {{ {kernel}.restart(); }}")
+    expect(panel.locator(".lhkit-status")).to_contain_text("셀을 다시 실행하세요")
+    card.locator(".lhkit-run").click()
+    panel.locator(".lhkit-input").fill("아직 안 보낸 글")
+    panel.locator(".lhkit-input").press("Enter")
+    expect(panel.locator(".lhkit-input")).to_have_value("아직 안 보낸 글")
+    expect(panel.locator(".lhkit-send")).to_be_disabled()
+    page.screenshot(path=shots / "restarted.png")
+    assert habits(database) == []
+
+
+@pytest.mark.promise("notebook.nothing_lost")
+def test_two_tabs_share_a_panel_and_a_cleared_one_ends_its_turn_even_after_a_reload(
+    open_notebook: OpenNotebook, database: Path
+) -> None:
+    page = open_notebook(DEMO.format(path=str(database)), "")
+    expect(page.locator(".lhkit-input")).to_be_visible()
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    other = page.context.new_page()
+    workspace = page.url.split("/workspaces/")[1].split("/")[0]
+    other.goto(page.url.replace(f"/workspaces/{workspace}/", f"/workspaces/{workspace}-b/"))
+    expect(other.locator(".lhkit-send")).to_be_enabled(timeout=40_000)
+    for tab, text in ((page, "긴 이야기 하나 해줘"), (other, "둘째 탭의 글")):
+        tab.locator(".lhkit-input").fill(text)
+    for tab in (page, other):
+        tab.locator(".lhkit-send").evaluate("send => send.click()")
+    expect(other.locator('[data-role="user"]')).to_have_text(["나긴 이야기 하나 해줘"])
+    expect(other.locator(".lhkit-input")).to_have_value("둘째 탭의 글")
+    other.close()  # without a word
+    page.bring_to_front()
+    page.locator(".lhkit-stop").click()
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    ask(page.locator(".lhkit-chat"))
+    page.evaluate("""() => {
+        window.jupyterapp.shell.currentWidget.content.activeCellIndex = 0;
+        window.jupyterapp.commands.execute('notebook:clear-cell-output');
+    }""")
+    page.locator(".jp-CodeCell .cm-content").nth(1).click()
+    page.wait_for_timeout(3_000)  # as long as a page may take to show itself
+    page.keyboard.type("print(panel.is_busy, panel.state.items[-1])")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".jp-OutputArea-output").last).to_contain_text("False")
+    assert habits(database) == []

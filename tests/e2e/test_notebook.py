@@ -1,0 +1,35 @@
+"""The quickstart against the real Gemma: every cell runs; what the model says is not compared."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import anyio
+import nbformat
+import pytest
+
+from lhkit.models.base import ChatModel
+
+pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+OFFLINE = "LIVE = False"
+
+
+@pytest.mark.promise("notebooks.real_gemma")
+async def test_every_cell_of_the_quickstart_runs_on_the_real_gemma(
+    gemma: ChatModel, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(ROOT / "notebooks" / "00_quickstart.ipynb", tmp_path))
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert OFFLINE in code[0].source
+    code[0].source = code[0].source.replace(OFFLINE, f'LIVE = "{gemma.identity.base_url}"')
+    nbformat.write(notebook, path)  # without cassettes beside it
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
+    command += ["--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", "--nbval-lax"]
+    command += ["--nbval-current-env", "--nbval-cell-timeout=300", str(path)]
+    ran = await anyio.run_process(command, check=False)
+    shown = ran.stdout.decode()
+    assert ran.returncode == 0, shown[-5000:] + ran.stderr.decode()[-2000:]
+    assert f"{len(code)} passed" in shown

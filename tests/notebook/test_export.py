@@ -1,0 +1,47 @@
+"""A conversation in words, for where no panel can be drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.errors import ServerUnreachableError
+from lhkit.models.scripted import Reply, call, say
+from lhkit.notebook.panel import ChatPanel
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+MakePanel = Callable[..., ChatPanel]
+
+
+async def test_a_cell_shows_the_conversation_in_words_beside_the_widget(
+    make_panel: MakePanel,
+) -> None:
+    panel = make_panel([call("write", a=1), say("done\nand said")])
+    await panel.send("쓰기", answers=[False])
+    data: dict[str, Any] = panel._repr_mimebundle_()[0]
+    assert data["text/plain"] == repr(panel)
+    assert repr(panel).splitlines() == [
+        "ChatPanel(model='scripted', locale='ko')",
+        "  나: 쓰기",
+        '  write {"a":1} → cancelled',
+        "  이 작업을 수행할까요? 취소함 (코드로 답함)",
+        "  도우미: done",
+        "    and said",
+    ]
+
+
+async def test_hostile_words_are_safe_in_a_terminal(make_panel: MakePanel) -> None:
+    panel = make_panel([say("\x1b[2Jgone")])
+    await panel.send("hi")
+    assert "\x1b" not in repr(panel)
+    assert "\\x1b[2Jgone" in repr(panel)
+
+
+async def test_a_fault_is_shown_with_its_detail_in_words_and_markdown(
+    make_panel: MakePanel,
+) -> None:
+    panel = make_panel([Reply(error=ServerUnreachableError("nothing answers at http://a"))])
+    await panel.send("hi")
+    assert "nothing answers at http://a" in repr(panel)
+    assert "```\nnothing answers at http://a\n```" in panel.to_markdown()

@@ -1,0 +1,48 @@
+"""nbval as CI runs it: outputs compared, in an environment of its own."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "notebooks"
+CELL_TIMEOUT_S = 60
+
+Nbval = Callable[[Path], "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def nbval(tmp_path: Path) -> Nbval:
+    """Return a function that runs a notebook and compares what it shows with what it showed."""
+
+    def run(notebook: Path) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
+        command += ["--rootdir", str(notebook.parent), "-p", "no:cacheprovider", "-vv", "--nbval"]
+        command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT_S}"]
+        command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
+        return subprocess.run(
+            command, env=_environment(tmp_path), capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return no setting of the user: language, folders and agreements are those of a new one."""
+    return {
+        "HOME": str(home / ".home"),
+        "IPYTHONDIR": str(home / ".ipython"),
+        "LANG": "C.UTF-8",
+        "LHKIT_CONFIG_DIR": str(home / ".lhkit"),
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+    }
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """The notebooks and their cassettes, to be changed."""
+    return shutil.copytree(FOLDER, tmp_path / "notebooks")

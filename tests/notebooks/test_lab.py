@@ -1,0 +1,44 @@
+"""`make lab`: where the server is, and that it ends with the Lab."""
+
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+LAB: dict[str, Any] = runpy.run_path(str(FOLDER / "lab.py"))
+
+SERVING = """
+import os, signal
+print("vLLM is starting, 1 s: loading weights", flush=True)
+print(f"gemma-base is served at http://127.0.0.1:{os.getpid()}/v1. Ctrl-C ends it.", flush=True)
+signal.pause()
+"""
+FOUND = "print('gemma-base is already served at http://127.0.0.1:8000/v1 (pid 7).')"
+FAILING = "import sys; print('the weights cannot be had'); sys.exit(3)"
+
+
+def test_a_server_that_was_started_ends_with_the_lab(capfd: pytest.CaptureFixture[str]) -> None:
+    with LAB["served"](sys.executable, "-c", SERVING) as address:
+        port = int(address.removeprefix("http://127.0.0.1:"))  # its process id
+        assert psutil.pid_exists(port)
+    assert not psutil.pid_exists(port)
+    assert "loading weights" in capfd.readouterr().out
+
+
+def test_a_server_that_is_already_there_is_used() -> None:
+    with LAB["served"](sys.executable, "-c", FOUND) as address:
+        assert address == "http://127.0.0.1:8000"
+
+
+def test_without_a_server_the_lab_opens_all_the_same() -> None:
+    with LAB["served"](sys.executable, "-c", FAILING) as address:
+        assert address is None
+
+
+def test_the_lab_listens_on_loopback_only_and_keeps_its_token() -> None:
+    assert "--ip=127.0.0.1" in LAB["LAB"]
+    assert not any("token" in argument for argument in LAB["LAB"])

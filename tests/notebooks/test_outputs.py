@@ -1,0 +1,67 @@
+"""Every notebook shows again what it shows, and CI notices when one does not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import nbformat
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+Nbval = Callable[[Path], "CompletedProcess[str]"]
+
+
+def change(path: Path, old: str, new: str, *, in_output: bool = False) -> None:
+    """Replace a text, in what the cells say or in what they printed; it must be there."""
+    notebook = nbformat.read(path, as_version=4)
+    hits = 0
+    for cell in notebook.cells:
+        if not in_output:
+            hits += old in cell.source
+            cell.source = cell.source.replace(old, new)
+            continue
+        for output in cell.get("outputs", ()):
+            hits += old in output.get("text", "")
+            if "text" in output:
+                output["text"] = output["text"].replace(old, new)
+    assert hits, f"{path.name} does not hold {old!r}"
+    nbformat.write(notebook, path)
+
+
+@pytest.mark.promise("notebooks.compared")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
+    ran = nbval(path)
+    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
+    cells = nbformat.read(path, as_version=4).cells
+    code = sum(cell.cell_type == "code" for cell in cells)
+    assert f"{code} passed" in ran.stdout
+
+
+@pytest.mark.promise("notebooks.changed_output")
+def test_a_changed_output_fails(copies: Path, nbval: Nbval) -> None:
+    path = copies / "01_tools_and_gate.ipynb"
+    change(path, "'left': 1", "'left': 7", in_output=True)
+    ran = nbval(path)
+    assert ran.returncode == 1
+    assert "1 failed" in ran.stdout
+
+
+@pytest.mark.promise("notebooks.changed_output")
+def test_a_cell_that_was_changed_after_its_output_fails(copies: Path, nbval: Nbval) -> None:
+    path = copies / "01_tools_and_gate.ipynb"
+    change(path, "basket[name] -= count", "basket[name] -= count + 1")
+    ran = nbval(path)
+    assert ran.returncode == 1
+    assert "'left': 0" in ran.stdout
+
+
+def test_a_question_that_was_not_recorded_is_refused_and_shown(copies: Path, nbval: Nbval) -> None:
+    path = copies / "00_quickstart.ipynb"
+    change(path, "안녕? 뭘 도와줄 수 있어?", "안녕? 이름이 뭐야?")
+    ran = nbval(path)
+    assert ran.returncode == 1
+    assert "cassettes/quickstart.json has no answer to this request" in ran.stdout
+    assert "이름이 뭐야?" in ran.stdout
