@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.gemma, pytest.mark.timeout(600)]
 PANEL = """
 from lhkit.models.vllm_http import Endpoint, VllmHttp
 from lhkit.notebook import life_helper_panel
+from lhkit.vocab.generation import Sampling
 model = await VllmHttp.connect(Endpoint(base_url={url!r}))
-panel = life_helper_panel(model, {path!r}, opt_in=True)
+panel = life_helper_panel(model, {path!r}, opt_in=True, sampling=Sampling(max_tokens=48))
 panel
 """
 QUESTION = "안녕? 너는 무엇을 도와줄 수 있어?"
