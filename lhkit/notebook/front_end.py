@@ -34,7 +34,7 @@ def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
         return None
     try:
         return is_yes(ask(prompt))
-    except (EOFError, OSError, NotImplementedError, RuntimeError):  # nobody can type after all
+    except (EOFError, OSError, RuntimeError):  # nobody can type after all
         return None
 
 
