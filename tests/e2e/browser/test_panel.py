@@ -36,6 +36,8 @@ def habits(path: Path) -> list[str]:
 
 
 def say(page: Page, text: str) -> None:
+    """Type and send, once the panel is idle: it keeps, and does not send, what comes while busy."""
+    expect(page.locator(".lhkit-stop")).to_be_disabled()
     page.locator(".lhkit-input").click()
     page.keyboard.type(text)
     page.keyboard.press("Enter")
