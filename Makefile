@@ -16,11 +16,11 @@ CHROMIUM := $(shell command -v chromium || command -v chromium-browser || comman
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help venv eval chat serve test lint browser format bench lock clean data-check
+.PHONY: help venv eval chat serve tune test lint browser format bench lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
-	@echo 'ARGS="…" goes to eval, chat, serve and lab; PYTEST_ARGS="…" to test.'
+	@echo 'ARGS="…" goes to eval, chat, serve, lab and tune; PYTEST_ARGS="…" to test.'
 
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:
@@ -36,6 +36,9 @@ serve: venv  ## keep the default model served, for eval and chat to find
 
 lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
+
+tune: venv  ## train life-helper's adapter again, in runs/tune (about 80 minutes; goes on where stopped)
+	@$(BIN)/python -m lhkit tune life-helper $(ARGS)
 
 test: lint browser  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher
     from lhkit.tools.registry import ToolRegistry
+    from lhkit.tuning.tuned_weights import ensure_tuned
     from lhkit.vocab.generation import Sampling
     from lhkit.vocab.results import (
         ToolCancelled,
@@ -88,6 +89,7 @@ _HOMES = {
     "compare": "harness.compare",
     "connect": "models.served",
     "encode_tool_result": "vocab.results",
+    "ensure_tuned": "tuning.tuned_weights",
     "ensure_weights": "models.weights",
     "gold_model": "harness.gold",
     "load_scenarios": "harness.scenario",
@@ -135,6 +137,7 @@ __all__ = [
     "compare",
     "connect",
     "encode_tool_result",
+    "ensure_tuned",
     "ensure_weights",
     "gold_model",
     "load_scenarios",

@@ -27,21 +27,23 @@ from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.connection import Endpoint
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.embedded import serving_plan
 from lhkit.models.openai_http import OPENAI
-from lhkit.models.running_servers import find_running
 from lhkit.models.vllm_server import Report as ServerReport
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.vllm_server import VllmServer
 from lhkit.models.vllm_server import silent as silent_server
 from lhkit.models.weights_source import Report as WeightsReport
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning import embedded_models
 from lhkit.vocab.generation import Sampling
 from lhkit.vocab.json_values import JSON
 
 EMBEDDED = embedded.EMBEDDED
 embedded_name = embedded.embedded_name
+embedded_folder = embedded_models.embedded_folder
+embedded_server = embedded_models.embedded_server
+running_server = embedded_models.running_server
 constraint_of = served.constraint_of
 
 SPLITS = ("dev", "test")
@@ -108,13 +110,13 @@ async def _served(
             constraint=choice.constraint,
         )
         return
-    served_name = embedded_name(choice.name)
-    running = await find_running(settings.cache_dir, served_name)
+    name = embedded_name(choice.name)
+    running = await running_server(name, settings)
     if running is not None:
         yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
-    plan = await embedded_server(settings, reports.weights, server_parser=is_parsing)
+    plan = await embedded_server(settings, reports.weights, name=name, server_parser=is_parsing)
     async with VllmServer(plan, report=reports.server) as server:
         yield _embedded_endpoint(server.base_url, choice)
 
@@ -126,22 +128,6 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
         dialect=choice.dialect,
         constraint=choice.constraint,
     )
-
-
-async def embedded_server(
-    settings: Settings,
-    report: WeightsReport = weights.silent,
-    *,
-    port: int | None = None,
-    server_parser: bool = False,
-) -> ServerSettings:
-    """Return how to serve the embedded Gemma (see `serving_plan`), with its weights in place.
-
-    Raises:
-        SetupError: the weights cannot be had.
-    """
-    await weights.ensure_weights(settings.cache_dir, report=report)
-    return serving_plan(settings.cache_dir, settings.now(), port=port, server_parser=server_parser)
 
 
 def open_chat(

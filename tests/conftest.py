@@ -3,6 +3,7 @@ from hypothesis import settings
 
 # Machines are shared: a slow moment is no fault of the code.
 settings.register_profile("lhkit", deadline=None)
+settings.register_profile("fuzz", deadline=None, max_examples=20_000)  # --hypothesis-profile=fuzz
 settings.load_profile("lhkit")
 
 

@@ -202,7 +202,10 @@ class ChatController:
                     case _:
                         assert_never(event)
         if response is None:
-            raise StreamBrokenError("the model's stream ended without a last event")
+            raise StreamBrokenError(
+                "the model's stream ended without a last event: a ChatModel yields Finished at the "
+                "end, or raises a ModelError"
+            )
         self._emit(ModelFinished(response=response))
 
     async def _carry_out(self, plan: Plan) -> None:

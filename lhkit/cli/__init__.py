@@ -13,6 +13,7 @@ from rich.console import Console
 from lhkit import __version__
 from lhkit.cli.authoring import add_accept, add_data_check, add_lint, add_mutate
 from lhkit.cli.comparing import add_compare, add_rescore
+from lhkit.cli.examples import show_examples
 from lhkit.cli.finish import EXIT_MISUSE, Run
 from lhkit.cli.matrix import add_matrix
 from lhkit.cli.reporting import add_report
@@ -25,6 +26,12 @@ _HELP = "A small local Gemma in front of tools that change real data."
 
 def build_cli(run: Run) -> Callable[[], int]:
     """Return the command line as a function that gives the exit code."""
+    cli = build_parser(run)
+    return lambda: _exit_code(cli)
+
+
+def build_parser(run: Run) -> typer.Typer:
+    """Return all commands with their options, their help and the examples beneath it."""
     cli = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False)
 
     @cli.callback()
@@ -50,7 +57,8 @@ def build_cli(run: Run) -> Callable[[], int]:
     add_accept(cli, run)
     add_data_check(cli, run)
     add_tune(cli, run)
-    return lambda: _exit_code(cli)
+    show_examples(cli)
+    return cli
 
 
 def _show(is_wanted: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
-from lhkit.cli.options import Paths
+from lhkit.cli.options import Environment, Paths
 
 
 def add_lint(cli: typer.Typer, run: Run) -> None:
@@ -16,12 +16,17 @@ def add_lint(cli: typer.Typer, run: Run) -> None:
     @cli.command("lint")
     def lint_(
         paths: Paths = None,
+        environment: Environment = None,
         as_json: Annotated[bool, typer.Option("--json", help="Findings as JSON.")] = False,
     ) -> None:
         """Check scenarios against tools and data: every fault with file, line and field."""
         from lhkit.commands.lint import lint_paths  # noqa: PLC0415 - scipy
 
-        finish(run, lambda settings: lint_paths(tuple(paths or ()), settings, as_json=as_json))
+        files = tuple(paths or ())
+        finish(
+            run,
+            lambda settings: lint_paths(files, settings, as_json=as_json, environment=environment),
+        )
 
 
 def add_mutate(cli: typer.Typer, run: Run) -> None:
@@ -30,6 +35,7 @@ def add_mutate(cli: typer.Typer, run: Run) -> None:
     @cli.command("mutate")
     def mutate_(
         paths: Paths = None,
+        environment: Environment = None,
         fail_under: Annotated[
             float | None,
             typer.Option(min=0, max=100, help="Lowest share of noticed mistakes in percent."),
@@ -44,6 +50,7 @@ def add_mutate(cli: typer.Typer, run: Run) -> None:
 
         options = MutateOptions(
             paths=tuple(paths or ()),
+            environment=environment,
             fail_under=fail_under,
             survivors=survivors,
             as_json=as_json,
@@ -70,7 +77,9 @@ def add_accept(cli: typer.Typer, run: Run) -> None:
         scenarios: Annotated[
             list[Path] | None, typer.Option(help="Files that hold the scenario.")
         ] = None,
-        dry_run: Annotated[bool, typer.Option(help="Show the change, write nothing.")] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Show the change, write nothing.")
+        ] = False,
     ) -> None:
         """Take what a model did as one more right way, in the scenario's own YAML."""
         from lhkit.commands.accept import AcceptOptions, accept_sample  # noqa: PLC0415 - scipy
@@ -101,7 +110,7 @@ def add_data_check(cli: typer.Typer, run: Run) -> None:
         noticed: Annotated[
             float, typer.Option(min=0, max=100, help="Least share of noticed mistakes in percent.")
         ] = 97.0,
-        warnings: Annotated[bool, typer.Option(help="Show warnings, too.")] = False,
+        warnings: Annotated[bool, typer.Option("--warnings", help="Show warnings, too.")] = False,
     ) -> None:
         """Check all that the shipped scenarios promise: lint, gold, mistakes, splits, counts."""
         from lhkit.commands.data_check import DataCheckOptions, data_check  # noqa: PLC0415 - scipy

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
-from lhkit.cli.options import Locale, Paths
+from lhkit.cli.options import Environment, Locale, Paths
 
 
 def add_compare(cli: typer.Typer, run: Run) -> None:
@@ -31,6 +31,7 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
     def rescore_(
         folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
         paths: Paths = None,
+        environment: Environment = None,
         into: Annotated[
             Path | None, typer.Option(help="Folder of the result; RUN-rescored by default.")
         ] = None,
@@ -38,4 +39,5 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
         """Score the records of a run again with today's scorers and scenarios, without a model."""
         from lhkit.commands.rescore import rescore_run  # noqa: PLC0415 - scipy
 
-        finish(run, lambda settings: rescore_run(folder, tuple(paths or ()), into, settings))
+        files = tuple(paths or ())
+        finish(run, lambda settings: rescore_run(folder, files, into, settings, environment))

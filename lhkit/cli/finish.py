@@ -11,6 +11,7 @@ from rich.text import Text
 
 from lhkit.errors import LhkitError, UsageError
 from lhkit.settings import Settings, load_settings
+from lhkit.vocab.printable import printable
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, int]], int]
 """Runs a coroutine to its end; `asyncio.run`, given by `__main__`."""
@@ -51,5 +52,5 @@ def _log_to_file(settings: Settings) -> None:
 
 
 def _complain(error: LhkitError, code: int) -> int:
-    Console(stderr=True).print(Text(f"lhkit: {error}", style="red"), soft_wrap=True)
+    Console(stderr=True).print(Text(f"lhkit: {printable(str(error))}", style="red"), soft_wrap=True)
     return code

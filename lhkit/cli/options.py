@@ -30,3 +30,10 @@ Split = Annotated[
     str, typer.Option(help="Shipped scenarios to take where no PATHS are given: dev, test, all.")
 ]
 Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]
+Environment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:NAME",
+        help="Tools of your own, as FILE.py:NAME or package.module:NAME; then give PATHS.",
+    ),
+]

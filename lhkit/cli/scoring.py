@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
-from lhkit.cli.options import BaseUrl, Constrain, Dialect, Model, Paths, Split
+from lhkit.cli.options import BaseUrl, Constrain, Dialect, Environment, Model, Paths, Split
+
+_Stress = Annotated[
+    str,
+    typer.Option(help="Make it harder: distractors=10, rename, shuffle, seed=1; joined by commas."),
+]
+_FailUnder = Annotated[
+    float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
+]
+_MaxViolations = Annotated[
+    int | None, typer.Option(min=0, help="Most attempted violations; escaped: always 0.")
+]
+_Baseline = Annotated[
+    Path | None, typer.Option(help="Run (name or folder) that must not be better.")
+]
 
 
 def add_eval(cli: typer.Typer, run: Run) -> None:
@@ -17,29 +31,24 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
     def eval_(
         paths: Paths = None,
         split: Split = "dev",
+        environment: Environment = None,
         model: Model = None,
         base_url: BaseUrl = None,
         dialect: Dialect = "json",
         constrain: Constrain = "off",
-        stress: Annotated[
-            str, typer.Option(help="Make it harder: distractors=10,rename,shuffle,seed=1.")
-        ] = "",
+        stress: _Stress = "",
         repeats: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 1,
         concurrency: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 8,
         limit: Annotated[int | None, typer.Option(min=1, help="Only the first N.")] = None,
         max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
         name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
         runs_dir: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
-        fail_under: Annotated[
-            float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
-        ] = None,
-        max_violations: Annotated[
-            int | None, typer.Option(min=0, help="Most attempted violations; escaped: always 0.")
-        ] = None,
-        baseline: Annotated[
-            Path | None, typer.Option(help="Run (name or folder) that must not be better.")
-        ] = None,
-        keep_prompts: Annotated[bool, typer.Option(help="Keep prompt texts in records.")] = False,
+        fail_under: _FailUnder = None,
+        max_violations: _MaxViolations = None,
+        baseline: _Baseline = None,
+        keep_prompts: Annotated[
+            bool, typer.Option("--keep-prompts", help="Keep prompt texts in records.")
+        ] = False,
     ) -> None:
         """Replay scenarios against a model and score them. The same command again resumes."""
         from lhkit.commands.evaluate import EvalOptions, evaluate  # noqa: PLC0415 - scipy, pandas
@@ -47,6 +56,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         options = EvalOptions(
             paths=tuple(paths or ()),
             split=split,
+            environment=environment,
             model=model,
             base_url=base_url,
             dialect=dialect,

@@ -6,15 +6,21 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
+from lhkit.cli.own_tools import ToolEnvironment, add_init
+from lhkit.tuning.recipe import RECIPE, AdapterShape, TuneSettings
+
+_TUNING = RECIPE.tuning
 
 
 def add_tune(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit tune` with its commands."""
     tune = typer.Typer(help="Teach a small model the tools.", no_args_is_help=True)
     cli.add_typer(tune, name="tune")
+    add_init(tune, run)
     _add_data(tune, run)
     _add_train(tune, run)
     _add_merge(tune, run)
+    _add_life_helper(tune, run)
 
 
 def _add_data(tune: typer.Typer, run: Run) -> None:
@@ -29,14 +35,21 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         korean_share: Annotated[
             float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
         ] = 0.6,
+        environment: ToolEnvironment = None,
+        phrases: Annotated[
+            Path | None, typer.Option(help="Phrase file for tools of your own, of `tune init`.")
+        ] = None,
     ) -> None:
-        """Play training conversations with life-helper's real tools and write them."""
+        """Play training conversations with real tools, by default life-helper's; write them."""
         from lhkit.commands.tune import DataOptions, make_data  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune_own import make_own_data  # noqa: PLC0415 - scipy
 
         options = DataOptions(
             out=out, count=count, seed=seed, dev_share=dev_share, korean_share=korean_share
         )
-        finish(run, lambda settings: make_data(options, settings))
+        if environment is None and phrases is None:
+            finish(run, lambda settings: make_data(options, settings))
+        finish(run, lambda settings: make_own_data(options, environment, phrases, settings))
 
 
 Base = Annotated[
@@ -50,18 +63,20 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
         data: Annotated[Path, typer.Argument(help="File of `lhkit tune data`.")],
         into: Annotated[Path, typer.Option(help="Folder of checkpoints, log and adapter.")],
         base: Base = None,
-        steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 300,
+        steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = _TUNING.steps,
         batch_tokens: Annotated[
             int, typer.Option(min=1, help="Tokens of a step after the common prefix.")
-        ] = 3_000,
-        learning_rate: Annotated[float, typer.Option(min=0, help="Highest rate.")] = 2e-4,
-        rank: Annotated[int, typer.Option(min=1, help="Rank of the adapter.")] = 16,
-        seed: Annotated[int, typer.Option(help="Decides the order of the data.")] = 0,
+        ] = _TUNING.batch_tokens,
+        learning_rate: Annotated[
+            float, typer.Option(min=0, help="Highest rate.")
+        ] = _TUNING.learning_rate,
+        rank: Annotated[
+            int, typer.Option(min=1, help="Rank of the adapter.")
+        ] = _TUNING.adapter.rank,
+        seed: Annotated[int, typer.Option(help="Decides the order of the data.")] = _TUNING.seed,
     ) -> None:
         """Train an adapter on the CPU. The same command again goes on where it was stopped."""
         from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
-        from lhkit.tuning.lora import AdapterShape  # noqa: PLC0415 - with the command
-        from lhkit.tuning.training import TuneSettings  # noqa: PLC0415 - with the command
 
         tuning = TuneSettings(
             steps=steps,
@@ -85,3 +100,16 @@ def _add_merge(tune: typer.Typer, run: Run) -> None:
         from lhkit.commands.tune import merge_adapter  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: merge_adapter(adapter, into, base, settings))
+
+
+def _add_life_helper(tune: typer.Typer, run: Run) -> None:
+    @tune.command("life-helper")
+    def life_helper_(
+        into: Annotated[Path, typer.Option(help="Folder of data, checkpoints and adapter.")] = Path(
+            "runs/tune"
+        ),
+    ) -> None:
+        """Make the shipped adapter again: its data, then its training, both by its recipe."""
+        from lhkit.commands.tune_life_helper import tune_life_helper  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: tune_life_helper(into, settings))

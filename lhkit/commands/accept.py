@@ -62,7 +62,8 @@ async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
     if not options.is_dry:
         edit.file.write_bytes(edit.after.encode())
     key = "accept.dry" if options.is_dry else "accept.written"
-    console.print(Text(load_catalog(settings.locale).text(key, file=edit.file)), soft_wrap=True)
+    words = printable(load_catalog(settings.locale).text(key, file=edit.file))
+    console.print(Text(words), soft_wrap=True)
     return 0
 
 
@@ -81,7 +82,8 @@ def _edit(
     if options.phrase is not None:
         turn = options.turn or 0
         if turn >= len(record.turns):
-            raise UsageError(f"{scenario_id} has no turn {turn}")
+            last = len(record.turns) - 1
+            raise UsageError(f"{scenario_id} has no turn {turn}: give --turn 0 to {last}")
         return accept_phrase(options.phrase, turn, record.turns[turn].reply, origin, text)
     chosen = _chosen(options, record)
     tools = {t["name"]: t for t in manifest["locales"][record.locale]["tools"]}
@@ -112,5 +114,8 @@ def _chosen(options: AcceptOptions, record: SampleRecord) -> Observed:
         return wanted[0]
     choices = "\n".join(f"  {each}" for each in wanted or wrong)
     if not wrong:
-        raise UsageError(f"{options.sample}: no call was expected with other arguments")
+        raise UsageError(
+            f"{options.sample}: no call was expected with other arguments, so there is none to "
+            "accept: give --phrase for words of the reply, or widen the scenario by hand"
+        )
     raise UsageError(f"{options.sample}: choose one of\n{choices}")

@@ -8,15 +8,14 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app
-from lhkit.errors import LhkitError, RequestRefusedError, UsageError
+from lhkit.errors import LhkitError, RequestRefusedError, TuningError, UsageError
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.connection import Endpoint
+from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.families import family_of
 from lhkit.models.openai_http import OPENAI
-from lhkit.models.running_servers import find_running
 from lhkit.models.served import connect, require_constraint
-from lhkit.models.weights import weights_folder
 from lhkit.settings import Settings
 from lhkit.vocab.generation import Finished, Sampling
 from lhkit.vocab.messages import UserMessage
@@ -65,7 +64,7 @@ async def _findings(
     yield Finding(is_well=True, said=f"lhkit {__version__}")
     endpoint = await _endpoint(options, settings)
     if options.base_url is None:
-        for finding in _installed(settings, catalog):
+        for finding in _installed(options, settings, catalog):
             yield finding
     if endpoint is None:
         yield Finding(is_well=False, said=catalog.text("doctor.no_server"))
@@ -86,10 +85,7 @@ async def _findings(
 
 
 async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | None:
-    base_url = options.base_url or settings.base_url
-    if base_url is None:
-        running = await find_running(settings.cache_dir, app.EMBEDDED)
-        base_url = running.base_url if running else None
+    base_url = options.base_url or settings.base_url or await _running_address(options, settings)
     if base_url is None:
         return None
     return Endpoint(
@@ -100,7 +96,16 @@ async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | No
     )
 
 
-def _installed(settings: Settings, catalog: Catalog) -> list[Finding]:
+async def _running_address(options: DoctorOptions, settings: Settings) -> str | None:
+    name = app.embedded_name(options.model)
+    try:
+        running = await app.running_server(name, settings)
+    except TuningError:  # told among what is installed
+        return None
+    return running.base_url if running else None
+
+
+def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> list[Finding]:
     found = {name: _version(packages) for name, packages in _PACKAGES.items()}
     lines = [
         Finding(
@@ -109,9 +114,17 @@ def _installed(settings: Settings, catalog: Catalog) -> list[Finding]:
         )
         for name, told in found.items()
     ]
-    folder = weights_folder(settings.cache_dir)
+    return [*lines, _weights(options, settings, catalog)]
+
+
+def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Finding:
+    name = options.model if options.model in EMBEDDED_NAMES else None
+    try:
+        folder = app.embedded_folder(app.embedded_name(name), settings)
+    except TuningError as error:
+        return Finding(is_well=False, said=str(error))
     key = "doctor.weights" if folder.is_dir() else "doctor.no_weights"
-    return [*lines, Finding(is_well=folder.is_dir(), said=catalog.text(key, folder=folder))]
+    return Finding(is_well=folder.is_dir(), said=catalog.text(key, folder=folder))
 
 
 def _version(packages: tuple[str, ...]) -> str | None:

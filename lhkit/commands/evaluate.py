@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.environments import label_of, load_environment, registry_of, require_paths
 from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
 from lhkit.commands.thresholds import Judged, Thresholds, judged, resumed
 from lhkit.errors import UsageError
+from lhkit.harness.environment import Environment
 from lhkit.harness.gold import gold_model, silent_model
 from lhkit.harness.journal import RECORDS
 from lhkit.harness.plan import ModelSource
@@ -28,7 +30,6 @@ from lhkit.harness.table import WIDTH, render
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.served import require_constraint
 from lhkit.settings import Settings
-from lhkit.vocab.generation import Sampling
 from lhkit.vocab.printable import printable
 
 EXIT_MISSED = 1
@@ -44,6 +45,7 @@ class EvalOptions:
 
     paths: tuple[Path, ...] = ()
     split: str = "dev"
+    environment: str | None = None
     model: str | None = None
     base_url: str | None = None
     dialect: str = "json"
@@ -68,14 +70,14 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     Raises:
         LhkitError: scenarios, run folder, set-up or server are not as they must be.
     """
+    require_paths(options.environment, options.paths)
+    plain = load_environment(options.environment, max_tokens=options.max_tokens)
     scenarios = load_scenarios(options.paths or app.scenario_paths(options.split))[: options.limit]
     run_dir = options.runs_dir / _run_name(options)
     thresholds = _thresholds(options)
     catalog = load_catalog(settings.locale)
     stress = parse_stress(options.stress)
-    constraint = app.constraint_of(options.constrain)
-    require_constraint(options.dialect, constraint, app.registry_of("en").definitions)
-    plain = app.LifeHelperEnvironment(sampling=_sampling(options))
+    _require_constraint(options, plain, scenarios[0])
     async with _model_source(options, settings) as source:
         model, environment = stressed(source, plain, stress)
         told = await provenance(settings, options.command)
@@ -91,7 +93,16 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 report=lambda found: _print_lines(resumed(found, catalog)),
                 provenance=told,
             )
-    return _report(run, run_dir, scenarios, thresholds, catalog)
+    words = {} if options.environment else ac_words((each.ac for each in scenarios), catalog)
+    return _report(run, run_dir, words, thresholds, catalog)
+
+
+def _require_constraint(options: EvalOptions, environment: Environment, first: Scenario) -> None:
+    """Refuse a constraint that the tools cannot have, before a server is started for it."""
+    constraint = app.constraint_of(options.constrain)
+    is_free = constraint == "off"
+    registry = () if is_free else registry_of(environment, first.world, first.locale).definitions
+    require_constraint(options.dialect, constraint, registry)
 
 
 @contextmanager
@@ -135,15 +146,12 @@ async def _model_source(options: EvalOptions, settings: Settings) -> AsyncIterat
             yield model
 
 
-def _sampling(options: EvalOptions) -> Sampling:
-    return Sampling(max_tokens=options.max_tokens)
-
-
 def _run_name(options: EvalOptions) -> str:
     """Return the given name, or one that the same options always give: so a run resumes."""
     if options.name is None:
         model = options.model or (app.EMBEDDED if options.base_url is None else "served")
         words = [model, options.dialect]
+        words += [label_of(options.environment)] if options.environment else []
         words += [options.constrain] if options.constrain != "off" else []
         words += [parse_stress(options.stress).label] if options.stress else []
         words += [options.split] if options.split != "dev" and not options.paths else []
@@ -158,12 +166,11 @@ def _run_name(options: EvalOptions) -> str:
 def _report(
     run: Run,
     run_dir: Path,
-    scenarios: tuple[Scenario, ...],
+    words: Mapping[str, str],
     thresholds: Thresholds,
     catalog: Catalog,
 ) -> int:
     console = wide_console()
-    words = ac_words((scenario.ac for scenario in scenarios), catalog)
     console.print(render(run.summary(), catalog, words))
     _show_failures(run, run_dir, console, catalog)
     played = len(run.records) - run.kept

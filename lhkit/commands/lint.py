@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.environments import load_environment, require_paths
 from lhkit.harness.lint import Finding, Level, lint
 from lhkit.harness.scenario import read_sources
 from lhkit.locales import Catalog, load_catalog
@@ -19,14 +20,20 @@ from lhkit.vocab.printable import printable
 EXIT_UNFIT = 1
 
 
-async def lint_paths(paths: Sequence[Path], settings: Settings, *, as_json: bool) -> int:
+async def lint_paths(
+    paths: Sequence[Path], settings: Settings, *, as_json: bool, environment: str | None = None
+) -> int:
     """Show what is wrong with the scenarios in `paths` (all shipped ones by default).
 
+    `environment` names one of the user's own (see `load_environment`).
+
     Raises:
-        ScenarioError: a file is not there or cannot be read.
+        UsageError: a file is not there or cannot be read, or the environment is none.
     """
+    require_paths(environment, paths)
+    loaded = load_environment(environment)
     sources = read_sources(paths or app.scenario_paths("all"))
-    findings = await lint(sources, app.LifeHelperEnvironment())
+    findings = await lint(sources, loaded)
     console = Console()
     if as_json:
         console.out(json.dumps([asdict(each) for each in findings], ensure_ascii=False, indent=1))

@@ -32,6 +32,7 @@ from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import require_constraint
 from lhkit.settings import Settings
 from lhkit.vocab.generation import ModelIdentity, Sampling
+from lhkit.vocab.printable import printable
 
 EXIT_MISSED = 1
 EXIT_INVALID = 3
@@ -74,7 +75,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             run = stage.finished()
             key = "matrix.kept" if run else "matrix.playing"
             words = catalog.text(key, number=number, count=len(arms), arm=arm.name)
-            console.print(Text(words), soft_wrap=True)
+            console.print(Text(printable(words)), soft_wrap=True)
             runs.append((arm.name, run or await stage.play(await models.open(arm))))
     console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
@@ -207,6 +208,6 @@ def _exit_code(
         invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
         lines = [*missed, *([catalog.text("eval.invalid", count=invalid)] if invalid else [])]
         for line in lines:
-            console.print(Text(f"{name}: {line}"), soft_wrap=True)
+            console.print(Text(printable(f"{name}: {line}")), soft_wrap=True)
         code = EXIT_MISSED if missed else code or (EXIT_INVALID if invalid else 0)
     return code

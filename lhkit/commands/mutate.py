@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.environments import load_environment, require_paths
 from lhkit.harness.mutate import (
     ADVICE,
     MutationReport,
@@ -32,6 +33,7 @@ class MutateOptions:
     """What the user asked for. `survivors` is the list of known ones; the shipped by default."""
 
     paths: tuple[Path, ...] = ()
+    environment: str | None = None
     survivors: Path | None = None
     fail_under: float | None = None
     as_json: bool = False
@@ -43,15 +45,24 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     Raises:
         ScenarioError: a scenario or the list of survivors is wrong, or a gold trace fails.
     """
+    require_paths(options.environment, options.paths)
+    environment = load_environment(options.environment)
     scenarios = load_scenarios(options.paths or app.scenario_paths("all"))
-    known = read_survivors(options.survivors or app.scenario_folder() / SURVIVORS)
-    report = await mutate(scenarios, app.LifeHelperEnvironment())
+    known = _known_survivors(options)
+    report = await mutate(scenarios, environment)
     console = Console()
     if options.as_json:
         console.out(json.dumps(_plain(report, known), ensure_ascii=False, indent=1))
     else:
         _show(report, known, console, load_catalog(settings.locale))
     return _exit_code(report, known, options.fail_under)
+
+
+def _known_survivors(options: MutateOptions) -> Survivors:
+    """Return the list asked for; by default the shipped one, which is life-helper's only."""
+    if options.survivors is None and options.environment is not None:
+        return Survivors()
+    return read_survivors(options.survivors or app.scenario_folder() / SURVIVORS)
 
 
 def _exit_code(report: MutationReport, known: Survivors, fail_under: float | None) -> int:

@@ -15,6 +15,7 @@ from lhkit.models.base import ChatModel
 from lhkit.models.vllm_server import StartProgress
 from lhkit.models.weights_source import Stage, WeightsProgress
 from lhkit.settings import Settings
+from lhkit.vocab.printable import printable
 
 
 @asynccontextmanager
@@ -82,7 +83,7 @@ class _ServerLine:
 
     def __call__(self, progress: StartProgress) -> None:
         """Draw where the start is."""
-        words = Text(_words(progress))
+        words = Text(printable(_words(progress)))
         if self._console.is_terminal:
             self._status.update(words)
             self._status.start()

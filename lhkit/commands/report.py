@@ -11,6 +11,7 @@ from lhkit.errors import RunError
 from lhkit.harness.run import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
+from lhkit.vocab.printable import printable
 
 STDOUT = Path("-")
 
@@ -53,7 +54,8 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         _write(options.junit, junit_xml(run, catalog, name=name))
     for path in (html, options.markdown, options.junit):
         if path is not None and path != STDOUT:
-            console.print(Text(catalog.text("report.written", path=path)), soft_wrap=True)
+            words = printable(catalog.text("report.written", path=path))
+            console.print(Text(words), soft_wrap=True)
     return 0
 
 

@@ -1,10 +1,12 @@
 """`lhkit rescore`: an old run before today's scorers and scenarios; the run itself stays."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.environments import load_environment, require_paths
 from lhkit.commands.evaluate import ac_words, wide_console
 from lhkit.errors import RunError
 from lhkit.harness.journal import write_rescored
@@ -18,7 +20,11 @@ from lhkit.vocab.printable import printable
 
 
 async def rescore_run(
-    folder: Path, paths: tuple[Path, ...], into: Path | None, settings: Settings
+    folder: Path,
+    paths: tuple[Path, ...],
+    into: Path | None,
+    settings: Settings,
+    environment: str | None = None,
 ) -> int:
     """Score a run folder again, into a folder of its own; return the exit code.
 
@@ -27,20 +33,26 @@ async def rescore_run(
         paths: today's scenarios; the shipped ones by default.
         into: where the result goes; beside the run by default, with `-rescored` in its name.
         settings: as the user set them.
+        environment: what the run was played in (see `load_environment`); life-helper by default.
 
     Raises:
+        UsageError: the environment is none, or is given without paths.
         RunError: there is no run, nothing of it can be scored, or the result has no place.
         ScenarioError: the scenarios are not well-formed.
     """
+    require_paths(environment, paths)
+    loaded = load_environment(environment)
     old = Run.load(folder)
     scenarios = load_scenarios(paths or app.scenario_paths("all"))
-    new = rescore(old, scenarios, app.LifeHelperEnvironment())
+    new = rescore(old, scenarios, loaded)
     if old.records and not new.records:
         reason = next(iter(new.skipped.values()))
         raise RunError(f"no record of {folder} can be scored again ({reason}): give its scenarios")
     target = into or _beside(folder)
     write_rescored(target, new.records, new.manifest)
-    _show(old, new, target, load_catalog(settings.locale))
+    catalog = load_catalog(settings.locale)
+    words = {} if environment else ac_words((record.ac for record in new.records), catalog)
+    _show(old, new, target, words, catalog)
     return 0
 
 
@@ -49,15 +61,14 @@ def _beside(folder: Path) -> Path:
     return whole.with_name(f"{whole.name}-rescored")
 
 
-def _show(old: Run, new: Run, target: Path, catalog: Catalog) -> None:
+def _show(old: Run, new: Run, target: Path, words: Mapping[str, str], catalog: Catalog) -> None:
     console = wide_console()
-    words = ac_words((record.ac for record in new.records), catalog)
     console.print(render(new.summary(), catalog, words))
     lines = (*_changed(old, new, catalog), *_skipped(new, catalog))
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)
     written = catalog.text("rescore.written", path=target, count=len(new.records), source=old.name)
-    console.print(Text(written), soft_wrap=True)
+    console.print(Text(printable(written)), soft_wrap=True)
 
 
 def _changed(old: Run, new: Run, catalog: Catalog) -> list[str]:

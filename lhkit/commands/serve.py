@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from rich.console import Console
 from lhkit import app
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
-from lhkit.models.embedded import serving_plan
+from lhkit.models.embedded import EMBEDDED_NAMES, serving_plan
 from lhkit.models.families import Device, serve_command
-from lhkit.models.running_servers import advertised, find_running
+from lhkit.models.running_servers import RunningServer, advertised, find_running
 from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings
+from lhkit.vocab.printable import printable
 
 _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
@@ -50,10 +50,14 @@ async def embedded_line(
     """Print the command line that serves an embedded model; return the exit code.
 
     Raises:
-        UsageError: no such embedded model.
+        UsageError: no such embedded model, or the adapter is missing.
     """
-    app.embedded_name(model)
-    plan = serving_plan(settings.cache_dir, settings.now(), port=port, server_parser=server_parser)
+    name = app.embedded_name(model)
+    folder = app.embedded_folder(name, settings)
+    now = settings.now()
+    plan = serving_plan(
+        name, folder, settings.cache_dir, now, port=port, server_parser=server_parser
+    )
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
     line = shlex.join(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
     Console(highlight=False, markup=False).print(line, soft_wrap=True)
@@ -91,30 +95,51 @@ async def serve_embedded(
     under the folder's name.
 
     Raises:
-        UsageError: no such embedded model, or no model in the folder.
+        UsageError: no such embedded model, no model in the folder, or a folder with a name that
+            is taken.
         SetupError: the server cannot be started, or died.
     """
-    name = app.embedded_name(model) if weights is None else weights.name
-    running = await find_running(settings.cache_dir, name)
-    console = Console()
+    name = app.embedded_name(model) if weights is None else _own_name(weights)
+    running = await _running(name, weights, settings)
+    console = Console(markup=False)  # a folder may be called [red]
     if running is not None:
-        console.print(f"{name} is already served at {running.base_url} (pid {running.pid}).")
+        words = f"{name} is already served at {running.base_url} (pid {running.pid})."
+        console.print(printable(words))
         return 0
     with setup_progress() as reports:
-        plan = await _plan(reports, port, settings, server_parser=server_parser, weights=weights)
+        plan = await _plan(
+            name, reports, port, settings, server_parser=server_parser, weights=weights
+        )
         server = VllmServer(plan, report=reports.server)
         await server.__aenter__()
     try:
         async with advertised(settings.cache_dir, server):
-            console.print(f"{name} is served at {server.base_url}. Ctrl-C ends it.")
-            console.print(f"log: {plan.log_path}")
+            console.print(printable(f"{name} is served at {server.base_url}. Ctrl-C ends it."))
+            console.print(printable(f"log: {plan.log_path}"))
             await _until_told(server)
     finally:
         await server.__aexit__(None, None, None)
     return 0
 
 
+def _own_name(weights: Path) -> str:
+    name = weights.resolve().name
+    if name in EMBEDDED_NAMES:
+        raise UsageError(f"{weights} has the name of an embedded model: rename the folder")
+    if not (weights / "config.json").is_file():
+        raise UsageError(f"{weights} holds no model: give a folder as `lhkit tune merge` writes it")
+    return name
+
+
+async def _running(name: str, weights: Path | None, settings: Settings) -> RunningServer | None:
+    if weights is None:
+        return await app.running_server(name, settings)
+    folder = await asyncio.to_thread(weights.resolve)
+    return await find_running(settings.cache_dir, name, model=folder)
+
+
 async def _plan(
+    name: str,
     reports: app.Reports,
     port: int | None,
     settings: Settings,
@@ -124,17 +149,12 @@ async def _plan(
 ) -> ServerSettings:
     if weights is None:
         return await app.embedded_server(
-            settings, reports.weights, port=port, server_parser=server_parser
+            settings, reports.weights, name=name, port=port, server_parser=server_parser
         )
-    plan = serving_plan(settings.cache_dir, settings.now(), port=port, server_parser=server_parser)
-    return _serving(weights, plan)
-
-
-def _serving(weights: Path, plan: ServerSettings) -> ServerSettings:
-    folder = weights.resolve()
-    if not (folder / "config.json").is_file():
-        raise UsageError(f"{weights} holds no model: give a folder as `lhkit tune merge` writes it")
-    return replace(plan, model=folder, served_name=weights.name)
+    folder, now = await asyncio.to_thread(weights.resolve), settings.now()
+    return serving_plan(
+        name, folder, settings.cache_dir, now, port=port, server_parser=server_parser
+    )
 
 
 async def _until_told(server: VllmServer) -> None:

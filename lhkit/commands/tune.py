@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,12 +16,14 @@ from tqdm.auto import tqdm
 from lhkit import app
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import UsageError
+from lhkit.harness.environment import Environment
 from lhkit.locales import load_catalog
 from lhkit.models.weights import ensure_weights
-from lhkit.settings import Settings
+from lhkit.settings import Settings, hardware
 from lhkit.tuning.expert import Conversation
 from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
 from lhkit.tuning.merge import merge
+from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.sequence import (
     TrainingSequence,
     data_sha256,
@@ -29,7 +31,8 @@ from lhkit.tuning.sequence import (
     write_sequences,
 )
 from lhkit.tuning.simulation import simulate
-from lhkit.tuning.training import Material, Point, TuneSettings, train
+from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
+from lhkit.tuning.training import Material, Point, train
 
 _AT_A_TIME = 500
 """Conversations played in one go: their records are all in memory."""
@@ -52,31 +55,54 @@ def dev_path(out: Path) -> Path:
 
 
 async def make_data(options: DataOptions, settings: Settings, *, progress: bool = True) -> int:
-    """Play the conversations and write them; return the exit code.
-
-    The dev file holds no text that the training file holds, too.
+    """Play life-helper's conversations and write them; return the exit code.
 
     Raises:
         UsageError: shares or a number that cannot be.
         TuningError: a conversation could not be played.
     """
-    dev_count = round(options.count * options.dev_share)
-    if not options.count - dev_count > 0:
-        raise UsageError("nothing is left to learn from: raise --count or lower --dev-share")
     told = conversations(options.count, seed=options.seed, locale_share=options.korean_share)
-    with tqdm(total=options.count, unit="conversation", disable=not progress) as bar:
-        learnt = await _played(islice(told, options.count - dev_count), bar)
-        dev = await _played(told, bar)
-    known = {sequence.text for sequence in learnt}
-    fresh = [sequence for sequence in dev if sequence.text not in known]
-    write_sequences(options.out, learnt)
-    write_sequences(dev_path(options.out), fresh)
-    _show(options, learnt, fresh, settings)
+    await write_played(
+        told, app.LifeHelperEnvironment(), options, settings, count=options.count, progress=progress
+    )
     return 0
 
 
-async def _played(told: Iterator[Conversation], bar: Any) -> list[TrainingSequence]:
-    environment = app.LifeHelperEnvironment()
+async def write_played(
+    told: Iterator[Conversation],
+    environment: Environment,
+    options: DataOptions,
+    settings: Settings,
+    *,
+    count: int,
+    progress: bool,
+) -> None:
+    """Play `count` conversations, write them and say so.
+
+    The dev file holds no text that the training file holds, too; without a text there is none.
+
+    Raises:
+        UsageError: nothing is left to learn from.
+        TuningError: a conversation could not be played.
+    """
+    dev_count = round(count * options.dev_share)
+    if not count - dev_count > 0:
+        raise UsageError("nothing is left to learn from: raise --count or lower --dev-share")
+    with tqdm(total=count, unit="conversation", disable=not progress) as bar:
+        learnt = await _played(islice(told, count - dev_count), environment, bar)
+        dev = await _played(told, environment, bar)
+    known = {sequence.text for sequence in learnt}
+    fresh = [sequence for sequence in dev if sequence.text not in known]
+    dev_path(options.out).unlink(missing_ok=True)
+    if fresh:
+        write_sequences(dev_path(options.out), fresh)
+    write_sequences(options.out, learnt)  # last: where it is, the dev file is too
+    _show(options, learnt, fresh, settings)
+
+
+async def _played(
+    told: Iterator[Conversation], environment: Environment, bar: Any
+) -> list[TrainingSequence]:
     sequences: list[TrainingSequence] = []
     while chunk := tuple(islice(told, _AT_A_TIME)):
         sequences += await simulate(chunk, environment, progress=False)
@@ -140,6 +166,9 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
             clock=time.perf_counter,
             progress=progress,
             stop=stop.is_set,
+            surroundings=Surroundings(
+                facts=hardware(), locale=settings.locale, notify=_teller(settings)
+            ),
         )
     )
     try:
@@ -170,13 +199,31 @@ async def _embedded(settings: Settings) -> Path:
         return await ensure_weights(settings.cache_dir, report=reports.weights)
 
 
+def _teller(settings: Settings) -> Callable[[Notice], None]:
+    text = load_catalog(settings.locale).text
+
+    def tell(notice: Notice) -> None:
+        match notice:
+            case LeftOut():
+                told = text("tune.left_out", count=notice.count, most=notice.most_tokens)
+            case BrokenCheckpoint():
+                told = text("tune.broken", path=notice.path, step=notice.step)
+        Console(stderr=True).print(told, soft_wrap=True, highlight=False, markup=False)
+
+    return tell
+
+
 def _show_training(log: Sequence[Point], options: TrainOptions, settings: Settings) -> None:
     measured = [point.dev_loss for point in log if point.dev_loss is not None]
-    text = load_catalog(settings.locale).text(
+    adapter = options.into / "adapter"
+    text = load_catalog(settings.locale).text
+    trained = text(
         "tune.trained",
         steps=len(log),
         loss=f"{log[-1].loss:.3f}",
         dev=f"{measured[-1]:.3f}" if measured else "–",
-        adapter=options.into / "adapter",
+        adapter=adapter,
     )
-    Console().print(text, soft_wrap=True, highlight=False)
+    following = text("tune.next", adapter=adapter, folder=options.into / "merged")
+    for line in (trained, following):
+        Console().print(line, soft_wrap=True, highlight=False, markup=False)

@@ -135,7 +135,9 @@ def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str)
     path: Path = (origin.index, "turns", turn, "reply", "contains_any")
     place = yaml_edit.found(text, path)
     if phrase in [item.value for item in place.node.value]:
-        raise UsageError(f"{phrase!r} is already among the alternatives")
+        raise UsageError(
+            f"{phrase!r} is already among the alternatives: `lhkit rescore` the run to see it count"
+        )
     after = yaml_edit.appended(place, yaml_edit.written_json(phrase))
     if _value_at(after, path)[-1:] != [phrase]:
         raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: add the phrase by hand")

@@ -85,12 +85,15 @@ def _ancestors(n: int, before: frozenset[tuple[int, int]]) -> list[int]:
     ancestors = [1 << i for i in range(n)]
     for first, second in before:
         if not (0 <= first < n and 0 <= second < n):
-            raise ScenarioError(f"order: ({first}, {second}) names a call that is not there")
+            raise ScenarioError(
+                f"order: ({first}, {second}) names a call that is not there: {n} stand here, "
+                "counted from 0"
+            )
     for _ in range(n):
         for first, second in before:
             ancestors[second] |= ancestors[first]
     if any(ancestors[first] >> second & 1 for first, second in before):
-        raise ScenarioError("order: a call cannot come before itself (cycle)")
+        raise ScenarioError("order: a call cannot come before itself (cycle): leave out a pair")
     is_total = all(ancestors[i].bit_count() + _followers(ancestors, i) == n for i in range(n))
     if n > MAX_PARTIALLY_ORDERED and before and not is_total:
         raise ScenarioError(

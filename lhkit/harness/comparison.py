@@ -15,7 +15,6 @@ from lhkit.harness.equality import (
     folded,
     is_number,
     item_of,
-    nfc,
     property_of,
 )
 from lhkit.harness.matchers import (
@@ -64,7 +63,7 @@ def mismatch(  # noqa: C901 - one arm a matcher
         case Equals(value=value):
             fits = equal(value, actual, place.node)
         case Matches(pattern=pattern):
-            fits = isinstance(actual, str) and pattern.search(nfc(actual)) is not None
+            fits = isinstance(actual, str) and pattern.is_in(actual)
         case Approx():
             fits = _is_close(matcher, actual)
         case DateIs():
@@ -88,7 +87,7 @@ def described(  # noqa: C901, PLR0911 - one arm a matcher
         case AnyValue():
             return "any value"
         case Matches(pattern=pattern):
-            return f"a text matching /{pattern.pattern}/"
+            return f"a text matching /{pattern.text}/"
         case Approx(value=value):
             return f"about {value}"
         case DateIs():

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from filelock import FileLock, Timeout
 
 from lhkit.errors import RunError
+from lhkit.harness.manifest_shape import manifest_fault
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.record_line import decode_record, encode_record
 
@@ -122,17 +123,19 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     """Return the manifest of a run folder; empty if there is none.
 
     Raises:
-        RunError: the file is no JSON object.
+        RunError: the file is no JSON object, or a field is not as lhkit writes it.
     """
     path = folder / MANIFEST
     if not path.exists():
         return {}
     try:
         manifest = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is not JSON ({error}): remove it") from error
     if not isinstance(manifest, dict):
         raise RunError(f"{path} is no JSON object: remove it")
+    if fault := manifest_fault(manifest):
+        raise RunError(f"{path} is no manifest of lhkit ({fault}): mend or remove it")
     return manifest
 
 

@@ -13,7 +13,8 @@ from datetime import date, timedelta
 from typing import Any, TypeAlias
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.equality import is_number, nfc
+from lhkit.harness.equality import is_number
+from lhkit.harness.pattern import Pattern, pattern_fault
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where something stands in plain data: keys and indices from the top."""
@@ -53,9 +54,9 @@ class AnyValue:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """A text in which the pattern is found (`re.search`)."""
+    """A text in which the pattern is found (as with `re.search`)."""
 
-    pattern: re.Pattern[str]
+    pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,21 +193,10 @@ def _any(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
 
 
 def _matches(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
-    fault = regex_fault(raw["matches"])
+    fault = pattern_fault(raw["matches"])
     if fault is not None:
         return _wrong((*path, "matches"), fault, faults)
-    return Matches(re.compile(nfc(raw["matches"])))
-
-
-def regex_fault(pattern: Any) -> str | None:
-    """Return why `pattern` is no regular expression, or None."""
-    if not isinstance(pattern, str):
-        return "must be a regular expression in quotes"
-    try:
-        re.compile(nfc(pattern))
-    except re.error as error:
-        return f"is no regular expression: {error}"
-    return None
+    return Matches(Pattern(raw["matches"]))
 
 
 def _approx(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:

@@ -122,7 +122,7 @@ def plan_run(
     counted = Counter(scenario.id for scenario in scenarios)
     if counted and max(counted.values()) > 1:
         twice = ", ".join(each for each, count in counted.items() if count > 1)
-        raise UsageError(f"several scenarios have one id: {twice}")
+        raise UsageError(f"several scenarios have one id, {twice}: give each its own")
     faults: list[str] = []
     scenes: list[Scene] = []
     specs = _Specs()

@@ -6,7 +6,8 @@ that begins or ends with a digit is never found inside a longer number: "10" is 
 
 import re
 
-from lhkit.harness.equality import folded, nfc
+from lhkit.harness.equality import folded
+from lhkit.harness.pattern import Pattern
 from lhkit.harness.script import ExpectedReply
 
 
@@ -18,7 +19,7 @@ def reply_reasons(expected: ExpectedReply, reply: str) -> list[str]:
     if expected.contains_any and not any(_in(part, text) for part in expected.contains_any):
         reasons.append(f"the reply has none of {', '.join(map(repr, expected.contains_any))}")
     reasons += [f"the reply says {part!r}" for part in expected.excludes if _in(part, text)]
-    if expected.matches is not None and not re.search(nfc(_straight(expected.matches)), nfc(told)):
+    if expected.matches is not None and not Pattern(_straight(expected.matches)).is_in(told):
         reasons.append(f"the reply does not match /{expected.matches}/")
     return reasons
 

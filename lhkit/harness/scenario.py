@@ -10,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.assignment import Problem, assign_ordered
-from lhkit.harness.matchers import Fault, Path, regex_fault, shown_path, slot_faults
+from lhkit.harness.matchers import Fault, Path, shown_path, slot_faults
+from lhkit.harness.pattern import pattern_fault
 from lhkit.harness.script import Before, Scenario, ScriptedFault, Turn, scenario_json_schema
 from lhkit.harness.yaml_source import Document, read_yaml
 from lhkit.locales import available_locales
@@ -22,10 +23,15 @@ __all__ = [
     "SourceFault",
     "Sources",
     "load_scenarios",
+    "read_document",
     "read_sources",
     "scenario_faults",
     "scenario_json_schema",
+    "shape_faults",
 ]
+
+MAX_FILE_BYTES = 10_000_000
+"""A larger file would take minutes to read."""
 
 _ADAPTER = TypeAdapter(Scenario)
 
@@ -90,7 +96,7 @@ def read_sources(paths: Iterable[FilePath | str]) -> Sources:
     found: dict[str, tuple[Scenario, Origin]] = {}
     faults: list[SourceFault] = []
     for file in _files(paths):
-        document = _read(file)
+        document = read_document(file)
         for origin, scenario in _scenarios(file, document, faults):
             if scenario.id in found:
                 first = found[scenario.id][1]
@@ -121,8 +127,15 @@ def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:
     return list(files.values())
 
 
-def _read(file: FilePath) -> Document:
+def read_document(file: FilePath) -> Document:
+    """Return what a YAML file says; its faults are listed in it.
+
+    Raises:
+        ScenarioError: the file cannot be read as text, or is larger than `MAX_FILE_BYTES`.
+    """
     try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ScenarioError(f"{file}: larger than {MAX_FILE_BYTES:,} bytes: split the file")
         return read_yaml(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{file}: cannot be read as UTF-8 text: {error}") from error
@@ -157,17 +170,22 @@ def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -
     try:
         scenario = _ADAPTER.validate_json(compact(entry), strict=True)
     except ValidationError as error:
-        messages: dict[Path, list[str]] = {}
-        for each in error.errors(include_url=False):
-            if each["type"] == "too_short" and each["input"]:
-                continue  # its items are there and wrong: said elsewhere
-            path = _path_of((index, *each["loc"]), each["type"], document.lines)
-            messages.setdefault(path, []).append(_PLAIN.get(each["type"]) or _plain(each["msg"]))
-        found += [Fault(path, " or ".join(said)) for path, said in messages.items()]
+        found += shape_faults(error, document, (index,))
         return None
     wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
     found += wrong
     return None if wrong else scenario
+
+
+def shape_faults(error: ValidationError, document: Document, at: Path = ()) -> tuple[Fault, ...]:
+    """Return what pydantic found wrong with the value that stands at `at` in a document."""
+    messages: dict[Path, list[str]] = {}
+    for each in error.errors(include_url=False):
+        if each["type"] == "too_short" and each["input"]:
+            continue  # its items are there and wrong: said elsewhere
+        path = _path_of((*at, *each["loc"]), each["type"], document.lines)
+        messages.setdefault(path, []).append(_PLAIN.get(each["type"]) or _plain(each["msg"]))
+    return tuple(Fault(path, " or ".join(said)) for path, said in messages.items())
 
 
 _PLAIN = {"unexpected_keyword_argument": "unknown field", "missing": "is required"}
@@ -232,7 +250,7 @@ def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
     for number, forbidden in enumerate(turn.forbid):
         yield from _matcher_faults(forbidden.args, (*path, "forbid", number, "args"))
     pattern = turn.reply.matches
-    fault = None if pattern is None else regex_fault(pattern)
+    fault = None if pattern is None else pattern_fault(pattern)
     if fault is not None:
         yield Fault((*path, "reply", "matches"), fault)
     if isinstance(turn.expect.order, Before):

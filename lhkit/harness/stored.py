@@ -68,7 +68,10 @@ def stored_records(folder: Path, asked: Sequence[tuple[SampleId, str]]) -> Store
             place += len(line)
     missing = next((sample for sample in asked if sample not in found), None)
     if missing is not None:
-        raise RunError(f"{path} lost {missing[0]}: was it changed while the run went on?")
+        raise RunError(
+            f"{path} lost {missing[0]} while the run went on: leave the folder alone and give the "
+            "same command again, which plays what is missing"
+        )
     return StoredRecords(path, (found[sample][1] for sample in asked))
 
 

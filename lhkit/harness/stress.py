@@ -53,7 +53,7 @@ def parse_stress(text: str) -> Stress:
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, _, number = part.partition("=")
         if name in chosen:
-            raise UsageError(f"--stress names {name} twice")
+            raise UsageError(f"--stress names {name} twice: name it once")
         chosen[name] = _setting(name, number, part)
     return Stress(**chosen)
 

@@ -97,7 +97,10 @@ def _step(at: Found, step: str | int) -> Found:
     elif isinstance(step, str):
         inner = at.child(step)
     if inner is None:
-        raise ScenarioError(f"{shown_path((*at.path, step))}: is not there")
+        raise ScenarioError(
+            f"{shown_path((*at.path, step))}: is not there: write it by hand, there is nothing to "
+            "widen"
+        )
     return inner
 
 

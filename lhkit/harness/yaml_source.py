@@ -6,6 +6,7 @@ text. Anchors may be used, but what they expand to is bounded.
 
 import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from lhkit.harness.matchers import Fault, Path
 
 MAX_VALUES = 500_000
 MAX_DEPTH = 60
+
+_SHOWN_CHARS = 40
 
 _TAG = "tag:yaml.org,2002:"
 _TEXT_TAGS = {_TAG + "str", _TAG + "timestamp"}
@@ -103,10 +106,13 @@ class _Reader:
             return None
         try:
             return json.loads(
-                text.lower() if node.tag == _TAG + "bool" else text, parse_constant=_no
+                text.lower() if node.tag == _TAG + "bool" else text,
+                parse_constant=_no,
+                parse_float=_finite,
             )
         except ValueError:
-            return self._wrong(path, f"{text} is no JSON number: put it in quotes or write it out")
+            shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+            return self._wrong(path, f"{shown} is no JSON number: put it in quotes or write it out")
 
     def _wrong(self, path: Path, message: str) -> None:
         self.faults.append(Fault(path, message))
@@ -114,3 +120,8 @@ class _Reader:
 
 def _no(constant: str) -> Any:
     raise ValueError(constant)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no(digits)

@@ -131,7 +131,7 @@ def _read(file: Path) -> list[Protocol]:
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{file} is not TOML: {error}") from error
+        raise StoreError(f"{file} is not TOML ({error}): mend that line") from error
     entries = document.get("protocol")
     if not isinstance(entries, list) or not entries:
         raise StoreError(f"{file}: no [[protocol]] entry: add one or remove the file")

@@ -98,7 +98,10 @@ class ChatContent:
         """
         delta = typed(choice, "delta", dict) or {}
         if self._has_ended and self.has_token(choice):
-            raise StreamBrokenError("the server went on after the end: check what it runs")
+            raise StreamBrokenError(
+                "the server went on after the end: give --base-url of the server itself, without a "
+                "proxy that changes its streams"
+            )
         for key in _THINKING_KEYS:
             if thought := typed(delta, key, str):
                 self._thinking.append(thought)

@@ -40,7 +40,10 @@ class CompletionContent:
         if not text:
             return
         if self.result is not None:
-            raise StreamBrokenError("the server went on after the end: check what it runs")
+            raise StreamBrokenError(
+                "the server went on after the end: give --base-url of the server itself, without a "
+                "proxy that changes its streams"
+            )
         self._pieces.append(text)
         for event in self._parser.feed(text):
             if isinstance(event, TextDelta):

@@ -77,7 +77,9 @@ FAMILIES = (
         dialect="json",
         serve_args=("--limit-mm-per-prompt", '{"image":0,"audio":0}'),
     ),
-    Family(name="Gemma 3 (text only)", pattern=r"gemma-?3-(270m|1b)|gemma-base", dialect="json"),
+    Family(
+        name="Gemma 3 (text only)", pattern=r"gemma-?3-(270m|1b)|^gemma$|gemma-base", dialect="json"
+    ),
     Family(
         name="Gemma 3",
         pattern=r"gemma-?3",

@@ -35,14 +35,21 @@ class RunningServer:
     options: tuple[str, ...] = ()
 
 
-async def find_running(cache_dir: Path, served_name: str) -> RunningServer | None:
-    """Return the advertised server of that name if it is alive and answers; drop a stale file."""
+async def find_running(
+    cache_dir: Path, served_name: str, *, model: Path | None = None
+) -> RunningServer | None:
+    """Return the advertised server of that name if it is alive and answers; drop a stale file.
+
+    With `model`, a server of another folder is not it: the weights may have changed since.
+    """
     path = _path(cache_dir, served_name)
     if not path.exists():
         return None
     found = _read(path)
     if found is None or not _alive(found):
         path.unlink(missing_ok=True)
+        return None
+    if model is not None and found.model != str(model):
         return None
     async with aiohttp.ClientSession() as session:
         return found if await answers_health(session, found.base_url) else None

@@ -28,6 +28,7 @@ class Stage(StrEnum):
     FETCHING = "fetching"
     JOINING = "joining"
     CONVERTING = "converting"
+    MERGING = "merging"
     CHECKING = "checking"
 
 

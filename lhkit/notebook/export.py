@@ -16,6 +16,7 @@ from lhkit.notebook.items import (
     ToolItem,
     UserItem,
 )
+from lhkit.notebook.markdown import acts
 from lhkit.notebook.state import PanelState
 from lhkit.vocab.json_values import NotJsonError, compact, plain_json
 from lhkit.vocab.printable import printable
@@ -23,7 +24,10 @@ from lhkit.vocab.results import envelope
 
 
 def to_markdown(state: PanelState, catalog: Catalog) -> str:
-    """Return the conversation as Markdown; data stands in fences that it cannot break out of."""
+    """Return the conversation as Markdown; data stands in fences that it cannot break out of.
+
+    So does an answer with HTML or an image in it: who knows what opens the file.
+    """
     parts = [f"# {catalog.text('notebook.export_title')}"]
     parts += [part for item in state.items if (part := _markdown(item, catalog))]
     return "\n\n".join(parts) + "\n"
@@ -32,12 +36,15 @@ def to_markdown(state: PanelState, catalog: Catalog) -> str:
 def _markdown(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
     match item:
         case UserItem(text=text):
-            return f"**{catalog.text('notebook.role_user')}**\n\n{_quoted(text)}"
+            said = _quoted(_fenced(text) if acts(text) else text)
+            return f"**{catalog.text('notebook.role_user')}**\n\n{said}"
         case AssistantItem(text=text):
-            return f"**{catalog.text('notebook.role_assistant')}**\n\n{text}"
+            said = _fenced(text) if acts(text) else text
+            return f"**{catalog.text('notebook.role_assistant')}**\n\n{said}"
         case ToolItem():
             result = "" if item.result is None else _fenced(_json_text(envelope(item.result)))
-            return f"`{item.name or '?'}`\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
+            name = _code(item.name or "?")
+            return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
         case CardItem(request=request, outcome=outcome):
             said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
             return f"**{catalog.text('confirm.title')}** {said}\n\n{_fenced(request.summary)}"
@@ -53,6 +60,10 @@ def _markdown(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm a
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.splitlines())
+
+
+def _code(text: str) -> str:
+    return f"`{' '.join(printable(text).replace('`', ' ').split())}`"
 
 
 def _fenced(text: str) -> str:

@@ -3,8 +3,10 @@
 An image would be fetched by the browser, and its address could carry data away.
 """
 
+import re
 from collections.abc import MutableMapping, Sequence
 from functools import cache
+from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,10 +14,42 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
+MAX_CHARS = 20_000
+"""The parser takes a second for as many `[`, and four times as long for twice as many."""
+
 
 def to_html(text: str) -> str:
-    """Return `text` as safe HTML."""
+    """Return `text` as safe HTML; longer than `MAX_CHARS` it is shown as it was written."""
+    if len(text) > MAX_CHARS:
+        return f"<pre>{escape(text)}</pre>"
     return str(_parser().render(text))
+
+
+def acts(text: str) -> bool:
+    """Return whether a reader of Markdown that lets HTML through would find some, or an image."""
+    if len(text) > MAX_CHARS:
+        return True
+    tokens = _plain_parser().parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    is_closed = all(_is_closed(token, text) for token in tokens if token.type == "fence")
+    return not is_closed or any(token.type in _ACTIVE for token in (*tokens, *inline))
+
+
+def _is_closed(fence: Token, text: str) -> bool:
+    """Return whether a fence ends before what follows in the file."""
+    if fence.map is None or fence.level:
+        return True
+    last = _LINE_END.split(text)[fence.map[1] - 1 : fence.map[1]]
+    return fence.map[1] - fence.map[0] > 1 and "".join(last).strip().startswith(fence.markup)
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")  # as Markdown knows it, not as `str.splitlines`
+_ACTIVE = frozenset({"html_block", "html_inline", "image"})
+
+
+@cache
+def _plain_parser() -> MarkdownIt:
+    return MarkdownIt("commonmark")
 
 
 @cache

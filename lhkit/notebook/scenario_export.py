@@ -76,7 +76,7 @@ def to_scenario(
     """
     turns = [_said(turn, destructive) for turn in _turns(state.items)]
     if not turns:
-        raise UsageError("nothing has been said yet: there is no scenario to save")
+        raise UsageError("nothing has been said yet: there is no scenario to save: talk first")
     scenario: dict[str, Any] = {
         "id": scenario_id,
         "ac": ac or _criterion([turn.calls for turn in turns]),

@@ -36,7 +36,9 @@ def definition_of(
     tool_name = name or function.__name__
     doc = inspect.getdoc(function)
     if not doc:
-        raise RegistrationError(f"tool {tool_name!r}: the function needs a docstring")
+        raise RegistrationError(
+            f"tool {tool_name!r}: the function needs a docstring, which the model reads"
+        )
     arguments = _arguments_model(tool_name, function)
     takes_deps = DEPS_PARAMETER in inspect.signature(function).parameters
     return ToolDefinition(
@@ -57,9 +59,14 @@ def _arguments_model(tool_name: str, function: Callable[..., Any]) -> Any:
         if parameter.name == DEPS_PARAMETER:
             continue
         if parameter.kind not in _POSITIONAL_OR_NAMED:
-            raise RegistrationError(f"tool {tool_name!r}: {parameter} cannot come from JSON")
+            raise RegistrationError(
+                f"tool {tool_name!r}: {parameter} cannot come from JSON: name each argument"
+            )
         if parameter.name not in hints:
-            raise RegistrationError(f"tool {tool_name!r}: {parameter.name!r} has no type")
+            raise RegistrationError(
+                f"tool {tool_name!r}: {parameter.name!r} has no type: annotate it, such as "
+                f"{parameter.name}: str"
+            )
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], Field(default))
     return create_model(f"{tool_name}_arguments", __config__=ConfigDict(strict=False), **fields)

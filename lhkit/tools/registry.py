@@ -106,7 +106,9 @@ def _check(definition: ToolDefinition, *, taken: Mapping[str, ToolDefinition]) -
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise RegistrationError(f"tool {name!r}: the name must match {NAME_PATTERN.pattern}")
     if name in taken:
-        raise RegistrationError(f"tool {name!r}: a tool of that name is already registered")
+        raise RegistrationError(
+            f"tool {name!r}: a tool of that name is already registered: rename one"
+        )
     if not definition.description.strip():
         raise RegistrationError(f"tool {name!r}: the description is empty: the model needs it")
     if not callable(definition.handler):

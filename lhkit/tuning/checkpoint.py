@@ -1,19 +1,28 @@
 """A training on disk: adapter weights, optimizer, step and log, replaced in one step.
 
-A folder belongs to one recipe (settings, data, base); another one is refused, not mixed in.
+A folder belongs to one recipe (settings, data, base); another one is refused, not mixed in. The
+checkpoint before the last is kept, in case the last cannot be read.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lhkit.errors import TuningError
+from lhkit.tuning.manifest import MANIFEST
 
-_STATE = "state.pt"
-_RECIPE = "recipe.json"
+STATE = "state.pt"
+STATE_BEFORE = "state.previous.pt"
 LOG = "log.jsonl"
+_RECIPE = "recipe.json"
+
+_UNREADABLE = (
+    *(OSError, RuntimeError, ValueError, KeyError, EOFError, TypeError, AttributeError),
+    pickle.UnpicklingError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +40,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a training has come: steps done, and a log row for each."""
+    """How far a training has come: steps done, and a log row for each.
+
+    `broken` is the checkpoint that could not be read, if an older one was taken in its place.
+    """
 
     step: int = 0
     log: Sequence[Mapping[str, Any]] = field(default=())
+    broken: Path | None = None
 
 
 def save_checkpoint(checkpoint: Checkpoint, model: Any, optimizer: Any, progress: Progress) -> None:
@@ -46,60 +59,114 @@ def save_checkpoint(checkpoint: Checkpoint, model: Any, optimizer: Any, progress
     import torch
     from peft import get_peft_model_state_dict  # noqa: PLC0415 - heavy
 
+    folder = checkpoint.folder
     state = {
-        "adapter": get_peft_model_state_dict(model),
+        "adapter": get_peft_model_state_dict(model, save_embedding_layers=False),
         "optimizer": optimizer.state_dict(),
         "step": progress.step,
         "log": list(progress.log),
     }
-    try:
-        checkpoint.folder.mkdir(parents=True, exist_ok=True)
-        _write(checkpoint.folder / _RECIPE, _json(checkpoint.recipe))
-        fresh = checkpoint.folder / f"{_STATE}.new"
+
+    def write() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / _RECIPE, as_json(checkpoint.recipe))
+        fresh = folder / f"{STATE}.new"
         torch.save(state, fresh)
-        fresh.replace(checkpoint.folder / _STATE)
-        rows = "".join(json.dumps(row) + "\n" for row in progress.log)
-        _write(checkpoint.folder / LOG, rows)
-    except OSError as error:
+        if (folder / STATE).exists():
+            (folder / STATE).replace(folder / STATE_BEFORE)
+        fresh.replace(folder / STATE)
+        write_text(folder / LOG, "".join(json.dumps(row) + "\n" for row in progress.log))
+
+    stored(folder, write)
+
+
+def stored(folder: Path, write: Callable[[], None]) -> None:
+    """Call `write`, which writes into `folder`.
+
+    Raises:
+        TuningError: the disk does not take it.
+    """
+    try:
+        write()
+    except (OSError, RuntimeError) as error:  # torch.save tells a full disk as RuntimeError
         raise TuningError(
-            f"{checkpoint.folder} cannot be written ({error}): free some space, or choose another"
+            f"{folder} cannot be written ({error}): free some space, or choose another"
         ) from error
 
 
 def load_checkpoint(checkpoint: Checkpoint, model: Any, optimizer: Any) -> Progress:
     """Put the saved state into `model` and `optimizer`, if there is one, and say how far it was.
 
+    If the last checkpoint cannot be read, the one before it is taken.
+
     Raises:
-        TuningError: the folder holds another training, or its state cannot be read.
+        TuningError: the folder holds another training, or no state of it can be read.
     """
+    folder = checkpoint.folder
+    there = [path for path in (folder / STATE, folder / STATE_BEFORE) if path.exists()]
+    if not there:
+        return Progress()
+    require_same(checkpoint)
+    faults: dict[Path, Exception] = {}
+    for path in there:
+        try:
+            progress = _loaded(path, model, optimizer)
+        except _UNREADABLE as error:
+            faults[path] = error
+        else:
+            return Progress(step=progress.step, log=progress.log, broken=next(iter(faults), None))
+    told = " and ".join(f"{path} is broken ({_line(error)})" for path, error in faults.items())
+    raise TuningError(f"{told}: remove {folder} to begin again") from faults[there[-1]]
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _loaded(path: Path, model: Any, optimizer: Any) -> Progress:
     import torch
     from peft import set_peft_model_state_dict  # noqa: PLC0415 - heavy
 
-    state_file = checkpoint.folder / _STATE
-    if not state_file.exists():
-        return Progress()
-    _require_same(checkpoint)
+    state = torch.load(path, weights_only=True)
+    progress = Progress(step=state["step"], log=state["log"])
+    set_peft_model_state_dict(model, state["adapter"])
+    optimizer.load_state_dict(state["optimizer"])
+    return progress
+
+
+def finished_log(checkpoint: Checkpoint, steps: int) -> Sequence[Mapping[str, Any]]:
+    """Return the log of a training that is over, empty if there is something left to do.
+
+    Raises:
+        TuningError: the folder holds another training.
+    """
+    if not (checkpoint.folder / _RECIPE).exists() or not (checkpoint.adapter / MANIFEST).exists():
+        return ()
+    require_same(checkpoint)
     try:
-        state = torch.load(state_file, weights_only=True)
-        set_peft_model_state_dict(model, state["adapter"])
-        optimizer.load_state_dict(state["optimizer"])
-        return Progress(step=state["step"], log=state["log"])
-    except (OSError, RuntimeError, ValueError, KeyError, EOFError, TypeError) as error:
-        raise TuningError(
-            f"{state_file} is broken ({error}): remove {checkpoint.folder} to begin again"
-        ) from error
+        lines = (checkpoint.folder / LOG).read_text(encoding="utf-8").splitlines()
+        log = [json.loads(line) for line in lines]
+    except (OSError, ValueError):
+        return ()
+    return log if len(log) == steps else ()
 
 
-def _require_same(checkpoint: Checkpoint) -> None:
+def require_same(checkpoint: Checkpoint) -> None:
+    """Refuse a folder of another training.
+
+    Raises:
+        TuningError: names what is different, or the file that cannot be read.
+    """
     path = checkpoint.folder / _RECIPE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        asked = json.loads(as_json(checkpoint.recipe))
+        other = sorted(key for key in asked.keys() | found if asked.get(key) != found.get(key))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise TuningError(
             f"{path} cannot be read ({error}): remove {checkpoint.folder} to begin again"
         ) from error
-    asked = json.loads(_json(checkpoint.recipe))
-    other = sorted(key for key in asked.keys() | found.keys() if asked.get(key) != found.get(key))
     if other:
         raise TuningError(
             f"{checkpoint.folder} holds a training with another {', '.join(other)}: "
@@ -107,11 +174,17 @@ def _require_same(checkpoint: Checkpoint) -> None:
         )
 
 
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+def as_json(value: Mapping[str, Any]) -> str:
+    """Return a file's text, the same for the same value."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

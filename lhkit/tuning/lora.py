@@ -6,26 +6,19 @@ is longer than Gemma's sliding window); the cost is a fraction. LoRA: Hu et al. 
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lhkit.errors import MissingPackageError, TuningError
 from lhkit.tuning.batches import IGNORED, Batch, Encode
+from lhkit.tuning.recipe import AdapterShape
 
 LINEAR_LAYERS = (
     *("q_proj", "k_proj", "v_proj", "o_proj"),
     *("gate_proj", "up_proj", "down_proj"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterShape:
-    """Rank and scale of the adapter: each linear layer W gets W + (alpha / rank) · B · A."""
-
-    rank: int = 16
-    alpha: int = 32
 
 
 def require_packages() -> None:
@@ -54,9 +47,24 @@ def load_model(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+        with _no_bars():
+            return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
     except (OSError, ValueError, KeyError) as error:
         raise TuningError(f"{folder} holds no base model to tune ({error})") from error
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Loading takes a second: its progress bar would stand in the output of a notebook."""
+    from transformers.utils import logging
+
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
 
 
 def base_sha256(folder: Path) -> str:
@@ -106,6 +114,23 @@ def with_adapter(model: Any, shape: AdapterShape, *, seed: int) -> Any:
     for parameter in trainable(tuned):
         parameter.data = parameter.data.float()
     return tuned
+
+
+def save_adapter(model: Any, folder: Path, *, base_name: str) -> None:
+    """Write the adapter alone, in bf16; it names its base by name, not by a path of this machine.
+
+    The model in memory is rounded, too: nothing is learnt after this.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    for parameter in trainable(model):
+        parameter.data = parameter.data.bfloat16()
+    model.peft_config["default"].base_model_name_or_path = base_name
+    model.save_pretrained(folder, save_embedding_layers=False)
+    (folder / "README.md").unlink(missing_ok=True)  # a form to fill in: the card is ours
+    for path in folder.iterdir():
+        path.chmod(0o644)
 
 
 def trainable(model: Any) -> list[Any]:

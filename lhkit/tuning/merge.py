@@ -1,18 +1,26 @@
 """An adapter and its base model to a folder of plain weights that any server can load.
 
-Nothing is left half made.
+Nothing is left half made. Also a script, `python -m lhkit.tuning.merge BASE ADAPTER TARGET`, for
+whoever wants torch's memory back afterwards.
 """
 
 import json
 import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lhkit.errors import TuningError
+from lhkit.errors import LhkitError, TuningError
+from lhkit.models.made_folder import MANIFEST
 from lhkit.tuning import lora
 
 CARD = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+REFUSED = 3
+"""Exit code of the script when its last line on standard error is a sentence for the user."""
+
 _BESIDE_WEIGHTS = ("*.json", "*.jinja", "*.md", "*.html")
 
 
@@ -22,44 +30,80 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
     The sum is made in fp32 and rounded once to bf16.
 
     Raises:
-        TuningError: the adapter was made for another base or cannot be read, or `target` exists.
+        TuningError: the adapter was made for another base or is broken, or `target` exists.
         MissingPackageError: torch, transformers or peft is not installed.
     """
     lora.require_packages()
-    _require_adapter(adapter)
+    require_adapter(adapter)
     if target.exists():
         raise TuningError(f"{target} is there already: give another folder, or remove it")
     merged = _merged(base, adapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    made = partial / target.name
     try:
+        made.mkdir()
         for pattern in _BESIDE_WEIGHTS:
             for path in base.glob(pattern):
-                shutil.copyfile(path, partial / path.name)
-        merged.save_pretrained(partial)
-        shutil.copyfile(base / "generation_config.json", partial / "generation_config.json")
-        partial.rename(target)
+                shutil.copyfile(path, made / path.name)
+        (made / MANIFEST).unlink(missing_ok=True)  # it tells of the base's files
+        merged.save_pretrained(made)
+        shutil.copyfile(base / "generation_config.json", made / "generation_config.json")
+        made.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _require_adapter(adapter: Path) -> None:
-    weights = adapter / "adapter_model.safetensors"
-    if not weights.is_file() or not (adapter / CARD).is_file():
-        raise TuningError(f"{adapter} holds no adapter: it needs {CARD} and {weights.name}")
+def require_adapter(adapter: Path) -> None:
+    """Refuse a folder that holds no adapter.
+
+    Raises:
+        TuningError: a file of it is missing.
+    """
+    if not all((adapter / name).is_file() for name in (CARD, WEIGHTS)):
+        raise TuningError(f"{adapter} holds no adapter: it needs {CARD} and {WEIGHTS}")
 
 
 def _merged(base: Path, adapter: Path) -> Any:
     import torch
     from peft import PeftModel  # noqa: PLC0415 - heavy
+    from safetensors import SafetensorError  # noqa: PLC0415 - with peft
 
     model = lora.load_model(base)
-    told = json.loads((adapter / CARD).read_text(encoding="utf-8"))
+    told = _card(adapter)
     try:
         tuned = PeftModel.from_pretrained(model.float(), adapter)
-    except (RuntimeError, ValueError, KeyError) as error:
+    except SafetensorError as error:
+        raise TuningError(f"{adapter / WEIGHTS} is broken ({error}): get it again") from error
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
         named = told.get("base_model_name_or_path") or "another model"
         raise TuningError(
             f"{adapter} does not fit {base}: it was made for {named} ({type(error).__name__})"
         ) from error
     return tuned.merge_and_unload().to(torch.bfloat16)
+
+
+def _card(adapter: Path) -> dict[str, Any]:
+    path = adapter / CARD
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TuningError(f"{path} is broken ({error}): get it again") from error
+    if not isinstance(told, dict):
+        raise TuningError(f"{path} is broken (no table): get it again")
+    return told
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Merge as the command line says; return the exit code."""
+    base, adapter, target = map(Path, arguments)
+    try:
+        merge(base, adapter, target)
+    except LhkitError as error:
+        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        return REFUSED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -74,7 +74,22 @@ _ADAPTER = TypeAdapter(TrainingSequence)
 
 
 def write_sequences(path: Path, sequences: Iterable[TrainingSequence]) -> None:
-    """Write one JSON object a line, UTF-8."""
+    """Write one JSON object a line, UTF-8; the file is there when it is whole.
+
+    Raises:
+        TuningError: the disk does not take it.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        _write_lines(fresh, sequences)
+        fresh.replace(path)
+    except OSError as error:
+        raise TuningError(
+            f"{path} cannot be written ({error}): free some space, or choose another"
+        ) from error
+
+
+def _write_lines(path: Path, sequences: Iterable[TrainingSequence]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for sequence in sequences:

@@ -1,11 +1,11 @@
 """The training loop: seeded, resumable after a kill, honest about what it did.
 
 Blocking on purpose: run it in a thread or a process of its own. The model side is `lora`, the
-order of the data `batches`, what is on disk `checkpoint`.
+order of the data `batches`, what is on disk `checkpoint`, what it takes `needs`.
 """
 
-import math
 import random
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,39 +14,23 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from lhkit.errors import TuningError
-from lhkit.tuning import lora
+from lhkit.tuning import curves, lora, needs
 from lhkit.tuning.batches import Batch, TokenSequence, fitting, make_batches, tokenised
-from lhkit.tuning.checkpoint import Checkpoint, Progress, load_checkpoint, save_checkpoint
+from lhkit.tuning.checkpoint import (
+    Checkpoint,
+    Progress,
+    as_json,
+    finished_log,
+    load_checkpoint,
+    save_checkpoint,
+    stored,
+    write_text,
+)
+from lhkit.tuning.manifest import MANIFEST, Origin, data_facts, manifest_of
+from lhkit.tuning.marks import require_marks
+from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.sequence import TrainingSequence, data_sha256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneSettings:
-    """How to train. All of it is in the manifest; a resumed training must have the same.
-
-    The learning rate warms up linearly over `warmup` of the steps and then falls to zero along a
-    cosine. `batch_tokens` counts padded tokens after the common prefix.
-    """
-
-    steps: int = 300
-    batch_tokens: int = 3_000
-    learning_rate: float = 2e-4
-    warmup: float = 0.05
-    weight_decay: float = 0.0
-    clip_norm: float = 1.0
-    adapter: lora.AdapterShape = field(default_factory=lora.AdapterShape)
-    max_sequence_tokens: int = 2_048
-    checkpoint_every_steps: int = 25
-    dev_every_steps: int = 25
-    seed: int = 0
-
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step, counted from 0."""
-        rising = max(1, round(self.steps * self.warmup))
-        if step < rising:
-            return self.learning_rate * (step + 1) / rising
-        share = (step - rising) / max(1, self.steps - rising)
-        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
+from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Surroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +62,13 @@ def train(
     clock: Callable[[], float],
     progress: bool = True,
     stop: Callable[[], bool] = lambda: False,
+    surroundings: Surroundings | None = None,
 ) -> tuple[Point, ...]:
     """Train an adapter into `folder`, or go on where an earlier call was stopped.
 
-    Returns the whole log. The adapter lies in `folder/adapter` when all steps are done.
+    Returns the whole log. With each checkpoint come `manifest.json`, `curves.svg` and
+    `curves.png`; the adapter lies in `folder/adapter` when all steps are done. A training that is
+    over is not done again.
 
     Args:
         material: data and base model.
@@ -90,44 +77,87 @@ def train(
         clock: monotonic seconds.
         progress: show a bar.
         stop: asked after each step; True saves a checkpoint and returns.
+        surroundings: machine, language and who is told.
 
     Raises:
-        TuningError: data or base cannot be used, or the folder holds another training.
-        MissingPackageError: torch, transformers or peft is not installed.
+        TuningError: data or base cannot be used, memory or disk are too small, or the folder holds
+            another training.
+        MissingPackageError: a package of the extra `tune` is not installed.
     """
     lora.require_packages()
-    encode = lora.encoder(material.base)
-    rows = _usable(material.train, encode, settings)
-    dev_rows = _usable(material.dev, encode, settings) if material.dev else []
+    curves.require_packages()
+    around = surroundings or Surroundings()
+    machine = around.machine or needs.this_machine(folder)
+    shape = needs.base_shape(material.base)
+    checkpoint = Checkpoint(folder=folder, recipe=_recipe(material, settings))
+    if done := finished_log(checkpoint, settings.steps):
+        return tuple(Point(**row) for row in done)
+    needs.require_room(shape, rank=settings.adapter.rank, folder=folder, machine=machine)
+    rows, dev, origin = _read(material, settings, shape, checkpoint, around)
+    memory_bytes = needs.require_memory(
+        shape,
+        make_batches(rows, batch_tokens=settings.batch_tokens, rng=_order(f"{settings.seed}/0")),
+        batch_tokens=settings.batch_tokens,
+        rank=settings.adapter.rank,
+        machine=machine,
+    )
     model = lora.with_adapter(lora.load_model(material.base), settings.adapter, seed=settings.seed)
-    recipe = {
+    work = _Work(
+        model=model,
+        settings=settings,
+        clock=clock,
+        dev=make_batches(dev, batch_tokens=settings.batch_tokens, rng=_order("dev")),
+        checkpoint=checkpoint,
+        origin=origin,
+        around=around,
+        memory_bytes=memory_bytes,
+    )
+    return work.run(rows, progress=progress, stop=stop)
+
+
+def _recipe(material: Material, settings: TuneSettings) -> dict[str, Any]:
+    return {
         "settings": asdict(settings),
         "data_sha256": data_sha256(material.train),
         "dev_sha256": data_sha256(material.dev),
         "base_sha256": lora.base_sha256(material.base),
     }
-    work = _Work(
-        model=model,
-        settings=settings,
-        clock=clock,
-        dev=make_batches(dev_rows, batch_tokens=settings.batch_tokens, rng=_order("dev")),
-        checkpoint=Checkpoint(folder=folder, recipe=recipe),
-    )
-    return work.run(rows, progress=progress, stop=stop)
 
 
-def _usable(
-    sequences: Sequence[TrainingSequence], encode: Any, settings: TuneSettings
-) -> list[TokenSequence]:
-    rows, too_long = fitting(
-        (tokenised(each, encode) for each in sequences), settings.max_sequence_tokens
-    )
+def _read(
+    material: Material,
+    settings: TuneSettings,
+    shape: needs.BaseShape,
+    checkpoint: Checkpoint,
+    around: Surroundings,
+) -> tuple[list[TokenSequence], list[TokenSequence], Origin]:
+    """Return the rows to learn, the rows to measure with, and where they come from."""
+    encode = lora.encoder(material.base)
+    require_marks((*material.train, *material.dev), encode, material.base / "tokenizer.json")
+    most = settings.max_sequence_tokens
+    rows, too_long = fitting((tokenised(each, encode) for each in material.train), most)
+    dev, dev_too_long = fitting((tokenised(each, encode) for each in material.dev), most)
     if not rows:
         raise TuningError(
-            f"all {len(too_long)} conversations are longer than {settings.max_sequence_tokens} "
-            "tokens: shorten them, or raise max_sequence_tokens"
+            f"all {len(too_long)} conversations are longer than {most} tokens: shorten them, or "
+            "raise max_sequence_tokens"
         )
-    return rows
+    highest = max(max(each.token_ids) for each in (*rows, *dev))
+    if highest >= shape.vocabulary:
+        raise TuningError(
+            f"{material.base}: its tokenizer gives token {highest} and its model knows "
+            f"{shape.vocabulary}: they do not belong together"
+        )
+    if too_long or dev_too_long:
+        around.notify(LeftOut(count=len(too_long) + len(dev_too_long), most_tokens=most))
+    origin = Origin(
+        recipe=checkpoint.recipe,
+        base_name=material.base.name,
+        data=data_facts(material.train, left_out=len(too_long)),
+        dev=data_facts(material.dev, left_out=len(dev_too_long)),
+        machine=around.facts,
+    )
+    return rows, dev, origin
 
 
 def _epochs(rows: Sequence[TokenSequence], settings: TuneSettings) -> Iterator[Batch]:
@@ -150,6 +180,9 @@ class _Work:
     clock: Callable[[], float]
     dev: Sequence[Batch]
     checkpoint: Checkpoint
+    origin: Origin
+    around: Surroundings
+    memory_bytes: int
     log: list[Point] = field(default_factory=list)
 
     def run(
@@ -158,6 +191,8 @@ class _Work:
         optimizer = self._optimizer()
         begun = load_checkpoint(self.checkpoint, self.model, optimizer)
         self.log = [Point(**point) for point in begun.log]
+        if begun.broken:
+            self.around.notify(BrokenCheckpoint(path=begun.broken, step=begun.step))
         batches = _epochs(rows, self.settings)
         for _ in range(begun.step):
             next(batches)
@@ -166,6 +201,7 @@ class _Work:
             for step in range(begun.step, steps):
                 point = self._step(step, next(batches), optimizer)
                 self.log.append(point)
+                needs.give_back_memory(self.memory_bytes)
                 bar.set_postfix(loss=f"{point.loss:.3f}", dev=_shown(self.log))
                 bar.update()
                 is_last = stop() or step + 1 == steps
@@ -173,7 +209,8 @@ class _Work:
                     self._save(step + 1, optimizer)
                 if is_last and step + 1 < steps:
                     return tuple(self.log)
-        self.model.save_pretrained(self.checkpoint.adapter)
+        self._show()
+        self._finish()
         return tuple(self.log)
 
     def _optimizer(self) -> Any:
@@ -221,6 +258,35 @@ class _Work:
     def _save(self, step: int, optimizer: Any) -> None:
         progress = Progress(step=step, log=[asdict(point) for point in self.log])
         save_checkpoint(self.checkpoint, self.model, optimizer, progress)
+        if step < self.settings.steps:
+            self._show()
+
+    def _show(self) -> None:
+        """Write what people look at: the manifest and the curves."""
+        folder = self.checkpoint.folder
+        rows = [asdict(point) for point in self.log]
+        manifest = manifest_of(self.origin, rows, peak_memory_bytes=needs.peak_memory_bytes())
+
+        def write() -> None:
+            write_text(folder / MANIFEST, as_json(manifest))
+            curves.save_curves(folder, rows, locale=self.around.locale)
+
+        stored(folder, write)
+
+    def _finish(self) -> None:
+        """Put the adapter in its place, with manifest and curves: a folder that stands alone."""
+        folder, target = self.checkpoint.folder, self.checkpoint.adapter
+        partial = target.with_name(f".{target.name}.new")
+
+        def write() -> None:
+            for leftover in (partial, target):
+                shutil.rmtree(leftover, ignore_errors=True)
+            lora.save_adapter(self.model, partial, base_name=self.origin.base_name)
+            for name in (MANIFEST, f"{curves.CURVES}.svg"):
+                shutil.copyfile(folder / name, partial / name)
+            partial.rename(target)
+
+        stored(folder, write)
 
 
 def _shown(log: Sequence[Point]) -> str:

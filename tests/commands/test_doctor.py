@@ -1,11 +1,14 @@
 """The doctor says what is wrong with a server, and what to do."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lhkit import app
 from lhkit.commands.doctor import EXIT_UNWELL, DoctorOptions, examine
 from lhkit.settings import Settings
+from lhkit.tuning import tuned_weights
 from tests.models.fake_vllm import (
     FakeVllm,
     answers,
@@ -49,6 +52,55 @@ async def test_a_server_that_is_well_has_only_good_findings(
     assert "✗" not in text
     assert "The dialect json fits the family Gemma 3." in text
     assert "took 640 of" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize("served", ["gemma", "gemma-base"])
+async def test_the_embedded_models_are_known_by_their_names(
+    served: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = await said(capsys, WELL, routes={"/v1/models": models(served)})
+    assert code == 0
+    assert "The dialect json fits the family Gemma 3 (text only)." in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "folder", "sentence"),
+    [
+        (None, "of-gemma", "There are no weights yet"),
+        ("gemma", "of-gemma", "There are no weights yet"),
+        ("gemma-base", "of-gemma-base", "The weights are there"),
+    ],
+)
+async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
+    model: str | None,
+    folder: str,
+    sentence: str,
+    *,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "embedded_folder", lambda name, _settings: tmp_path / f"of-{name}")
+    (tmp_path / "of-gemma-base").mkdir()
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
+    assert await examine(DoctorOptions(model=model), settings) == EXIT_UNWELL
+    lines = capsys.readouterr().out.splitlines()
+    assert any(sentence in line and line.endswith(folder) for line in lines)
+    assert any("No model server is running" in line for line in lines)
+
+
+@pytest.mark.anyio
+async def test_a_missing_adapter_is_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned_weights, "SHIPPED", tmp_path)
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
+    assert await examine(DoctorOptions(), settings) == EXIT_UNWELL
+    faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]
+    assert any("holds no adapter: it needs adapter_config.json" in line for line in faults)
 
 
 @pytest.mark.anyio

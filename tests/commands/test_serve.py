@@ -21,16 +21,24 @@ def is_file_in(folder: Path) -> bool:
 
 
 @pytest.mark.promise("serve.lines")
+@pytest.mark.parametrize("model", ["gemma", "gemma-base"])
 @pytest.mark.parametrize("server_parser", [False, True])
 async def test_the_embedded_line_is_printed_without_making_anything(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, server_parser: bool
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    server_parser: bool,
 ) -> None:
     settings = Settings(cache_dir=tmp_path)
-    assert await embedded_line("gemma", 8123, settings, server_parser=server_parser) == 0
+    monkeypatch.setattr(app, "embedded_folder", lambda name, _settings: tmp_path / f"of-{name}")
+    assert await embedded_line(model, 8123, settings, server_parser=server_parser) == 0
     words = shlex.split(capsys.readouterr().out)
     assert words[0] == "env"
     assert "HF_HUB_OFFLINE=1" in words
-    assert words[words.index("--served-model-name") + 1] == app.EMBEDDED
+    assert words[words.index("--served-model-name") + 1] == model
+    assert words[words.index("--model") + 1] == str(tmp_path / f"of-{model}")
     assert words[words.index("--port") + 1] == "8123"
     assert ("--tool-call-parser" in words) == server_parser
     assert not is_file_in(tmp_path)

@@ -21,6 +21,7 @@ REQUESTS = (
     "내 습관 목록 보여줘",
     "지난주에 물 몇 번 마셨어?",
     "안녕! 오늘 기분이 어때?",
+    "고마워요",  # answered in words
 )
 TEMPERATURES = (0.0, 1.0)
 

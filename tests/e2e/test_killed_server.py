@@ -19,6 +19,7 @@ from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling, TextDelt
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 
+TALKATIVE = "gemma-base"  # it talks to the end of its tokens: each answer has a middle
 SURVIVING_REQUESTS = 2
 FAULTS = {"StreamBrokenError", "ServerUnreachableError", "ServerFailedError"}
 
@@ -58,7 +59,7 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     settings: Settings, tmp_path: Path
 ) -> None:
     scenarios = load_scenarios(app.scenario_paths("dev"))[:6]
-    plan = await app.embedded_server(settings)
+    plan = await app.embedded_server(settings, name=TALKATIVE)
     async with VllmServer(plan) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
         run = await replay(
@@ -86,7 +87,7 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
 async def test_a_chat_goes_on_when_its_killed_server_is_started_again(
     settings: Settings, tmp_path: Path
 ) -> None:
-    plan = await app.embedded_server(settings)
+    plan = await app.embedded_server(settings, name=TALKATIVE)
     with app.open_store(settings, tmp_path / "chat.sqlite3") as store:
         async with VllmServer(plan) as server:
             model = await VllmHttp.connect(Endpoint(base_url=server.base_url))

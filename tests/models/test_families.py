@@ -18,6 +18,7 @@ from lhkit.models.second_reading import read_again
         ("google/gemma-3-27b-it", "Gemma 3", "json"),
         ("google/gemma-3-1b-it", "Gemma 3 (text only)", "json"),
         ("google/gemma-3-270m", "Gemma 3 (text only)", "json"),
+        ("gemma", "Gemma 3 (text only)", "json"),
         ("gemma-base", "Gemma 3 (text only)", "json"),
         ("google/gemma-3n-E2B-it", "Gemma 3n", "json"),
         ("google/functiongemma-270m-it", "FunctionGemma", "functiongemma"),
@@ -31,8 +32,9 @@ def test_a_name_tells_its_family_and_dialect(model: str, family: str, dialect: s
     assert (found.name, found.dialect) == (family, dialect)
 
 
-def test_other_names_tell_nothing() -> None:
-    assert family_of("Qwen3-4B") is None
+@pytest.mark.parametrize("name", ["Qwen3-4B", "my-gemma", "gemma-2-9b"])
+def test_other_names_tell_nothing(name: str) -> None:
+    assert family_of(name) is None
 
 
 @pytest.mark.promise("serve.lines")

@@ -70,6 +70,15 @@ async def test_a_living_server_that_answers_is_found(tmp_path: Path, here: Runni
     assert await find_running(tmp_path, NAME) == here
 
 
+async def test_a_server_of_another_folder_is_not_the_one_that_is_looked_for(
+    tmp_path: Path, here: RunningServer
+) -> None:
+    path = write(tmp_path, json.dumps(asdict(here)))
+    assert await find_running(tmp_path, NAME, model=Path("/weights")) == here
+    assert await find_running(tmp_path, NAME, model=Path("/other")) is None
+    assert path.exists()
+
+
 @pytest.mark.parametrize(
     "change", [{"pid": 2**22 + 1}, {"create_time": 1.0}], ids=["dead", "other process, same pid"]
 )

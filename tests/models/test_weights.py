@@ -14,9 +14,9 @@ import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
 from lhkit.models import weights
+from lhkit.models.made_folder import MANIFEST
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
-    MANIFEST,
     Converter,
     convert_in_subprocess,
     ensure_weights,

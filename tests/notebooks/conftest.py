@@ -8,21 +8,32 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.models.weights import ensure_weights
+from lhkit.settings import load_settings
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 CELL_TIMEOUT_S = 60
 
-Nbval = Callable[[Path], "subprocess.CompletedProcess[str]"]
+Nbval = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+async def base_weights(anyio_backend: str) -> Path:  # noqa: ARG001 - asks for the loop it runs on
+    """The embedded base model, made before a cell's time begins."""
+    return await ensure_weights(load_settings().cache_dir)
 
 
 @pytest.fixture
 def nbval(tmp_path: Path) -> Nbval:
     """Return a function that runs a notebook and compares what it shows with what it showed."""
 
-    def run(notebook: Path) -> "subprocess.CompletedProcess[str]":
+    def run(
+        notebook: Path, *, timeout_s: int = CELL_TIMEOUT_S
+    ) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
         command += ["--rootdir", str(notebook.parent), "-p", "no:cacheprovider", "-vv", "--nbval"]
-        command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT_S}"]
+        command += ["--nbval-current-env", f"--nbval-cell-timeout={timeout_s}"]
         command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
         return subprocess.run(
             command, env=_environment(tmp_path), capture_output=True, text=True, check=False
@@ -32,11 +43,15 @@ def nbval(tmp_path: Path) -> Nbval:
 
 
 def _environment(home: Path) -> dict[str, str]:
-    """Return no setting of the user: language, folders and agreements are those of a new one."""
+    """Return no setting of the user: language, folders and agreements are those of a new one.
+
+    Only the cache is the user's: the weights in it take minutes to make.
+    """
     return {
         "HOME": str(home / ".home"),
         "IPYTHONDIR": str(home / ".ipython"),
         "LANG": "C.UTF-8",
+        "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
         "LHKIT_CONFIG_DIR": str(home / ".lhkit"),
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
     }

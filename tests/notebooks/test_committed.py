@@ -18,8 +18,9 @@ NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 CASSETTES = sorted((FOLDER / "cassettes").glob("*.json"))
 
 MAX_NOTEBOOK_BYTES = 500_000
-MAX_CASSETTE_BYTES = 1_000_000
-UNCOMPARED = {"nbval-ignore-output", "nbval-skip"}
+MAX_CASSETTE_BYTES = 2_000_000
+UNRUN = {"nbval-skip", "raises-exception", "nbval-raises-exception"}
+UNCOMPARED = {"nbval-ignore-output"} | UNRUN
 MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|tmp|work|Users|private|var|opt)/\w")
 
 
@@ -142,6 +143,13 @@ def test_a_notebook_defines_nothing_but_the_tool_that_it_shows(path: Path) -> No
             if isinstance(node, definitions):
                 assert isinstance(node, ast.FunctionDef)
                 assert ast.unparse(node.decorator_list[0]).startswith("registry.tool(")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_leaves_no_cell_out_and_catches_no_fault(path: Path) -> None:
+    for cell in code_cells(read(path)):
+        assert not UNRUN & set(cell.metadata.get("tags", ()))
+        assert not any(isinstance(node, ast.Try) for node in ast.walk(tree_of(cell)))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

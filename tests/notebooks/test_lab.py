@@ -14,10 +14,10 @@ LAB: dict[str, Any] = runpy.run_path(str(FOLDER / "lab.py"))
 SERVING = """
 import os, signal
 print("vLLM is starting, 1 s: loading weights", flush=True)
-print(f"gemma-base is served at http://127.0.0.1:{os.getpid()}/v1. Ctrl-C ends it.", flush=True)
+print(f"gemma is served at http://127.0.0.1:{os.getpid()}/v1. Ctrl-C ends it.", flush=True)
 signal.pause()
 """
-FOUND = "print('gemma-base is already served at http://127.0.0.1:8000/v1 (pid 7).')"
+FOUND = "print('gemma is already served at http://127.0.0.1:8000/v1 (pid 7).')"
 FAILING = "import sys; print('the weights cannot be had'); sys.exit(3)"
 
 

@@ -8,9 +8,12 @@ import nbformat
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+TUNING = FOLDER / "05_tune.ipynb"
+QUICK = sorted(path for path in FOLDER.glob("*.ipynb") if path != TUNING)
+TRAINING_TIMEOUT_S = 240
+"""Half a minute on two idle cores; CI may have other work on them."""
 
-Nbval = Callable[[Path], "CompletedProcess[str]"]
+Nbval = Callable[..., "CompletedProcess[str]"]
 
 
 def change(path: Path, old: str, new: str, *, in_output: bool = False) -> None:
@@ -30,14 +33,27 @@ def change(path: Path, old: str, new: str, *, in_output: bool = False) -> None:
     nbformat.write(notebook, path)
 
 
-@pytest.mark.promise("notebooks.compared")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
-    ran = nbval(path)
+def require_all_passed(ran: "CompletedProcess[str]", path: Path) -> None:
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]
     cells = nbformat.read(path, as_version=4).cells
     code = sum(cell.cell_type == "code" for cell in cells)
     assert f"{code} passed" in ran.stdout
+
+
+@pytest.mark.promise("notebooks.compared")
+@pytest.mark.parametrize("path", QUICK, ids=lambda path: path.stem)
+def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
+    require_all_passed(nbval(path), path)
+
+
+@pytest.mark.promise("notebooks.compared")
+@pytest.mark.promise("notebooks.trains")
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("base_weights")
+def test_the_tuning_notebook_trains_on_the_real_base_and_shows_again_what_it_shows(
+    nbval: Nbval,
+) -> None:
+    require_all_passed(nbval(TUNING, timeout_s=TRAINING_TIMEOUT_S), TUNING)
 
 
 @pytest.mark.promise("notebooks.changed_output")

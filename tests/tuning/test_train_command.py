@@ -1,13 +1,15 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from lhkit.commands.serve import serve_embedded
 from lhkit.commands.tune import TrainOptions, dev_path, merge_adapter, train_adapter
+from lhkit.commands.tune_life_helper import tune_life_helper
 from lhkit.errors import TuningError, UsageError
-from lhkit.settings import Settings
-from lhkit.tuning.sequence import Exchange, sequences_of, write_sequences
-from lhkit.tuning.training import TuneSettings
+from lhkit.settings import Settings, load_settings
+from lhkit.tuning.recipe import AdapterShape, Recipe, TuneSettings
+from lhkit.tuning.sequence import Exchange, read_sequences, sequences_of, write_sequences
 
 
 def data_file(folder: Path) -> Path:
@@ -20,6 +22,11 @@ def data_file(folder: Path) -> Path:
     write_sequences(folder / "train.jsonl", sequences[2:])
     write_sequences(dev_path(folder / "train.jsonl"), sequences[:2])
     return folder / "train.jsonl"
+
+
+def written(folder: Path) -> dict[Path, int]:
+    """Return when each file was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.anyio
@@ -51,12 +58,94 @@ async def test_missing_data_says_how_to_make_it(tiny_gemma: Path, tmp_path: Path
 
 
 @pytest.mark.anyio
-async def test_serving_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no model"):
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("mine", "holds no model"), ("gemma", "has the name of an embedded model: rename the folder")],
+)
+async def test_serving_a_folder_that_cannot_be_served_is_one_sentence(
+    tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UsageError, match=sentence):
         await serve_embedded(
             "gemma",
             None,
             Settings(cache_dir=tmp_path / "cache"),
             server_parser=False,
-            weights=tmp_path,
+            weights=tmp_path / name,
         )
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("tune.smoke")
+@pytest.mark.promise("tune.recipe")
+async def test_three_steps_of_the_recipe_on_the_real_base_lower_the_loss_and_are_not_done_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = Recipe(
+        count=10,
+        data_seed=1,
+        dev_share=0.1,
+        tuning=TuneSettings(
+            steps=3,
+            batch_tokens=300,
+            learning_rate=1e-3,
+            warmup=0,
+            dev_every_steps=3,
+            adapter=AdapterShape(rank=4, alpha=8),
+        ),
+    )
+    settings = load_settings()
+    assert await tune_life_helper(tmp_path, settings, recipe=recipe, progress=False) == 0
+    adapter = tmp_path / "adapter"
+    shown = capsys.readouterr().out.replace("\n", "")
+    assert f"lhkit tune merge {adapter}" in shown
+    assert sorted(path.name for path in adapter.iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "curves.svg",
+        "manifest.json",
+    ]
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["loss"] < log[0]["loss"]
+    told = json.loads((adapter / "manifest.json").read_text(encoding="utf-8"))
+    assert (told["steps_done"], told["dev_loss"]) == (3, log[-1]["dev_loss"])
+    before = written(tmp_path)
+    assert await tune_life_helper(tmp_path, settings, recipe=recipe, progress=False) == 0
+    assert written(tmp_path) == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("locale", "sentences"),
+    [
+        ("ko", ("16토큰보다 긴 대화 1개는 빼고", "깨져서 그 앞의 저장 지점(1단계)부터")),
+        ("en", ("Left out as longer than 16 tokens: 1", "is broken: going on from")),
+    ],
+)
+async def test_what_a_user_should_know_is_told_in_their_language(
+    tiny_gemma: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    locale: str,
+    sentences: tuple[str, str],
+) -> None:
+    data = data_file(tmp_path)
+    prompt = f"<bos> <start_of_turn> user {'tools ' * 20}<end_of_turn> <start_of_turn> model "
+    longer = sequences_of("long", "ko", "demo", [Exchange(prompt=prompt, answer="add ")])
+    write_sequences(data, (*read_sequences(data), *longer))
+    options = TrainOptions(
+        data=data,
+        into=tmp_path / "tuned",
+        base=tiny_gemma,
+        tuning=TuneSettings(
+            steps=2, batch_tokens=60, checkpoint_every_steps=1, max_sequence_tokens=16
+        ),
+    )
+    settings = Settings(locale=locale)
+    await train_adapter(options, settings, progress=False)
+    assert sentences[0] in capsys.readouterr().err
+    (options.into / "state.pt").write_bytes(b"")
+    (options.into / "adapter" / "manifest.json").unlink()
+    await train_adapter(options, settings, progress=False)
+    assert sentences[1] in capsys.readouterr().err

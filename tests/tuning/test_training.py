@@ -9,8 +9,11 @@ from lhkit.errors import TuningError
 from lhkit.tuning import lora
 from lhkit.tuning.batches import IGNORED, Batch
 from lhkit.tuning.merge import merge
+from lhkit.tuning.needs import Machine
+from lhkit.tuning.recipe import AdapterShape, TuneSettings
 from lhkit.tuning.sequence import Exchange, TrainingSequence, sequences_of
-from lhkit.tuning.training import Material, TuneSettings, train
+from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
+from lhkit.tuning.training import Material, train
 
 PREAMBLE = " ".join(["<bos>", "<start_of_turn>", "user", *["tools"] * 20])
 
@@ -49,7 +52,7 @@ def test_the_shared_prefix_gives_the_loss_of_whole_rows_beyond_the_sliding_windo
     import torch
 
     rng = random.Random(3)  # noqa: S311 - a test's numbers
-    model = lora.with_adapter(lora.load_model(tiny_gemma).float(), lora.AdapterShape(), seed=1)
+    model = lora.with_adapter(lora.load_model(tiny_gemma).float(), AdapterShape(), seed=1)
     model.eval()
     prefix = tuple(rng.randrange(4, 19) for _ in range(40))
     rows = tuple(tuple(rng.randrange(4, 19) for _ in range(n)) for n in (7, 30, 19))
@@ -124,11 +127,196 @@ def test_a_folder_of_another_training_is_refused_by_name(tiny_gemma: Path, tmp_p
         train(material(tiny_gemma, 31), settings(), tmp_path, clock=ticking(), progress=False)
 
 
-def test_a_broken_checkpoint_is_one_sentence(tiny_gemma: Path, tmp_path: Path) -> None:
-    train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+@pytest.mark.parametrize("kept_bytes", [0, 100, -1])
+def test_of_a_broken_checkpoint_the_one_before_is_taken_and_the_end_is_the_same(
+    tiny_gemma: Path, tmp_path: Path, kept_bytes: int
+) -> None:
+    whole = train(material(tiny_gemma), settings(), tmp_path / "a", clock=ticking(), progress=False)
+    stops = iter([False] * 8 + [True])
+    train(
+        material(tiny_gemma),
+        settings(),
+        tmp_path / "b",
+        clock=ticking(),
+        progress=False,
+        stop=lambda: next(stops, False),
+    )
+    state = tmp_path / "b" / "state.pt"
+    state.write_bytes(state.read_bytes()[:kept_bytes])
+    told: list[Notice] = []
+    mended = train(
+        material(tiny_gemma),
+        settings(),
+        tmp_path / "b",
+        clock=ticking(),
+        progress=False,
+        surroundings=Surroundings(notify=told.append),
+    )
+    assert told == [BrokenCheckpoint(path=state, step=8)]
+    assert [point.loss for point in mended] == pytest.approx([point.loss for point in whole])
+
+
+def test_a_kill_between_two_checkpoints_loses_neither(tiny_gemma: Path, tmp_path: Path) -> None:
+    stops = iter([False] * 4 + [True])
+    begin = {"clock": ticking(), "progress": False}
+    train(material(tiny_gemma), settings(), tmp_path, **begin, stop=lambda: next(stops, False))  # type: ignore[arg-type] - a test's table
+    (tmp_path / "state.pt").rename(tmp_path / "state.previous.pt")
+    log = train(material(tiny_gemma), settings(), tmp_path, **begin)  # type: ignore[arg-type] - a test's table
+    assert [point.step for point in log] == list(range(1, 13))
+
+
+def test_where_no_checkpoint_can_be_read_the_sentence_names_both_and_the_way_out(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    stops = iter([False] * 4 + [True])
+    train(
+        material(tiny_gemma),
+        settings(),
+        tmp_path,
+        clock=ticking(),
+        progress=False,
+        stop=lambda: next(stops, False),
+    )
     (tmp_path / "state.pt").write_bytes(b"half a file")
-    with pytest.raises(TuningError, match=r"state\.pt is broken"):
+    (tmp_path / "state.previous.pt").write_bytes(b"")
+    sentence = (
+        r"state\.pt is broken \(.*\) and .*state\.previous\.pt is broken .*: remove .* to begin"
+    )
+    with pytest.raises(TuningError, match=sentence):
         train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+
+
+def test_with_each_checkpoint_come_a_manifest_and_the_curves(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    stops = iter([False] * 3 + [True])
+    around = Surroundings(facts={"cores": 2}, locale="en")
+    for steps_done in (4, 12):
+        train(
+            material(tiny_gemma),
+            settings(),
+            tmp_path,
+            clock=ticking(),
+            progress=False,
+            stop=lambda: next(stops, False),
+            surroundings=around,
+        )
+        told = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+        log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+        assert told["steps_done"] == steps_done == len(log)
+        assert told["learnt_tokens"] == sum(row["learnt_tokens"] for row in log)
+        assert (tmp_path / "curves.svg").is_file()
+        assert (tmp_path / "curves.png").is_file()
+    assert (told["base"]["name"], told["machine"]) == (tiny_gemma.name, {"cores": 2})
+    assert (told["data"]["texts"], told["dev"]["texts"]) == (25, 5)
+    assert (told["data"]["groups"], told["data"]["kinds"]) == ({"en": 25}, {"demo": 25})
+    assert told["settings"]["steps"] == 12
+    assert told["dev_loss"] == log[-1]["dev_loss"]
+    assert told["peak_memory_bytes"] > 10**8
+    assert {"torch", "transformers", "peft", "lhkit"} <= told["versions"].keys()
+
+
+def test_the_finished_adapter_stands_alone_and_names_no_path_of_this_machine(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    train(material(tiny_gemma), settings(steps=2), tmp_path, clock=ticking(), progress=False)
+    files = {path.name: path for path in (tmp_path / "adapter").iterdir()}
+    assert sorted(files) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "curves.svg",
+        "manifest.json",
+    ]
+    assert str(tiny_gemma.parent) not in files["adapter_config.json"].read_text()
+    assert str(tiny_gemma.parent) not in files["manifest.json"].read_text()
+    assert tiny_gemma.name in files["adapter_config.json"].read_text()
+
+
+def test_a_training_that_is_over_is_not_done_again(
+    tiny_gemma: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    monkeypatch.delattr(lora, "load_model")
+    again = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    assert again == done
+
+
+def test_an_adapter_without_its_manifest_is_written_again_without_training(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    done = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    weights = tmp_path / "adapter" / "adapter_model.safetensors"
+    before = weights.read_bytes()
+    (tmp_path / "adapter" / "manifest.json").unlink()
+    again = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    assert again == done
+    assert (tmp_path / "adapter" / "manifest.json").is_file()
+    assert weights.read_bytes() == before
+
+
+def test_what_is_too_long_to_learn_is_told(tiny_gemma: Path, tmp_path: Path) -> None:
+    told: list[Notice] = []
+    shortest = settings(steps=1, max_sequence_tokens=29)
+    train(
+        material(tiny_gemma),
+        shortest,
+        tmp_path,
+        clock=ticking(),
+        progress=False,
+        surroundings=Surroundings(notify=told.append),
+    )
+    (notice,) = told
+    assert isinstance(notice, LeftOut)
+    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    left_out = manifest["data"]["left_out"] + manifest["dev"]["left_out"]
+    assert notice == LeftOut(count=left_out, most_tokens=29)
+    with pytest.raises(TuningError, match="are longer than 5 tokens"):
+        train(
+            material(tiny_gemma),
+            settings(max_sequence_tokens=5),
+            tmp_path / "none",
+            clock=ticking(),
+            progress=False,
+        )
+
+
+@pytest.mark.promise("tune.bad_input")
+@pytest.mark.parametrize(
+    ("machine", "sentence"),
+    [
+        (Machine(memory_bytes=10**8, disk_bytes=10**12), "too little memory.*--batch-tokens"),
+        (Machine(memory_bytes=10**12, disk_bytes=10**4), "too little room on the disk"),
+    ],
+)
+def test_a_machine_that_is_too_small_is_told_before_the_model_is_loaded(
+    tiny_gemma: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: Machine,
+    sentence: str,
+) -> None:
+    monkeypatch.delattr(lora, "load_model")
+    with pytest.raises(TuningError, match=sentence):
+        train(
+            material(tiny_gemma),
+            settings(),
+            tmp_path / "new",
+            clock=ticking(),
+            progress=False,
+            surroundings=Surroundings(machine=machine),
+        )
+
+
+def test_data_of_another_dialect_is_one_sentence(tiny_gemma: Path, tmp_path: Path) -> None:
+    other = sequences_of("c", "en", "x", [Exchange(prompt="<bos><|turn>user ", answer="add ")])
+    with pytest.raises(TuningError, match=r"c\.0: <\|turn> is no token of .*tokenizer\.json"):
+        train(
+            Material(train=other, dev=(), base=tiny_gemma),
+            settings(),
+            tmp_path,
+            clock=ticking(),
+            progress=False,
+        )
 
 
 def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:

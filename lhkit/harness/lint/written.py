@@ -9,9 +9,10 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from lhkit.harness.comparison import shown
-from lhkit.harness.equality import SchemaNode, nfc, property_of
+from lhkit.harness.equality import SchemaNode, property_of
 from lhkit.harness.lint.finding import Remark
 from lhkit.harness.matchers import DateIs, Equals, Matcher, Matches, OneOf, Path, Text, parse_slot
+from lhkit.harness.pattern import Pattern
 from lhkit.harness.reply import reply_reasons
 from lhkit.harness.script import ExpectedCall, ExpectedReply, ForbiddenCall, Scenario, Turn
 from lhkit.tools.registry import ToolRegistry
@@ -151,8 +152,8 @@ def _named(matcher: Matcher, today: date | None) -> Iterator[Any]:
 def _pattern_remarks(args: Mapping[str, Any], path: Path) -> Iterator[Remark]:
     for name, raw in args.items():
         matcher = parse_slot(raw).matcher
-        if isinstance(matcher, Matches) and matcher.pattern.search("") is not None:
-            yield Remark("empty_pattern", (*path, name), _EMPTY.format(matcher.pattern.pattern))
+        if isinstance(matcher, Matches) and matcher.pattern.is_in(""):
+            yield Remark("empty_pattern", (*path, name), _EMPTY.format(matcher.pattern.text))
 
 
 _EMPTY = "/{}/ matches an empty text, so it asks for nothing: demand at least one character"
@@ -161,7 +162,7 @@ _EMPTY = "/{}/ matches an empty text, so it asks for nothing: demand at least on
 def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
     expected = turn.reply
     pattern = expected.matches
-    if pattern is not None and re.search(nfc(pattern), "") is not None:
+    if pattern is not None and Pattern(pattern).is_in(""):
         yield Remark("empty_pattern", (*path, "matches"), _EMPTY.format(pattern))
     elif not reply_reasons(expected, ""):
         yield Remark("unchecked_reply", path, "silence passes: demand words (contains_any, …)")

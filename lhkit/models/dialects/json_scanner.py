@@ -40,7 +40,7 @@ class JsonScanner:
         self._known = known
         self._pending = ""  # what is not decided yet begins at `_at`
         self._at = 0
-        self._settled = 0  # length of the run of marks at `_at` that need not be read again
+        self._held: list[str] = []  # the marks before `_at` that need not be read again
         self._object: OpenBrackets | None = None
         self._run = ""  # the marks before the open object
         self._wrapping = Wrapping()
@@ -61,6 +61,8 @@ class JsonScanner:
     def close(self) -> ParseResult:
         """Return the whole result; what was undecided is decided now."""
         self._scan(is_final=True)
+        if self._held:
+            self._say(self._taken(self._at), "")
         if self._object is not None:
             self._fragment = self._object.raw
             self._object = None
@@ -79,24 +81,30 @@ class JsonScanner:
 
     def _step(self, *, is_final: bool) -> bool:
         """Decide one piece at the present position; False if more input is needed."""
-        end, settled = run_end(self._pending, self._at + self._settled, after_call=self._after_call)
-        self._settled = settled - self._at
+        end, settled = run_end(self._pending, self._at, after_call=self._after_call)
         if not is_final and could_grow(self._pending, end):
+            self._held.append(self._consume(settled))
             return False
         if _START.match(self._pending, end):
-            self._run = self._consume(end)
+            self._run = self._taken(end)
             self._object = OpenBrackets(BRACES)
             return True
         if not is_final and _MAYBE_START.fullmatch(self._pending, end):
+            self._held.append(self._consume(settled))
             return False
-        run = self._consume(end)
+        run = self._taken(end)
         self._say(run, self._consume(self._next_interesting(end)))
         return True
+
+    def _taken(self, end: int) -> str:
+        """Return the whole run of marks that ends at `end`, with what was held back of it."""
+        run = "".join((*self._held, self._consume(end)))
+        self._held.clear()
+        return run
 
     def _consume(self, end: int) -> str:
         taken = self._pending[self._at : end]
         self._at = end
-        self._settled = 0
         return taken
 
     def _next_interesting(self, start: int) -> int:

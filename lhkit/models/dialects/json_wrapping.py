@@ -5,6 +5,7 @@ are text.
 """
 
 import re
+from collections import deque
 
 _FENCE = r"```[A-Za-z_]{0,20}"
 _BEFORE_FIRST = re.compile(rf"\s+|{_FENCE}|<tool_(?:code|call)>|\[")
@@ -39,7 +40,8 @@ class Wrapping:
     """The fences, tags and arrays that are open around the present place."""
 
     def __init__(self) -> None:
-        self._open: list[str] = []
+        self._open: dict[str, deque[int]] = {}  # by kind, the marks still open, oldest first
+        self._opened = 0
 
     def close_in(self, run: str) -> str:
         """Close what the front of `run`, marks after a call, closes; return the rest of it."""
@@ -57,7 +59,8 @@ class Wrapping:
             for mark in _MARK.finditer(run)
             if not self._closes(mark.group()) and not self._opens(mark.group())
         ]
-        return tuple(dict.fromkeys([*self._open, *repairs]))
+        oldest_first = sorted(self._open, key=lambda kind: self._open[kind][0])
+        return tuple(dict.fromkeys([*oldest_first, *repairs]))
 
     def _closes(self, mark: str) -> bool:
         if mark.isspace():
@@ -67,11 +70,14 @@ class Wrapping:
         kind = _CLOSERS.get(mark)
         if kind not in self._open:
             return False
-        self._open.remove(kind)
+        self._open[kind].popleft()
+        if not self._open[kind]:
+            del self._open[kind]
         return True
 
     def _opens(self, mark: str) -> bool:
         kind = next((kind for start, kind in _OPENERS if mark.startswith(start)), None)
         if kind is not None:
-            self._open.append(kind)
+            self._open.setdefault(kind, deque()).append(self._opened)
+            self._opened += 1
         return kind is not None

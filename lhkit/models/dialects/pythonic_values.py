@@ -111,11 +111,12 @@ def _read_string(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | None:
     if not text.startswith(('"', "'"), at):
         return None
     value, end, repairs = read_quoted(text, at)
+    parts, found = [value], dict.fromkeys(repairs)
     while text.startswith(('"', "'"), end):  # also triple quotes: an empty one on either side
         more, end, mended = read_quoted(text, end)
-        value += more
-        repairs += (*mended, "joined_strings")
-    return value, end, repairs
+        parts.append(more)
+        found |= dict.fromkeys((*mended, "joined_strings"))
+    return "".join(parts), end, tuple(found)
 
 
 _NOTATION = Notation(

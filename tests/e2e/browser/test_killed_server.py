@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,6 +27,7 @@ panel
 """
 QUESTION = "안녕? 너는 무엇을 도와줄 수 있어?"
 ANSWER_MS = 90_000
+TALKATIVE = "gemma-base"  # it talks to the end of its tokens: there is time to press Stop
 
 StartServer = Callable[..., AbstractContextManager[VllmServer]]
 
@@ -34,7 +36,7 @@ StartServer = Callable[..., AbstractContextManager[VllmServer]]
 def start_server() -> Iterator[StartServer]:
     """Return a function that serves Gemma, at a port or at any; the loop has its own thread."""
     with start_blocking_portal() as portal:
-        plan = portal.call(app.embedded_server, load_settings())
+        plan = portal.call(partial(app.embedded_server, load_settings(), name=TALKATIVE))
         yield lambda port=None: portal.wrap_async_context_manager(
             VllmServer(replace(plan, port=port))
         )

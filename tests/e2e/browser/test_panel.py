@@ -1,5 +1,6 @@
 """The panel in a real JupyterLab, driven by a real browser."""
 
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -300,6 +301,7 @@ def test_nothing_is_sent_before_the_opt_in_and_the_dark_theme_is_readable(
     expect(first.locator(".lhkit-opt-in")).to_contain_text("gemma-test")
     expect(first.locator(".lhkit-input")).to_be_disabled()
     page.screenshot(path=shots / "opt-in-dark.png")
+    expect(first).not_to_have_class(re.compile("lhkit-deaf"))  # the kernel hears us
     first.locator('[data-action="opt_in"]').click()
     expect(first.locator(".lhkit-opt-in")).to_have_count(0)
     first.locator(".lhkit-input").fill("안녕")

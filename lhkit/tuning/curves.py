@@ -1,0 +1,165 @@
+"""The picture of a training: losses over the steps, the learning rate below. SVG and PNG.
+
+A white ground and dark ink, so that it reads on a light and on a dark page. Not the log: that is
+`checkpoint.LOG`.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from lhkit.errors import MissingPackageError
+from lhkit.locales import DEFAULT_LOCALE, load_catalog
+
+CURVES: Final = "curves"
+
+_BLUE: Final = "#3b7dd8"
+_RED: Final = "#d1495b"
+_INK: Final = "#1c2128"
+_DIM: Final = "#57606a"
+_LINE: Final = "#d5dae0"
+_FONT: Final = "'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans-serif"
+_WIDTH: Final = 620
+_SMOOTHING: Final = 0.8
+_PIXELS_PER_UNIT: Final = 2
+
+
+def require_packages() -> None:
+    """Refuse to start a training whose picture could not be drawn.
+
+    Raises:
+        MissingPackageError: altair or vl-convert is not installed.
+    """
+    missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
+    if missing:
+        raise MissingPackageError(
+            f"Tuning needs {' and '.join(missing)} for its curves: run `make venv`, or "
+            "`pip install 'lhkit[tune]'`."
+        )
+
+
+def smoothed(losses: Sequence[float], weight: float = _SMOOTHING) -> list[float]:
+    """Return the exponential moving average of a series, without the bias of its first values.
+
+    Source: the bias correction of Adam (Kingma & Ba 2015, section 3).
+    """
+    averages: list[float] = []
+    average = 0.0
+    for count, loss in enumerate(losses, start=1):
+        average = weight * average + (1 - weight) * loss
+        averages.append(average / (1 - weight**count))
+    return averages
+
+
+def curves(log: Sequence[Mapping[str, Any]], *, locale: str = DEFAULT_LOCALE) -> dict[str, Any]:
+    """Return the picture as a Vega-Lite specification with its data in it.
+
+    Args:
+        log: rows of the training log: step, loss, learning_rate and perhaps dev_loss.
+        locale: the language of the labels.
+    """
+    import altair as alt
+
+    text = load_catalog(locale).text
+    step = alt.X("step:Q", title=text("tune.step"), axis=alt.Axis(tickMinStep=1))
+    rate = (
+        _chart([{"step": row["step"], "rate": row["learning_rate"]} for row in log])
+        .mark_line(color=_DIM, strokeWidth=1.5)
+        .encode(
+            x=step,
+            y=alt.Y(
+                "rate:Q",
+                title=text("tune.rate"),
+                axis=alt.Axis(
+                    labelExpr="datum.value ? format(datum.value, '~e') : '0'", tickCount=2
+                ),
+            ),
+        )
+        .properties(width=_WIDTH, height=70)
+    )
+    drawn: dict[str, Any] = (
+        alt.vconcat(_losses(log, locale), rate, spacing=16, background="white", padding=12)
+        .configure(font=_FONT)
+        .configure_view(stroke="transparent")
+        .configure_axis(**_axis())
+        .configure_legend(labelColor=_INK, orient="top", labelFontSize=12)
+        .to_dict()
+    )
+    return drawn
+
+
+def _losses(log: Sequence[Mapping[str, Any]], locale: str) -> Any:
+    import altair as alt
+
+    text = load_catalog(locale).text
+    raw, smooth, dev = text("tune.raw"), text("tune.smooth"), text("tune.dev")
+    colours = alt.Scale(domain=[raw, smooth, dev], range=[f"{_BLUE}55", _BLUE, _RED])
+    base = _chart(_loss_rows(log, raw, smooth, dev)).encode(
+        x=alt.X("step:Q", title=None, axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("loss:Q", title=text("tune.loss"), scale=alt.Scale(zero=True)),
+        color=alt.Color("series:N", scale=colours, title=None),
+    )
+    lines = [
+        base.transform_filter(alt.datum.series == name).mark_line(strokeWidth=width)
+        for name, width in ((raw, 1), (smooth, 2.2), (dev, 1.2))
+    ]
+    points = base.transform_filter(alt.datum.series == dev).mark_point(filled=True, size=45)
+    return alt.layer(*lines, points).properties(width=_WIDTH, height=260)
+
+
+def _loss_rows(
+    log: Sequence[Mapping[str, Any]], raw: str, smooth: str, dev: str
+) -> list[dict[str, Any]]:
+    average = smoothed([row["loss"] for row in log])
+    return [
+        *({"step": row["step"], "series": raw, "loss": row["loss"]} for row in log),
+        *(
+            {"step": row["step"], "series": smooth, "loss": loss}
+            for row, loss in zip(log, average, strict=True)
+        ),
+        *(
+            {"step": row["step"], "series": dev, "loss": row["dev_loss"]}
+            for row in log
+            if row.get("dev_loss") is not None
+        ),
+    ]
+
+
+def save_curves(
+    folder: Path, log: Sequence[Mapping[str, Any]], *, locale: str = DEFAULT_LOCALE
+) -> None:
+    """Write `curves.svg` and `curves.png` into `folder`, each replaced in one step.
+
+    Raises:
+        OSError: the disk does not take them.
+    """
+    import vl_convert  # noqa: PLC0415 - heavy, and only for pictures
+
+    spec = curves(log, locale=locale)
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
+    png = vl_convert.vegalite_to_png(spec, scale=_PIXELS_PER_UNIT, allowed_base_urls=[])
+    for suffix, content in (("svg", svg), ("png", png)):
+        fresh = folder / f"{CURVES}.{suffix}.new"
+        fresh.write_bytes(content)
+        fresh.replace(folder / f"{CURVES}.{suffix}")
+
+
+def _axis() -> dict[str, Any]:
+    return {
+        "labelColor": _INK,
+        "titleColor": _DIM,
+        "domainColor": _LINE,
+        "tickColor": _LINE,
+        "gridColor": _LINE,
+        "gridOpacity": 0.6,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    }
+
+
+def _chart(rows: list[dict[str, Any]]) -> Any:
+    import altair as alt
+
+    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own

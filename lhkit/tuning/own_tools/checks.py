@@ -1,0 +1,239 @@
+"""Do the phrases fit the tools? Every fault by file, line and field, before anything is played."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lhkit.errors import TuningError
+from lhkit.harness.matchers import Fault, Path
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.own_tools.phrase_file import (
+    PhraseFile,
+    Sentence,
+    ToolPhrases,
+    refuse_faults,
+)
+from lhkit.tuning.own_tools.templates import slots_of
+from lhkit.tuning.own_tools.values import (
+    Value,
+    expected_of,
+    given_values,
+    schema_fault,
+    value_of,
+)
+from lhkit.vocab.json_values import compact
+
+OUTCOMES_OF_RESULT = frozenset({"ok", "not_found"})
+"""Replies that may tell what a result holds; the others have no result."""
+
+REFUSAL_SLOTS = frozenset({"code", "reason"})
+
+
+def check_fit(book: PhraseFile, registries: Mapping[str, ToolRegistry]) -> None:
+    """Do nothing if the phrases of each locale fit its tools.
+
+    Args:
+        book: the phrases.
+        registries: the tools, by locale of the file.
+
+    Raises:
+        TuningError: they do not; one line for each fault.
+    """
+    faults = (
+        fault
+        for locale, registry in registries.items()
+        for fault in _locale_faults(book, locale, registry)
+    )
+    refuse_faults(book.file, book.document, tuple(faults))
+
+
+def values_of(phrases: ToolPhrases, tool: ToolDefinition, argument: str) -> tuple[Value, ...]:
+    """Return what an argument may be: as the file says, else as the schema itself says."""
+    if phrases.values.get(argument):
+        return tuple(value_of(raw) for raw in phrases.values[argument])
+    return given_values(tool.parameters, argument)
+
+
+def unsaid(sentence: Sentence, phrases: ToolPhrases, tool: ToolDefinition) -> dict[str, Any]:
+    """Return the arguments that a sentence means without saying them.
+
+    These are its own `args`, and required arguments that can have one value only.
+    """
+    said = {slot.name for slot in slots_of(sentence.text)}
+    single = {
+        name: values_of(phrases, tool, name)
+        for name in tool.parameters.get("required", ())
+        if name not in said and name not in sentence.args
+    }
+    fixed = {name: found[0].value for name, found in single.items() if len(found) == 1}
+    return {**fixed, **sentence.args}
+
+
+def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Iterator[Fault]:
+    spoken = book.phrases.locales[locale]
+    at: Path = ("locales", locale)
+    for name in spoken.tools.keys() - registry.keys():
+        known = ", ".join(registry)
+        yield Fault((*at, "tools", name), f"there is no tool {name!r}: choose one of {known}")
+    for tool in registry.definitions:
+        phrases = spoken.tools.get(tool.name, ToolPhrases())
+        if phrases.say:
+            yield from _ToolCheck(tool, phrases, (*at, "tools", tool.name)).faults()
+        else:
+            yield Fault(
+                (*at, "tools", tool.name),
+                f"the tool {tool.name} has no `say`: write what people say when they want it",
+            )
+    for number, joint in enumerate(spoken.two_wishes):
+        path = (*at, "two_wishes", number)
+        yield from _only_slots(joint, path, {"first", "second"}, "slots are {first} and {second}")
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolCheck:
+    """What is wrong with the phrases of one tool."""
+
+    tool: ToolDefinition
+    phrases: ToolPhrases
+    path: Path
+
+    def faults(self) -> Iterator[Fault]:
+        yield from self._table("values", self.phrases.values)
+        yield from self._table("failing", self.phrases.failing)
+        for number, sentence in enumerate(self.phrases.sentences()):
+            yield from self._sentence(sentence, (*self.path, "say", number))
+        yield from self._replies()
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        return tuple(self.tool.parameters.get("properties", {}))
+
+    def _no_argument(self, name: str) -> str:
+        known = ", ".join(self._arguments) or "none"
+        return f"{name!r} is no argument of {self.tool.name} (arguments: {known})"
+
+    def _table(self, key: str, table: Mapping[str, Iterable[Any]]) -> Iterator[Fault]:
+        for name, entries in table.items():
+            path = (*self.path, key, name)
+            if name not in self._arguments:
+                yield Fault(path, self._no_argument(name))
+                continue
+            for number, raw in enumerate(entries):
+                yield from self._value(name, raw, (*path, number))
+
+    def _value(self, name: str, raw: Any, path: Path) -> Iterator[Fault]:
+        try:
+            fault = schema_fault(self.tool.parameters, name, value_of(raw))
+        except TuningError as error:
+            fault = str(error)
+        if fault:
+            yield Fault(path, fault)
+
+    def _sentence(self, sentence: Sentence, path: Path) -> Iterator[Fault]:
+        try:
+            said = {slot.name for slot in slots_of(sentence.text)}
+        except TuningError as error:
+            yield Fault(path, str(error))
+            return
+        for name in sorted(said - set(self._arguments)):
+            yield Fault(path, f"{{{name}}}: {self._no_argument(name)}")
+        for name in sorted(said & set(self._arguments)):
+            yield from self._spoken(name, path)
+        for name, fixed in sentence.args.items():
+            yield from self._fixed(name, fixed, said, (*path, "args", name))
+        for name in self.tool.parameters.get("required", ()):
+            if name not in said and name not in sentence.args:
+                yield from self._silent(name, path)
+
+    def _fixed(self, name: str, value: Any, said: set[str], path: Path) -> Iterator[Fault]:
+        if name not in self._arguments:
+            yield Fault(path, self._no_argument(name))
+        elif name in said:
+            yield Fault(path, f"{{{name}}} is said in the sentence, too: keep one of both")
+        else:
+            yield from self._value(name, {"say": "-", "value": value}, path)
+
+    def _readable(self, name: str) -> tuple[Value, ...] | None:
+        """Return the values of an argument; None where a fault of them is told elsewhere."""
+        try:
+            return values_of(self.phrases, self.tool, name)
+        except TuningError:
+            return None
+
+    def _failing(self, name: str) -> tuple[Value, ...]:
+        try:
+            return tuple(value_of(raw) for raw in self.phrases.failing.get(name, ()))
+        except TuningError:
+            return ()
+
+    def _spoken(self, name: str, path: Path) -> Iterator[Fault]:
+        """Check that a slot of a sentence can be filled with words."""
+        values = self._readable(name)
+        if values is None:
+            return
+        if not values:
+            yield Fault(path, self._unfillable(name))
+        for value in (*values, *self._failing(name)):
+            if not value.words:
+                yield Fault(
+                    path,
+                    f"{{{name}}}: {compact(value.value)} is no word: write `values: {{{name}: "
+                    "[{say: words, value: …}]}`",
+                )
+
+    def _silent(self, name: str, path: Path) -> Iterator[Fault]:
+        """Check that a required argument without a slot can have one value only."""
+        values = self._readable(name)
+        if values is None:
+            return
+        if not values:
+            yield Fault(
+                path,
+                f"neither a slot nor values fill the required argument {name!r} of "
+                f"{self.tool.name}: say {{{name}}} in the sentence and list `values:` for it",
+            )
+        elif len(values) > 1 or values[0].day is not None:
+            yield Fault(
+                path,
+                f"the required argument {name!r} of {self.tool.name} is not said and has several "
+                f"values: say {{{name}}}, or write {{text: …, args: {{{name}: …}}}}",
+            )
+
+    def _unfillable(self, name: str) -> str:
+        expected = expected_of(self.tool.parameters, name)
+        return (
+            f"the schema of {self.tool.name} gives no values for {name!r} ({expected}): "
+            f"list some under `values: {{{name}: […]}}`"
+        )
+
+    def _replies(self) -> Iterator[Fault]:
+        needed = {"ok"} | ({"cancelled"} if self.tool.is_destructive else set())
+        for outcome in sorted(needed):
+            if not self.phrases.replies.get(outcome):
+                yield Fault(
+                    (*self.path, "replies", outcome),
+                    f"{self.tool.name} has no reply for `{outcome}`: write what is said then",
+                )
+        for outcome, replies in self.phrases.replies.items():
+            for number, reply in enumerate(replies):
+                yield from self._reply(outcome, reply, (*self.path, "replies", outcome, number))
+
+    def _reply(self, outcome: str, reply: str, path: Path) -> Iterator[Fault]:
+        if outcome in OUTCOMES_OF_RESULT:  # fields of a result are known when it is there
+            yield from _only_slots(reply, path, None, "")
+            return
+        extra = frozenset() if outcome == "cancelled" else REFUSAL_SLOTS
+        known = ", ".join([*self._arguments, *sorted(extra)])
+        yield from _only_slots(reply, path, {*self._arguments, *extra}, f"slots are {known}")
+
+
+def _only_slots(text: str, path: Path, known: set[str] | None, told: str) -> Iterator[Fault]:
+    try:
+        slots = slots_of(text)
+    except TuningError as error:
+        yield Fault(path, str(error))
+        return
+    for slot in slots:
+        if known is not None and slot.name not in known:
+            yield Fault(path, f"{{{slot}}} is no slot here: {told}")

@@ -1,0 +1,64 @@
+"""How to train: the settings, and the one recipe of the shipped adapter. Numbers only.
+
+`lhkit tune train` takes its defaults from `TuneSettings`, `lhkit tune life-helper` (`make tune`)
+all of `RECIPE`. Nothing heavy is imported here, since the command line reads it.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterShape:
+    """Rank and scale of the adapter: each linear layer W gets W + (alpha / rank) · B · A."""
+
+    rank: int = 16
+    alpha: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneSettings:
+    """How to train. All of it is in the manifest; a resumed training must have the same.
+
+    The learning rate warms up linearly over `warmup` of the steps and then falls to zero along a
+    cosine. `batch_tokens` counts padded tokens after the common prefix.
+    """
+
+    steps: int = 300
+    batch_tokens: int = 3_000
+    learning_rate: float = 2e-4
+    warmup: float = 0.05
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+    adapter: AdapterShape = field(default_factory=AdapterShape)
+    max_sequence_tokens: int = 2_048
+    checkpoint_every_steps: int = 25
+    dev_every_steps: int = 25
+    seed: int = 0
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        rising = max(1, round(self.steps * self.warmup))
+        if step < rising:
+            return self.learning_rate * (step + 1) / rising
+        share = (step - rising) / max(1, self.steps - rising)
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Conversations to draw and how to learn from them."""
+
+    count: int
+    data_seed: int
+    dev_share: float
+    tuning: TuneSettings = field(default_factory=TuneSettings)
+
+
+RECIPE = Recipe(
+    count=6_000,
+    data_seed=1,
+    dev_share=0.005,
+    tuning=TuneSettings(learning_rate=4e-4, adapter=AdapterShape(rank=32, alpha=64)),
+)
+"""The shipped life-helper adapter: `make tune` follows it."""

@@ -1,0 +1,58 @@
+"""The help of each command: an example or more that its parser takes, whole at 80 columns."""
+
+import pytest
+from typer.testing import CliRunner
+
+from lhkit.cli import build_parser
+from lhkit.cli.examples import EXAMPLES, named_commands
+from tests.docs.command_lines import read_line
+
+LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
+
+
+def never(coroutine: object) -> int:
+    raise AssertionError(f"help ran {coroutine}")
+
+
+def helped(command: str) -> str:
+    words = [*command.split(), "--help"]
+    shown = CliRunner().invoke(build_parser(never), words, env={"COLUMNS": "80"})
+    assert shown.exit_code == 0, shown.output
+    return shown.output
+
+
+@pytest.mark.promise("cli.examples")
+def test_every_command_has_an_example() -> None:
+    named = {name for name, _ in named_commands(build_parser(never))}
+    assert named | {"", "tune"} == set(EXAMPLES)
+
+
+@pytest.mark.promise("cli.examples")
+@pytest.mark.parametrize(("command", "line"), LINES, ids=[line for _, line in LINES])
+def test_an_example_is_taken_by_the_parser_of_its_command(command: str, line: str) -> None:
+    called = read_line(line)
+    assert called == command or (command in {"", "tune"} and called.startswith(command))
+
+
+@pytest.mark.promise("cli.examples")
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) -> None:
+    shown = helped(command)
+    lines = [line.strip() for line in shown.splitlines()]
+    assert [line for line in EXAMPLES[command] if f"$ {line}" not in lines] == []
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("lhkit eval --fail-below 85", "No such option"),
+        ("lhkit tune train --into tuned", "Missing parameter: data"),
+        ("lhkit eval --repeats none", "should be a valid integer"),
+        ("lhkit evaluate", "evaluate"),
+    ],
+)
+def test_a_line_that_the_parser_refuses_is_noticed(line: str, told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        read_line(line)

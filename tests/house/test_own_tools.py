@@ -1,0 +1,194 @@
+"""The second toolset and the how-to of own tools are what they say they are."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lhkit import app
+from lhkit.commands.environments import load_environment, registry_of
+from lhkit.confirm.gate import ScriptedGate
+from lhkit.errors import UsageError
+from lhkit.harness.gold import gold_model, silent_model
+from lhkit.harness.lint import lint
+from lhkit.harness.mutate import mutate
+from lhkit.harness.record import Verdict
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.trial import tried
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.vocab.results import ToolErr, ToolOk
+
+ROOT = Path(__file__).parents[2]
+PANTRY = ROOT / "evals" / "pantry"
+SCENARIOS = PANTRY / "scenarios"
+REFERENCE = f"{PANTRY / 'pantry.py'}:environment"
+GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
+
+
+_WORLD = {
+    "now": "2026-06-15T09:00:00+09:00",
+    "items": [
+        {"id": "egg", "name": "달걀", "amount": 4},
+        {"id": "milk", "name": "우유", "amount": 1, "expires_on": "2026-06-17"},
+    ],
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.pantry")
+async def test_the_pantry_lints_clean_and_is_passed_by_gold_only() -> None:
+    environment = load_environment(REFERENCE)
+    sources = read_sources([SCENARIOS])
+    assert await lint(sources, environment) == ()
+    played = [await tried(each, gold_model, environment) for each in sources.scenarios]
+    assert [each.sample_id for each in played if each.verdict is not Verdict.PASS] == []
+    assert [each.sample_id for each in played if each.violations] == []
+    silent = [await tried(each, silent_model(), environment) for each in sources.scenarios]
+    assert [each.sample_id for each in silent if each.verdict is not Verdict.FAIL] == []
+
+
+@pytest.mark.anyio
+async def test_every_mistake_in_the_pantry_is_noticed() -> None:
+    report = await mutate(load_scenarios([SCENARIOS]), load_environment(REFERENCE))
+    assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
+    assert report.total.tried > 500
+
+
+def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
+    scenarios = load_scenarios([SCENARIOS])
+    assert Counter(each.locale for each in scenarios) == {"ko": 24, "en": 16}
+    assert max(len(each.turns) for each in scenarios) <= 3
+    environment = load_environment(REFERENCE)
+    for locale in ("ko", "en"):
+        registry = registry_of(environment, scenarios[0].world, locale)
+        assert len(registry) == 5
+        assert len(registry.destructive) == 3
+        assert set(registry).isdisjoint(app.registry_of(locale))
+    assert len((PANTRY / "pantry.py").read_text(encoding="utf-8").splitlines()) < 300
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("tool", "args", "outcome"),
+    [
+        ("find_item", {}, ["egg", "milk"]),
+        ("find_item", {"query": "저지방 우유를"}, ["milk"]),
+        ("find_item", {"place": "shelf"}, []),
+        ("list_expiring", {"days": 1}, []),
+        ("list_expiring", {}, ["milk"]),
+        ("use_item", {"item_id": "egg", "amount": 5}, "r1_stock"),
+        ("use_item", {"item_id": "eggs", "amount": 1}, "not_found"),
+        ("use_item", {"item_id": "egg", "amount": 0}, "validation"),
+        ("move_item", {"item_id": "rice", "place": "shelf"}, "not_found"),
+        ("add_item", {"name": "쌀", "amount": 1, "expires_on": "2026-02-30"}, "invalid_date"),
+        ("add_item", {"name": "쌀", "amount": 1, "place": "roof"}, "validation"),
+        ("add_item", {"name": "쌀", "amount": 1}, "item-1"),
+    ],
+)
+async def test_a_tool_of_the_pantry_answers_what_is_true(
+    tool: str, args: dict[str, object], outcome: object
+) -> None:
+    session = load_environment(REFERENCE).open(_WORLD, "ko")
+    before = session.state()
+    dispatcher = ToolDispatcher(session.registry)
+    gate = ScriptedGate([True])
+    result = await dispatcher.dispatch(tool, args, confirm=gate, deps=session.assistant.deps)
+    match result:
+        case ToolOk(data={"items": [*items]}):
+            assert [each["id"] for each in items] == outcome
+        case ToolOk(data={"item": {"id": item_id}}):
+            assert item_id == outcome
+            assert before != session.state()
+        case ToolErr(code=code):
+            assert (code, session.state()) == (outcome, before)
+        case _:
+            pytest.fail(str(result))
+
+
+def test_a_kitchen_that_cannot_be_names_the_field() -> None:
+    environment = load_environment(REFERENCE)
+    for world, field in (
+        ({}, "world.now"),
+        ({**_WORLD, "shelves": []}, "world.shelves"),
+        (
+            {**_WORLD, "items": [{"id": "egg", "name": "달걀", "amount": -1}]},
+            "world.items.0.amount",
+        ),
+    ):
+        with pytest.raises(UsageError, match=f"^{re.escape(field)}: "):
+            environment.open(world, "ko")
+    with pytest.raises(UsageError, match="no pantry texts for locale 'fr'"):
+        environment.open(_WORLD, "fr")
+
+
+def test_nothing_of_the_pantry_is_in_the_training_phrases() -> None:
+    """It shows how far a tuned model generalises only as long as nobody trains on it."""
+    sources = (ROOT / "lhkit" / "tuning").rglob("*")
+    texts = [
+        file.read_text(encoding="utf-8")
+        for file in sources
+        if file.suffix in {".py", ".yaml", ".toml"}
+    ]
+    assert texts
+    names = set(registry_of(load_environment(REFERENCE), _WORLD, "en"))
+    said = {turn.user for each in load_scenarios([SCENARIOS]) for turn in each.turns}
+    assert [each for each in names | said if any(each in text for text in texts)] == []
+
+
+PLAYER = """
+import json, sys
+from lhkit.__main__ import main
+
+for sys.argv in json.loads(sys.argv[1]):
+    try:
+        main()
+    except SystemExit as left:
+        print(f"<exit {left.code or 0}>", flush=True)
+"""
+"""Plays several commands in one process, so that packages are loaded once."""
+
+
+@pytest.mark.promise("own_tools.guide")
+def test_the_guide_to_own_tools_does_what_it_says(tmp_path: Path) -> None:
+    """Write its files, run its console block; what stands under a command must be in its output."""
+    (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
+    (tmp_path / "kitchen.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    export, *steps = (part.splitlines() for part in blocks("console")[0][2:].split("\n$ "))
+    assert export == ["export LHKIT_LOCALE=en"]
+    commands = [shlex.split(step[0]) for step in steps]
+    assert [words[:2] for words in commands] == [
+        ["lhkit", name] for name in ("lint", "eval", "eval", "mutate")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PLAYER, json.dumps(commands)],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "200", "LHKIT_LOCALE": "en"},  # noqa: TID251 - for the child
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    outputs = done.stdout.split("<exit 0>\n")
+    assert len(outputs) == len(steps) + 1, done.stdout + done.stderr
+    for (_, *promised), shown in zip(steps, outputs, strict=False):
+        assert promised
+        assert [line for line in promised if line not in shown] == []
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "gold-json-kitchen",
+        "silent-json-kitchen",
+    }
+
+
+def test_the_links_of_the_guide_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!http)([^)]+)\)", GUIDE)
+    assert links
+    assert [each for each in links if not (ROOT / "docs" / each).exists()] == []

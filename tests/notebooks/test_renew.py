@@ -1,0 +1,138 @@
+"""`notebooks/renew.py`: which models a notebook asks, and that recording asks just those."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+TUNED = "http://127.0.0.1:8000"
+BARE = "http://127.0.0.1:8001"
+ONE = """
+LIVE = False  # or "http://127.0.0.1:8000"
+
+model = await lhkit.connect(LIVE) if LIVE else lhkit.CassetteModel.open("cassettes/chat.json")
+"""
+TWO = """
+LIVE = False  # or {"gemma-base": "http://127.0.0.1:8000", "gemma": "http://127.0.0.1:8001"}
+
+bare = (
+    await lhkit.connect(LIVE["gemma-base"])
+    if LIVE
+    else lhkit.CassetteModel.open("cassettes/before.json")
+)
+tuned = await lhkit.connect(LIVE["gemma"]) if LIVE else lhkit.CassetteModel.open("cassettes/x.json")
+"""
+
+
+@pytest.fixture
+def renew(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(FOLDER)  # as for a script
+    yield import_module("renew")
+    for name in ("renew", "lab"):
+        del sys.modules[name]
+
+
+def notebook_of(source: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+
+
+@pytest.mark.promise("notebooks.renewed")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_cassette_of_a_notebook_can_be_recorded(path: Path, renew: ModuleType) -> None:
+    sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    addresses = {"gemma": TUNED, "gemma-base": BARE}
+    done: set[str] = set()
+    rewritten = "\n".join(renew.recording(source, addresses, done) for source in sources)
+    assert "CassetteModel" not in rewritten
+    assert "LIVE = False" not in "".join(line for line in rewritten.splitlines() if "`" not in line)
+    assert rewritten.count("lhkit.RecordingModel") == len(done)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"), [(ONE, {"gemma"}), (TWO, {"gemma", "gemma-base"}), ("print(1)", set())]
+)
+def test_a_notebook_names_the_models_that_it_asks(
+    renew: ModuleType, source: str, names: set[str]
+) -> None:
+    assert renew.models_of(notebook_of(source)) == names
+
+
+def test_one_address_is_that_of_the_default_model(renew: ModuleType) -> None:
+    cell = renew.recording(ONE, {"gemma": TUNED, "gemma-base": BARE}, set())
+    assert f"LIVE = '{TUNED}'" in cell
+    endpoint = 'lhkit.Endpoint(base_url=LIVE, model="gemma")'
+    assert f'lhkit.RecordingModel(await lhkit.connect({endpoint}), "cassettes/chat.json")' in cell
+
+
+@pytest.mark.promise("notebooks.renewed")
+def test_each_of_two_models_is_asked_at_its_own_address(renew: ModuleType) -> None:
+    cell = renew.recording(TWO, {"gemma": TUNED, "gemma-base": BARE}, set())
+    assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in cell
+    for name in ("gemma", "gemma-base"):
+        assert f'lhkit.Endpoint(base_url=LIVE["{name}"], model="{name}")' in cell
+
+
+def test_a_cassette_that_two_notebooks_play_is_recorded_once(renew: ModuleType) -> None:
+    done: set[str] = set()
+    renew.recording(ONE, {"gemma": TUNED}, done)
+    again = renew.recording(ONE, {"gemma": TUNED}, done)
+    assert 'model = lhkit.CassetteModel.open("cassettes/chat.json")' in again
+
+
+@pytest.mark.parametrize(
+    ("words", "addresses"),
+    [
+        ([""], {}),
+        ([TUNED], {"gemma": TUNED}),
+        ([f"gemma-base={BARE}", f"gemma={TUNED}"], {"gemma": TUNED, "gemma-base": BARE}),
+    ],
+)
+def test_addresses_may_be_named(
+    renew: ModuleType, words: list[str], addresses: dict[str, str]
+) -> None:
+    assert renew.addresses_of(words) == addresses
+
+
+def test_a_notebook_in_the_place_of_an_address_is_no_address(renew: ModuleType) -> None:
+    with pytest.raises(ValueError, match="notebooks go first"):
+        renew.addresses_of(["05_tune.ipynb"])
+
+
+@pytest.mark.promise("notebooks.renewed")
+def test_models_without_an_address_are_served_and_ended(
+    renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "both.ipynb"
+    nbformat.write(notebook_of(TWO), path)
+    told: list[str] = []
+
+    @contextmanager
+    def served(*command: str) -> Iterator[str]:
+        told.append(f"{command[-1]} up")
+        yield BARE
+        told.append(f"{command[-1]} down")
+
+    monkeypatch.setattr(renew, "served", served)
+    monkeypatch.setattr(renew, "execute", lambda notebook: told.append(notebook.cells[0].source))
+    renew.record([path], {"gemma": TUNED})
+    up, asked, down = told
+    assert (up, down) == ("gemma-base up", "gemma-base down")
+    assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in asked
+
+
+def test_without_a_server_nothing_is_recorded(
+    renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "one.ipynb"
+    nbformat.write(notebook_of(ONE), path)
+    monkeypatch.setattr(renew, "served", lambda *_: nullcontext())
+    with pytest.raises(SystemExit, match="gemma cannot be served"):
+        renew.record([path], {})

@@ -1,0 +1,55 @@
+"""A conversation taken along as Markdown: it may be opened by a program that lets HTML through."""
+
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from lhkit.locales import load_catalog
+from lhkit.notebook.export import to_markdown
+from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
+from lhkit.notebook.markdown import MAX_CHARS, acts, to_html
+from lhkit.notebook.state import PanelState
+
+KO = load_catalog("ko")
+
+
+def active(text: str) -> list[Any]:
+    tokens = MarkdownIt("commonmark").parse(text)
+    inside = [child for token in tokens for child in token.children or ()]
+    return [t for t in (*tokens, *inside) if t.type in {"html_block", "html_inline", "image"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "see ![a](http://evil.example/?q=1)",
+        "<b onmouseover=x>hi</b>",
+        "```\nno end <b>",
+        "a\n\n```\n```\n\n<img src=x>",
+        "<!-- ",
+    ],
+)
+def test_an_exported_answer_with_html_or_an_image_stands_in_a_fence(text: str) -> None:
+    assert acts(text)
+    items: tuple[Item, ...] = (
+        UserItem(text=text),
+        AssistantItem(text=text),
+        ToolItem(name=f"x`\n\n{text}", args={"a": text}),
+        AssistantItem(text="**fine**"),
+    )
+    told = to_markdown(PanelState(items=items), KO)
+    assert active(told) == []
+    assert told.endswith("**fine**\n")
+
+
+@pytest.mark.parametrize("text", ["**bold** a < b", "`<b>`", "```html\n<b>\n```", "[a](http://b)"])
+def test_an_answer_that_does_nothing_stays_markdown(text: str) -> None:
+    assert not acts(text)
+
+
+def test_a_text_that_the_parser_would_brood_over_is_shown_as_it_is() -> None:
+    html = to_html("[" * (MAX_CHARS + 1) + "<script>")
+    assert html.startswith("<pre>[[[")
+    assert html.endswith("&lt;script&gt;</pre>")

@@ -1,0 +1,145 @@
+"""What SECURITY.md says of whole commands: where they write, whom they call, what they print."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lhkit import app
+from lhkit.cli.finish import _complain
+from lhkit.errors import ServerFailedError
+from lhkit.models.families import serve_command
+from lhkit.models.vllm_server import HOST
+from lhkit.vocab.results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
+
+PACKAGE = Path(app.__file__).parent
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066[/red][bold]"
+
+WATCHED = """
+import json, os, sys
+seen = {"wrote": [], "connected": []}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+
+def watch(event, args):
+    if event == "open" and isinstance(args[2], int) and args[2] & WRITES:
+        if not isinstance(args[0], int):
+            seen["wrote"].append(os.path.abspath(os.fsdecode(args[0])))
+    elif event in {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink"}:
+        folder = f"/proc/self/fd/{args[-1]}" if args[-1] >= 0 else "."  # a name in an open folder
+        seen["wrote"].append(os.path.join(os.path.realpath(folder), os.fsdecode(args[0])))
+    elif event in {"socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.bind"}:
+        seen["connected"].append(repr(args[1:]))
+
+sys.addaudithook(watch)
+sys.argv = ["lhkit", *sys.argv[1:]]
+from lhkit.__main__ import main
+try:
+    main()
+except SystemExit as left:
+    seen["code"] = left.code
+print("\\nSEEN" + json.dumps(seen))
+"""
+
+
+def watched(tmp_path: Path, *args: str) -> tuple[dict[str, list[str]], str]:
+    """Run a command in a process that notes every file opened for writing and every connection."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    run = subprocess.run(
+        [sys.executable, "-B", "-c", WATCHED, *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        env={
+            **os.environ,  # noqa: TID251 - for the child
+            "TMPDIR": str(scratch),
+            "LHKIT_CACHE_DIR": str(tmp_path / "cache"),
+            "LHKIT_DATA_DIR": str(tmp_path / "data"),
+            "LHKIT_CONFIG_DIR": str(tmp_path / "config"),
+        },
+    )
+    out, _, seen = run.stdout.rpartition("\nSEEN")
+    assert seen, run.stderr
+    return json.loads(seen), out + run.stderr
+
+
+def outside(paths: list[str], *folders: Path) -> list[str]:
+    allowed = [os.path.realpath(each) for each in folders]
+    return [
+        path
+        for path in paths
+        if path != os.devnull
+        and not any(os.path.realpath(path).startswith(each) for each in allowed)
+    ]
+
+
+def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_path: Path) -> None:
+    args = ("eval", "--model", "gold", "--limit", "2", "--name", "mine")
+    seen, said = watched(tmp_path, *args)
+    assert (tmp_path / "runs" / "mine" / "records.jsonl").is_file(), said
+    assert seen["connected"] == []
+    assert any("records.jsonl" in path for path in seen["wrote"])  # the watch works
+    own = (tmp_path / "runs", tmp_path / "cache")
+    assert outside(seen["wrote"], *own, tmp_path / "scratch") == []
+    assert list((tmp_path / "scratch").iterdir()) == []  # filelock tries out hard links there
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
+)
+def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -> None:
+    from lhkit.commands.evaluate import EvalOptions, _run_name  # noqa: PLC0415 - scipy
+    from lhkit.errors import UsageError  # noqa: PLC0415 - beside it
+
+    with pytest.raises(UsageError, match="cannot name a folder"):
+        _run_name(EvalOptions(name=name, runs_dir=tmp_path))
+
+
+def test_a_name_made_of_options_cannot_leave_it_either(tmp_path: Path) -> None:
+    from lhkit.commands.evaluate import EvalOptions, _run_name  # noqa: PLC0415 - scipy
+
+    name = _run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
+    assert (tmp_path / name).resolve().parent == tmp_path.resolve()
+    assert name.isprintable()
+
+
+def test_servers_listen_on_the_loopback_only() -> None:
+    assert HOST == "127.0.0.1"
+    for device in ("gpu", "cpu"):
+        line = serve_command("google/gemma-3-1b-it", device)
+        assert line[line.index("--host") + 1] == "127.0.0.1"
+
+
+def test_the_message_of_an_error_cannot_steer_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _complain(ServerFailedError(f"the server says {HOSTILE}"), 3) == 3
+    said = capsys.readouterr().err
+    assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\u2066[/red][bold]" in said.replace("\n", "")
+    assert not set("\x1b\x07\u202e\u2066") & set(said)
+
+
+def test_ten_megabytes_of_a_tool_become_one_short_envelope() -> None:
+    text = encode_tool_result(ToolOk({"rows": ["가" * 1_000] * 3_400}))
+    assert len(text.encode()) <= MAX_RESULT_BYTES
+    assert json.loads(text)["data"]["_truncated"] is True
+
+
+def test_durations_come_from_clocks_that_cannot_go_back() -> None:
+    """So none is negative when the wall clock is set back, and no retry waits for it."""
+    told: list[str] = []
+    for file in PACKAGE.rglob("*.py"):
+        if file.name == "settings.py":
+            continue  # the present day, for the assistant; no duration is made of it
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+            if name in {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow"}:
+                told.append(f"{file.name}: {name}")
+    assert told == []

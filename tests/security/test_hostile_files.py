@@ -1,0 +1,202 @@
+"""Files that somebody else gave us: refused with a sentence and a place, quickly, never obeyed."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import LhkitError, RunError, ScenarioError
+from lhkit.harness import pattern, scenario
+from lhkit.harness.manifest_shape import MAX_REPEATS
+from lhkit.harness.pattern import Pattern, pattern_fault
+from lhkit.harness.run import Run
+from lhkit.harness.scenario import load_scenarios
+
+GOOD = """- id: a{n}
+  ac: AC-01
+  locale: ko
+  world: {{now: "2026-06-15T09:00:00+09:00"}}
+  turns:
+    - user: 안녕
+      reply: {{matches: "{matches}"}}
+"""
+
+
+def laughs(levels: int = 9) -> str:
+    rows = ["- &a0 [x, x, x, x, x, x, x, x, x]"]
+    rows += [f"- &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, levels + 1)]
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "sentence"),
+    [
+        (laughs(), 1, "more than 500000 values"),
+        ("- &a [*a]\n", 1, "nested deeper than 60 levels"),
+        ("- " + "[" * 20_000, 1, "nested deeper than 60 levels"),
+        ("- " * 20_000, 1, "nested deeper than 60 levels"),
+        ("- x\n- !!python/object/apply:os.system [touch pwned]\n", 2, "is not allowed"),
+        ("- !!python/name:os.system\n", 1, "is not allowed"),
+        ("- !!binary aGk=\n", 1, "is not allowed"),
+        ("- id: a\n  id: b\n", 2, "stands here twice (first in line 1)"),
+        ("- &a {a: 1}\n- {<<: *a}\n", 2, "a key must be a text"),
+        ('- id: "a\0b"\n', 1, "#x0000"),
+        ("- 1e999999\n", 1, "1e999999 is no JSON number"),
+        ("- id: " + "9" * 5_000 + "\n", 1, "is no JSON number"),
+        ("- .inf\n", 1, "is no JSON number"),
+        ("- a\n---\n- b\n", 2, "another document"),
+    ],
+    ids=lambda value: repr(value)[:30] if isinstance(value, str) else None,
+)
+def test_hostile_yaml_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int, sentence: str
+) -> None:
+    file = tmp_path / "evil.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError) as refused:
+        load_scenarios([file])
+    first = str(refused.value).splitlines()[0]
+    assert first.startswith(f"{file}:{line}: ")
+    assert sentence in first
+    assert len(first) < 400
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("data", [b"- id: \xff\n", "- id: x\n".encode("utf-16")])
+def test_what_is_no_utf_8_is_a_sentence(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(data)
+    with pytest.raises(ScenarioError, match=r"latin\.yaml: cannot be read as UTF-8"):
+        load_scenarios([file])
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "bom.yaml"
+    file.write_text("\ufeff" + GOOD.format(n=1, matches="네"), encoding="utf-8")
+    assert [each.id for each in load_scenarios([file])] == ["a1"]
+
+
+def test_a_file_too_large_to_read_in_a_minute_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
+    with file.open("wb") as sparse:
+        sparse.truncate(50_000_000)
+    with pytest.raises(ScenarioError, match=f"larger than {scenario.MAX_FILE_BYTES:,} bytes"):
+        load_scenarios([file])
+
+
+def test_ten_thousand_lines_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "long.yaml"
+    text = "".join(GOOD.format(n=n, matches="네") for n in range(1_430))
+    file.write_text(text, encoding="utf-8")
+    assert text.count("\n") >= 10_000
+    assert len(load_scenarios([file])) == 1_430
+
+
+BOMBS = [r"(a|aa)+$", r"(?:a|b|ab)*c", r"(\\w|\\w\\w)+$", r"(a|a?)+$"]
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_pattern_that_backtracks_without_end_is_refused_with_its_line(
+    tmp_path: Path, bomb: str
+) -> None:
+    file = tmp_path / "bomb.yaml"
+    file.write_text(GOOD.format(n=1, matches=bomb), encoding="utf-8")
+    began_s = time.process_time()
+    try:
+        load_scenarios([file])
+    except ScenarioError as error:
+        assert str(error).startswith(f"{file}:7: a1.turns[0].reply.matches: ")  # noqa: PT017 - a quick search is as good
+        assert "backtracks without end" in str(error)  # noqa: PT017 - a quick search is as good
+    assert time.process_time() - began_s < 10
+
+
+def test_the_classic_bomb_goes_off_at_once_or_not_at_all() -> None:
+    assert pattern_fault(r"(a|aa)+$") is not None
+    began_s = time.process_time()
+    pattern_fault(r"(a+)+$")
+    assert time.process_time() - began_s < 10
+
+
+def test_a_search_that_takes_too_long_ends_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pattern, "SEARCH_CPU_S", 0.1)
+    with pytest.raises(ScenarioError, match=r"takes longer than 0\.1 s in a text of 201 char"):
+        Pattern(r"(q|qq)+$").is_in("q" * 200 + "!")
+
+
+@pytest.mark.parametrize(
+    "honest",
+    [r"\d+\s?(분|시간)", r"^(네|예)[,.!]?\s", r"(\w+\s?)+", r"caf[eé]", r"(?i)no habits?", r".*"],
+)
+def test_honest_patterns_pass(honest: str) -> None:
+    assert pattern_fault(honest) is None
+
+
+@pytest.mark.parametrize("bad", ["(", "(" * 5_000 + ")" * 5_000, "a" * 5_000, "(?R)", 5])
+def test_what_is_no_pattern_is_a_sentence(bad: object) -> None:
+    assert "regular expression" in str(pattern_fault(bad))
+
+
+def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
+    (folder / "records.jsonl").write_bytes(records)
+    text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+    (folder / "manifest.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"versions": None},
+        {"hardware": ["x"]},
+        {"models": [1]},
+        {"models": [{"model": ["x"]}]},
+        {"sampling": {"a": 1}},
+        {"repeats": "x"},
+        {"repeats": 10**12},
+        {"repeats": MAX_REPEATS + 1},
+        {"locales": {"ko": 1}},
+        {"locales": {"ko": {"tools": [{"name": "x"}]}}},
+        {"scenarios": {"a": 1}},
+        {"questions": {"a": []}},
+        {"questions": {"a": 1}},
+        {"sittings": [1]},
+        {"command": "rm"},
+        "[" * 100_000,
+    ],
+    ids=str,
+)
+def test_a_manifest_of_another_shape_is_one_sentence(
+    tmp_path: Path, manifest: Mapping[str, Any] | str
+) -> None:
+    with pytest.raises(RunError, match=r"manifest\.json is (no manifest of lhkit|not JSON) \("):
+        Run.load(run_folder(tmp_path, manifest))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\x00" * 100,
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"9" * 10_000,
+        b"NaN",
+        b"{}",
+        b'{"sample_id": {"scenario": "a", "repeat": -1e400}}',
+        b'"' + b"x" * 5_000_000 + b'"',
+    ],
+    ids=lambda line: repr(line[:20]),
+)
+def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: bytes) -> None:
+    with pytest.raises(RunError, match=r"records\.jsonl:1 is no record") as refused:
+        Run.load(run_folder(tmp_path, {}, line + b"\n"))
+    assert len(str(refused.value)) < 1_000
+
+
+def test_nothing_but_sentences_comes_out_of_a_folder_of_noise(tmp_path: Path) -> None:
+    with pytest.raises(LhkitError):
+        Run.load(run_folder(tmp_path, "\x00\x00", b"\x00\n"))

@@ -1,0 +1,127 @@
+"""Two embedded models beside each other: `gemma` is the tuned one, `gemma-base` the bare one."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from lhkit import app
+from lhkit.errors import TuningError, UsageError
+from lhkit.models.running_servers import RunningServer
+from lhkit.settings import Settings
+from lhkit.tuning import embedded_models, tuned_weights
+from lhkit.tuning.merge import CARD, WEIGHTS
+from tests.models.fake_vllm import FakeVllm, answers, models
+
+pytestmark = pytest.mark.anyio
+
+NAMES = ("gemma", "gemma-base")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A cache of its own, and an adapter that stands in for the shipped one."""
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    for name in (CARD, WEIGHTS):
+        (adapter / name).write_text("{}")
+    monkeypatch.setattr(tuned_weights, "SHIPPED", adapter)
+    return Settings(cache_dir=tmp_path / "cache")
+
+
+@pytest.fixture
+async def serving() -> AsyncIterator[dict[str, FakeVllm]]:
+    """A server of each name."""
+    health = answers(200, "")
+    tuned, bare = (
+        FakeVllm(routes={"/v1/models": models(name), "/health": health}) for name in NAMES
+    )
+    async with tuned, bare:
+        yield dict(zip(NAMES, (tuned, bare), strict=True))
+
+
+def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | None = None) -> None:
+    running = RunningServer(
+        served_name=name,
+        base_url=server.base_url,
+        model=str(model or app.embedded_folder(name, settings)),
+        pid=os.getpid(),
+        create_time=psutil.Process().create_time(),
+    )
+    folder = settings.cache_dir / "servers"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(asdict(running)))
+
+
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize(
+    ("asked", "served"), [(None, "gemma"), ("gemma", "gemma"), ("gemma-base", "gemma-base")]
+)
+async def test_of_two_running_servers_each_name_finds_its_own(
+    settings: Settings,
+    serving: dict[str, FakeVllm],
+    asked: str | None,
+    served: str,
+) -> None:
+    for name, server in serving.items():
+        advertise(name, server, settings)
+    async with app.open_model(app.ModelChoice(name=asked), settings) as model:
+        assert model.identity.model == served
+        assert model.identity.base_url == serving[served].base_url.removesuffix("/v1")
+
+
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize(("running", "asked"), [NAMES, NAMES[::-1]])
+async def test_a_server_of_the_other_name_is_not_found(
+    settings: Settings, serving: dict[str, FakeVllm], running: str, asked: str
+) -> None:
+    advertise(running, serving[running], settings)
+    assert await app.running_server(asked, settings) is None
+    assert await app.running_server(running, settings) is not None
+
+
+async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
+    settings: Settings, serving: dict[str, FakeVllm]
+) -> None:
+    advertise("gemma", serving["gemma"], settings, model=Path("/weights/gemma-tuned-old"))
+    assert await app.running_server("gemma", settings) is None
+    assert (settings.cache_dir / "servers" / "gemma.json").exists()
+
+
+@pytest.mark.promise("embedded.names")
+async def test_each_name_is_served_from_its_own_weights(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ensured(cache_dir: Path, **_: Any) -> Path:
+        return cache_dir / "tuned"
+
+    async def bare(cache_dir: Path, **_: Any) -> Path:
+        return cache_dir / "bare"
+
+    monkeypatch.setattr(embedded_models, "ensure_tuned", ensured)
+    monkeypatch.setattr(embedded_models.weights, "ensure_weights", bare)
+    default = await app.embedded_server(settings)
+    base = await app.embedded_server(settings, name="gemma-base", server_parser=True)
+    assert (default.served_name, default.model.name) == ("gemma", "tuned")
+    assert default.log_path.name.startswith("gemma-2")
+    assert (base.served_name, base.model.name) == ("gemma-base", "bare")
+    assert "--enable-auto-tool-choice" in base.extra_args
+
+
+def test_a_name_that_is_none_is_refused_with_the_names() -> None:
+    with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or say where"):
+        app.embedded_name("gpt")
+
+
+async def test_without_an_adapter_the_bare_model_still_has_weights(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "adapter" / WEIGHTS).unlink()
+    assert app.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
+    with pytest.raises(TuningError, match="holds no adapter"):
+        app.embedded_folder("gemma", settings)

@@ -1,0 +1,92 @@
+"""docs/tune-own-tools.md does what it says: its files and commands are run as they stand."""
+
+import re
+import shlex
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from lhkit.cli import build_parser
+from lhkit.tuning.sequence import read_sequences
+
+DOCS = (Path(__file__).parents[2] / "docs" / "tune-own-tools.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
+
+
+COMMANDS = [shlex.split(line) for block in blocks("bash") for line in block.splitlines()]
+
+
+def to_its_end(work: Coroutine[Any, Any, int]) -> int:
+    async def waited() -> int:
+        return await work
+
+    return anyio.run(waited)
+
+
+def lhkit(*args: str) -> Result:
+    return CliRunner().invoke(build_parser(to_its_end), args, env={"COLUMNS": "300"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be in a folder with the toolset of the page."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    (tmp_path / "notes.py").write_text(blocks("python")[0], encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.promise("tune_own.docs")
+def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path) -> None:
+    init, data, train, merge = (command[1:] for command in COMMANDS)
+    run = lhkit(*init)
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "3 tools, en. Fill in its" in run.stdout
+    run = lhkit(*data)
+    assert run.exit_code == 2
+    assert re.search(r"phrases\.yaml:\d+: .*list_notes\.say\[0\]: a TODO is left", run.stderr)
+    (folder / "phrases.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    run = lhkit(*data, "--count", "40")
+    assert run.exit_code == 0, run.stderr
+    texts = {each.text for each in read_sequences(folder / "data" / "train.jsonl")}
+    dev = {each.text for each in read_sequences(folder / "data" / "train.dev.jsonl")}
+    assert len(texts) > 30
+    assert texts.isdisjoint(dev)
+    base = ["--base", str(tiny_gemma)]
+    run = lhkit(*train, *base, "--steps", "3", "--batch-tokens", "400")
+    assert run.exit_code == 0, run.stderr
+    run = lhkit(*merge, *base)
+    assert run.exit_code == 0, run.stderr
+    assert (folder / "tuned" / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ("init --environment notes.py:Notebook --out notes.py", "notes.py is there already"),
+        ("init --environment notes.py:No --out x.yaml", "has no 'No'"),
+        ("init --environment notes.py:Notebook --out x.yaml --locale fr", "no locale 'fr'"),
+        ("data --out x.jsonl --environment notes.py:Notebook", "needs --phrases FILE"),
+        ("data --out x.jsonl --phrases p.yaml", "p.yaml:2: worlds[0]: world.now: Field required"),
+        (
+            "data --out x.jsonl --environment notes.py:Notebook --phrases p.yaml --dev-share 1",
+            "nothing is left to learn from",
+        ),
+    ],
+)
+def test_misuse_is_one_sentence_and_writes_nothing(folder: Path, args: str, sentence: str) -> None:
+    (folder / "p.yaml").write_text(blocks("yaml")[0].replace("now:", "day:"), encoding="utf-8")
+    run = lhkit("tune", *args.split())
+    assert run.exit_code == 2
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not (folder / "x.yaml").exists()
+    assert not (folder / "x.jsonl").exists()

@@ -1,0 +1,217 @@
+"""From phrases to played conversations: what is drawn, and what the real tools make of it."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.chat.controller import Assistant
+from lhkit.errors import TuningError
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.own_tools.checks import check_fit
+from lhkit.tuning.own_tools.drawing import Stage, conversations
+from lhkit.tuning.own_tools.phrase_file import PhraseFile, read_phrases
+from lhkit.tuning.sequence import TrainingSequence
+from lhkit.tuning.simulation import simulate
+from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+
+MONDAY = date(2026, 6, 15)
+
+
+def set_timer(args: Mapping[str, Any], timers: list[str]) -> ToolResult:
+    if args["name"] == "crash":
+        raise RuntimeError("crash")
+    if args["name"] in timers:
+        return ToolErr("taken", "the name is taken")
+    timers.append(args["name"])
+    return ToolOk({"timer": args["name"], "all": list(timers)})
+
+
+def show_timers(_args: Mapping[str, Any], timers: list[str]) -> ToolResult:
+    return ToolOk({"timers": [{"name": name} for name in timers]})
+
+
+REGISTRY = ToolRegistry(
+    [
+        echo_tool(
+            "set_timer",
+            parameters=object_schema(
+                "name", "day", name={"type": "string"}, day={"type": "string", "format": "date"}
+            ),
+            handler=set_timer,
+            is_destructive=True,
+        ),
+        echo_tool("show_timers", handler=show_timers),
+    ]
+)
+
+
+@dataclass
+class TimerSession:
+    timers: list[str]
+    today: date = MONDAY
+    registry: ToolRegistry = field(default_factory=lambda: REGISTRY)
+
+    @property
+    def assistant(self) -> Assistant:
+        return Assistant(instructions="Timers.", deps=self.timers)
+
+    def state(self) -> Mapping[str, Any]:
+        return {"timers": [{"name": name} for name in self.timers]}
+
+    def close(self) -> None:
+        pass
+
+
+class Timers:
+    def open(self, world: Mapping[str, Any], locale: str) -> TimerSession:  # noqa: ARG002 - one
+        return TimerSession([row["name"] for row in world.get("timers", [])])
+
+
+PHRASES = """\
+worlds:
+  - timers: []
+  - timers: [{name: 라면}]
+locales:
+  ko:
+    tools:
+      set_timer:
+        say: ['{day} {name:을} 알려 줘', '{name} 타이머, {day}']
+        values:
+          name: [차, 물, 빨래, 달걀, {say: [밥, 쌀밥], value: rice}]
+          day:
+            - {say: 오늘, date: today}
+            - {say: 일주일 뒤, date: today+1w}
+        failing:
+          name: [라면]
+        replies:
+          ok: ['{name:을} 맞췄어요. 모두 {all:count}개예요.']
+          taken: ['{name:은} 이미 있어요: {reason}']
+          cancelled: [맞추지 않았어요.]
+      show_timers:
+        say: [뭐 맞춰 놨어?, 타이머 보여 줘]
+        replies:
+          ok: ['{timers.name}이 있어요.']
+          not_found: [하나도 없어요.]
+    two_wishes: ['{first}. 그리고 {second}']
+    small_talk:
+      - {say: [안녕], answer: [안녕하세요]}
+    out_of_scope:
+      - {say: [날씨 어때?], answer: [몰라요.]}
+"""
+
+Played = Callable[..., Any]
+
+
+def book_of(folder: Path, text: str = PHRASES) -> PhraseFile:
+    file = folder / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    book = read_phrases(file)
+    check_fit(book, dict.fromkeys(book.phrases.locales, REGISTRY))
+    return book
+
+
+def drawn(book: PhraseFile, count: int, seed: int = 1, korean_share: float = 0.6) -> list[Any]:
+    stage = Stage(registry=REGISTRY, days=[MONDAY] * len(book.phrases.worlds))
+    stages = dict.fromkeys(book.phrases.locales, stage)
+    return list(conversations(book, stages, count=count, seed=seed, korean_share=korean_share))
+
+
+async def played(book: PhraseFile, count: int = 150) -> tuple[TrainingSequence, ...]:
+    return await simulate(drawn(book, count), Timers(), progress=False)
+
+
+@pytest.mark.promise("tune_own.played")
+@pytest.mark.anyio
+async def test_what_the_model_learns_to_say_is_what_the_real_tools_did(tmp_path: Path) -> None:
+    sequences = await played(book_of(tmp_path))
+    text = "\n".join(each.text for each in sequences)
+    assert '"parameters": {"name":"빨래","day":"2026-06-15"}}<end_of_turn>' in text
+    for result, words in (
+        ('"data":{"timer":"빨래","all":["빨래"]}}', "빨래를 맞췄어요. 모두 1개예요."),
+        ('"code":"taken","reason":"the name is taken"}', "라면은 이미 있어요: the name is taken"),
+        ('"status":"cancelled","reason":"user did not confirm"}', "맞추지 않았어요."),
+        ('{"timers":[]}}', "하나도 없어요."),
+        ('{"timers":[{"name":"라면"}]}}', "라면이 있어요."),
+        ("날씨 어때?", "몰라요."),
+    ):
+        assert f"{result}<end_of_turn>\n<start_of_turn>model\n{words}<end_of_turn>" in text
+
+
+@pytest.mark.anyio
+async def test_words_and_values_may_differ_and_days_count_from_the_world(tmp_path: Path) -> None:
+    sequences = await played(book_of(tmp_path))
+    rice = [each.text for each in sequences if "쌀밥 타이머, 일주일 뒤<end_of_turn>" in each.text]
+    assert rice
+    assert all('{"name":"rice","day":"2026-06-22"}' in text for text in rice)
+    assert any("쌀밥을 맞췄어요" in text for text in rice)
+
+
+@pytest.mark.anyio
+async def test_two_wishes_are_two_calls_and_one_answer(tmp_path: Path) -> None:
+    sequences = await played(book_of(tmp_path))
+    several = [each for each in sequences if each.kind == "two-wishes"]
+    assert several
+    for sequence in several:
+        first, second, words = (sequence.text[begin:end] for begin, end in sequence.answers[:3])
+        assert {first[:20], second[:20]} == {'{"name": "set_timer"', '{"name": "show_timer'}
+        assert "맞췄어요" in words or "이미 있어요" in words
+
+
+def test_every_kind_has_its_share_also_where_few_phrases_stand_for_it(tmp_path: Path) -> None:
+    kinds = Counter(each.kind for each in drawn(book_of(tmp_path), 1_000))
+    assert kinds["call"] == max(kinds.values())
+    for kind in ("rejected", "failing", "two-wishes", "small-talk", "out-of-scope"):
+        assert kinds[kind] > 30
+
+
+def test_a_seed_decides_everything(tmp_path: Path) -> None:
+    def said(seed: int) -> list[Any]:
+        told = drawn(book_of(tmp_path), 40, seed=seed)
+        return [(each.name, each.world, [line.user for line in each.lines]) for each in told]
+
+    assert said(3) == said(3)
+    assert said(3) != said(4)
+
+
+@pytest.mark.parametrize(("share", "locales"), [(0.0, {"en"}), (1.0, {"ko"}), (0.5, {"ko", "en"})])
+def test_languages_have_the_share_that_was_asked_for(
+    tmp_path: Path, share: float, locales: set[str]
+) -> None:
+    english = PHRASES[PHRASES.index("  ko:") :].replace("  ko:", "  en:")
+    book = book_of(tmp_path, PHRASES + english)
+    assert {each.locale for each in drawn(book, 60, korean_share=share)} == locales
+
+
+def test_a_file_of_one_language_is_drawn_whatever_the_share(tmp_path: Path) -> None:
+    assert {each.locale for each in drawn(book_of(tmp_path), 5, korean_share=0.0)} == {"ko"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            "{all:count}",
+            "{total:count}",
+            r"replies: set_timer came to `ok` with .* no reply for it can be filled \(slots there:",
+        ),
+        (
+            "          taken: ['{name:은} 이미 있어요: {reason}']\n",
+            "",
+            r"p\.yaml:\d+: .*replies: set_timer came to `taken` with .* write one under `taken` or",
+        ),
+        ("name: [라면]", "name: [crash]", "the tool set_timer answered handler_error to .*crash"),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_play_that_no_words_are_written_for_is_told(
+    tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    assert PHRASES.count(old) == 1
+    with pytest.raises(TuningError, match=sentence):
+        await played(book_of(tmp_path, PHRASES.replace(old, new)))

@@ -1,0 +1,122 @@
+"""The phrase file to fill in: what the schemas give stands there, the rest is a TODO."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lhkit.errors import TuningError
+from lhkit.harness.yaml_source import read_yaml
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.own_tools.checks import check_fit
+from lhkit.tuning.own_tools.phrase_file import TODO, read_phrases
+from lhkit.tuning.own_tools.skeleton import skeleton
+from lhkit.tuning.own_tools.values import given_values, schema_fault
+
+
+def written(registry: ToolRegistry, reader: str = "en") -> str:
+    return skeleton(
+        {"ko": registry, "en": registry}, world={}, reference="tools.py:Mine", reader=reader
+    )
+
+
+def tools_in(text: str, locale: str = "en") -> dict[str, Any]:
+    document = read_yaml(text)
+    assert document.faults == ()
+    tools: dict[str, Any] = document.value["locales"][locale]["tools"]
+    return tools
+
+
+def one_tool(**properties: Any) -> ToolRegistry:
+    parameters = object_schema(*list(properties)[:1], **properties)
+    return ToolRegistry([echo_tool("act", parameters=parameters, is_destructive=True)])
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        ({"enum": ["home", "work"]}, ["home", "work"]),
+        ({"const": "only"}, ["only"]),
+        ({"type": "boolean"}, [True, False]),
+        ({"type": "integer", "minimum": 1, "maximum": 3}, [1, 2, 3]),
+        ({"type": "integer", "minimum": 0, "maximum": 100}, [0, 25, 50, 75, 100]),
+        ({"type": "integer", "minimum": 0, "maximum": 60, "multipleOf": 15}, [0, 15, 30, 45, 60]),
+        ({"type": "integer", "exclusiveMinimum": 4}, [5, 7, 9, 12, 14]),
+        ({"type": "string", "examples": ["tea", "eggs"]}, ["tea", "eggs"]),
+        ({"type": "string", "default": "tea"}, ["tea"]),
+        ({"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}, ["a", "b"]),
+        ({"type": "integer", "minimum": 1, "examples": ["no number"]}, [1, 3, 5, 8, 10]),
+        ({"enum": [["a"], ["b"]]}, [{"say": TODO, "value": ["a"]}, {"say": TODO, "value": ["b"]}]),
+        (
+            {"type": "string", "format": "date"},
+            [
+                {"say": "today", "date": "today"},
+                {"say": "tomorrow", "date": "today+1d"},
+                {"say": "yesterday", "date": "today-1d"},
+            ],
+        ),
+        ({"type": "string"}, [TODO]),
+        ({"type": "number"}, [TODO]),
+        ({"type": "object"}, [TODO]),
+    ],
+)
+def test_an_argument_has_the_values_of_its_schema_or_a_todo(
+    schema: dict[str, Any], values: list[Any]
+) -> None:
+    tool = tools_in(written(one_tool(thing=schema)))["act"]
+    assert tool["values"]["thing"] == values
+
+
+def test_sentences_have_the_slots_of_required_arguments_and_of_each_optional_one() -> None:
+    registry = one_tool(thing={"type": "string"}, tag={"enum": ["a"]}, size={"type": "integer"})
+    tool = tools_in(written(registry))["act"]
+    assert tool["say"] == ["TODO {thing}", "TODO {thing} {tag}", "TODO {thing} {size}"]
+    assert set(tool["replies"]) == {"ok", "cancelled", "refused", "not_found"}
+
+
+@pytest.mark.parametrize(("reader", "words"), [("ko", "할 일:"), ("en", "To do:")])
+def test_comments_are_in_the_readers_language_and_phrases_in_the_models(
+    reader: str, words: str
+) -> None:
+    text = written(one_tool(thing={"type": "string"}), reader)
+    assert words in text
+    assert read_yaml(text).value["locales"]["ko"]["small_talk"][0]["say"][0] == "안녕"
+    assert read_yaml(text).value["locales"]["en"]["small_talk"][0]["say"][0] == "Hi"
+
+
+def test_a_skeleton_with_its_todos_filled_in_fits_the_tools(tmp_path: Path) -> None:
+    registry = one_tool(thing={"type": "string"}, tag={"enum": ["a", "b"]}, day={"format": "date"})
+    file = tmp_path / "p.yaml"
+    file.write_text(written(registry), encoding="utf-8")
+    with pytest.raises(TuningError, match="a TODO is left"):
+        read_phrases(file)
+    file.write_text(written(registry).replace(TODO, "words"), encoding="utf-8")
+    check_fit(read_phrases(file), {"ko": registry, "en": registry})
+
+
+NAMES = st.text(min_size=1, max_size=12).filter(lambda text: not text.startswith(TODO))
+
+
+@settings(max_examples=30)
+@given(name=NAMES, description=st.text(min_size=1).filter(str.strip), choice=NAMES)
+def test_whatever_a_tool_says_of_itself_the_skeleton_is_yaml(
+    name: str, description: str, choice: str
+) -> None:
+    schema = object_schema(**{name: {"enum": [choice], "description": description}})
+    tool = echo_tool("act", parameters=schema)
+    registry = ToolRegistry([tool])
+    assert tools_in(written(registry))["act"]["values"] == {name: [choice]}
+
+
+@settings(max_examples=50)
+@given(low=st.integers(-50, 50), width=st.integers(0, 90), step=st.sampled_from([1, 2, 5, 7]))
+def test_numbers_of_a_range_fit_the_schema(low: int, width: int, step: int) -> None:
+    number = {"type": "integer", "minimum": low, "maximum": low + width, "multipleOf": step}
+    parameters = object_schema(n=number)
+    values = given_values(parameters, "n")
+    assert all(schema_fault(parameters, "n", value) is None for value in values)
+    possible = [n for n in range(low, low + width + 1) if n % step == 0]
+    assert len(values) == min(5, len(possible))

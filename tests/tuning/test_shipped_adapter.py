@@ -1,0 +1,32 @@
+"""The adapter that ships: whole, for the embedded base, with its notice, and from no machine."""
+
+import json
+
+from safetensors import safe_open
+
+from lhkit.models.weights_source import EMBEDDED_GEMMA
+from lhkit.tuning.lora import LINEAR_LAYERS
+from lhkit.tuning.merge import CARD, WEIGHTS, require_adapter
+from lhkit.tuning.tuned_weights import SHIPPED
+
+LARGEST_BYTES = 20_000_000
+
+
+def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
+    require_adapter(SHIPPED)
+    assert (SHIPPED / WEIGHTS).stat().st_size < LARGEST_BYTES
+    with safe_open(SHIPPED / WEIGHTS, framework="pt") as weights:
+        names = weights.keys()
+        assert all(weights.get_tensor(name).isfinite().all() for name in names)
+    assert {name.split(".")[-3] for name in names} == set(LINEAR_LAYERS)
+
+
+def test_its_card_names_no_path_of_a_machine() -> None:
+    card = json.loads((SHIPPED / CARD).read_text(encoding="utf-8"))
+    assert set(card["target_modules"]) == set(LINEAR_LAYERS)
+    assert "/" not in (card["base_model_name_or_path"] or "")
+
+
+def test_it_comes_with_a_model_card_and_the_notice_of_the_gemma_terms() -> None:
+    assert EMBEDDED_GEMMA.notice in (SHIPPED / "NOTICE").read_text(encoding="utf-8")
+    assert (SHIPPED / "CARD.md").is_file()
