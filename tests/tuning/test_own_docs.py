@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ COMMANDS = [shlex.split(line) for block in blocks("bash") for line in block.spli
 
 
 def to_its_end(work: Coroutine[Any, Any, int]) -> int:
+    """Run it in a thread: after a browser test, playwright's loop still runs in this one."""
+
     async def waited() -> int:
         return await work
 
-    return anyio.run(waited)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, waited).result()
 
 
 def lhkit(*args: str) -> Result:
