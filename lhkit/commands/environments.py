@@ -9,10 +9,9 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from sysconfig import get_path
 from traceback import extract_tb
@@ -22,10 +21,12 @@ from typing import Any
 from lhkit import app
 from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.environment import Environment, KnowsIds, KnowsRules, Rows, Session
+from lhkit.harness.environment import (
+    Environment,
+    SessionAround,
+)
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Sampling
-from lhkit.vocab.json_values import JSON
 
 _HOW = "write FILE.py:NAME or package.module:NAME"
 _SESSION_PARTS = ("registry", "assistant", "today", "state", "close")
@@ -110,10 +111,9 @@ class OwnEnvironment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnSession:
+class OwnSession(SessionAround):
     """A session of theirs, with the limit of the command line."""
 
-    inner: Session
     max_tokens: int | None = None
 
     @property
@@ -129,31 +129,6 @@ class OwnSession:
             return assistant
         sampling = replace(assistant.sampling, max_tokens=self.max_tokens)
         return replace(assistant, sampling=sampling)
-
-    @property
-    def today(self) -> date:
-        """Their day."""
-        return self.inner.today
-
-    def state(self) -> Mapping[str, JSON]:
-        """Return their state."""
-        return self.inner.state()
-
-    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the ids they know; nothing if they do not say."""
-        return self.inner.known_ids() if isinstance(self.inner, KnowsIds) else {}
-
-    def broken_rules(
-        self, before: Mapping[str, Rows], after: Mapping[str, Rows]
-    ) -> Sequence[tuple[str, str]]:
-        """Return the rules they find broken; nothing if they have none."""
-        if not isinstance(self.inner, KnowsRules):
-            return ()
-        return self.inner.broken_rules(before, after)
-
-    def close(self) -> None:
-        """Close theirs."""
-        self.inner.close()
 
 
 def _module(place: str, reference: str) -> ModuleType:

@@ -4,6 +4,7 @@ The harness knows no domain; whoever has tools implements these two protocols.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -62,6 +63,38 @@ class KnowsRules(Protocol):
     ) -> Sequence[tuple[str, str]]:
         """Return (code, detail) of each rule that `after` breaks and `before` did not."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAround:
+    """What a session around another passes on: all but the tools and the assistant."""
+
+    inner: Session
+
+    @property
+    def today(self) -> date:
+        """The inner session's day."""
+        return self.inner.today
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return the inner session's state."""
+        return self.inner.state()
+
+    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
+        """Return what the inner session knows; nothing if it cannot say."""
+        return self.inner.known_ids() if isinstance(self.inner, KnowsIds) else {}
+
+    def broken_rules(
+        self, before: Mapping[str, Rows], after: Mapping[str, Rows]
+    ) -> Sequence[tuple[str, str]]:
+        """Return what the inner session finds; nothing if it has no rules."""
+        if not isinstance(self.inner, KnowsRules):
+            return ()
+        return self.inner.broken_rules(before, after)
+
+    def close(self) -> None:
+        """Close the inner session."""
+        self.inner.close()
 
 
 class Environment(Protocol):

@@ -6,23 +6,24 @@ so that it reaches the manifest, every record, and the content hash of every sam
 """
 
 import random
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Any
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.disguise import Disguise, disguise
 from lhkit.harness.distractors import MAX_DISTRACTORS, distractors
-from lhkit.harness.environment import Environment, KnowsIds, KnowsRules, Rows, Session
+from lhkit.harness.environment import (
+    Environment,
+    SessionAround,
+)
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.script import Scenario
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity
-from lhkit.vocab.json_values import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,38 +164,12 @@ def _enlarged(real: ToolRegistry, locale: str, stress: Stress) -> ToolRegistry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StressedSession:
+class StressedSession(SessionAround):
     """One world of the inner environment, with more tools."""
 
-    inner: Session
     registry: ToolRegistry
 
     @property
     def assistant(self) -> Assistant:
         """The inner session's; names in its instructions are the model wrapper's business."""
         return self.inner.assistant
-
-    @property
-    def today(self) -> date:
-        """The inner session's day."""
-        return self.inner.today
-
-    def state(self) -> Mapping[str, JSON]:
-        """Return the inner session's state."""
-        return self.inner.state()
-
-    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
-        """Return what the inner session knows; nothing if it cannot say."""
-        return self.inner.known_ids() if isinstance(self.inner, KnowsIds) else {}
-
-    def broken_rules(
-        self, before: Mapping[str, Rows], after: Mapping[str, Rows]
-    ) -> Sequence[tuple[str, str]]:
-        """Return what the inner session finds; nothing if it has no rules."""
-        if not isinstance(self.inner, KnowsRules):
-            return ()
-        return self.inner.broken_rules(before, after)
-
-    def close(self) -> None:
-        """Close the inner session."""
-        self.inner.close()
