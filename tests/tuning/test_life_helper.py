@@ -16,9 +16,9 @@ from lhkit.lifehelper.framing import negation_in
 from lhkit.models.dialects import DIALECTS
 from lhkit.tuning.expert import Conversation, ExpertModel
 from lhkit.tuning.life_helper.conversations import KINDS, conversations
-from lhkit.tuning.life_helper.particles import Word
 from lhkit.tuning.life_helper.phrases import phrases
 from lhkit.tuning.life_helper.scene import hits
+from lhkit.tuning.particles import Word
 from lhkit.tuning.simulation import scenario_of, simulate
 
 LOCALES = ("ko", "en")

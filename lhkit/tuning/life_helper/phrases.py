@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from lhkit.errors import TuningError
-from lhkit.tuning.life_helper.particles import Word
+from lhkit.tuning.particles import Word
 
 _FOLDER = Path(__file__).parent / "phrases"
 

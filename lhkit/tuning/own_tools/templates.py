@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any
 
 from lhkit.errors import TuningError
-from lhkit.tuning.life_helper.particles import Word
+from lhkit.tuning.particles import Word
 
 COUNT = "count"
 """`{rows:count}` is how many rows there are."""
