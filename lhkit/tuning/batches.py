@@ -99,12 +99,12 @@ def fitting(
 def make_batches(
     sequences: Sequence[TokenSequence], *, batch_tokens: int, rng: random.Random
 ) -> list[Batch]:
-    """Return one epoch in random order; rows of similar length lie together, to pad little.
+    """Return one epoch in random order. Long and short rows, and so all kinds, lie mixed.
 
     Args:
         sequences: of any groups; a batch holds one group only.
-        batch_tokens: at most so many tokens after the prefix in a batch, with padding; a longer
-            row is a batch of its own.
+        batch_tokens: at most so many tokens after the prefix in a batch; a longer row is a batch
+            of its own.
         rng: decides the order.
     """
     by_group = groupby(sorted(sequences, key=lambda each: each.group), key=lambda each: each.group)
@@ -113,7 +113,6 @@ def make_batches(
         group = list(members)
         prefix = common_prefix(group)
         shuffled = rng.sample(group, len(group))
-        shuffled.sort(key=lambda each: (len(each.token_ids) - prefix) // 32)
         batches += [_batch(rows, prefix) for rows in _chunks(shuffled, prefix, batch_tokens)]
     rng.shuffle(batches)
     return batches
@@ -123,12 +122,14 @@ def _chunks(
     ordered: Sequence[TokenSequence], prefix: int, batch_tokens: int
 ) -> Iterable[list[TokenSequence]]:
     rows: list[TokenSequence] = []
+    held = 0
     for each in ordered:
-        longest = max(len(row.token_ids) - prefix for row in [*rows, each])
-        if rows and longest * (len(rows) + 1) > batch_tokens:
+        tokens = len(each.token_ids) - prefix
+        if rows and held + tokens > batch_tokens:
             yield rows
-            rows = []
+            rows, held = [], 0
         rows.append(each)
+        held += tokens
     if rows:
         yield rows
 

@@ -1,18 +1,21 @@
 """The model side of tuning: a LoRA adapter on a Gemma, and the loss of a batch on a CPU.
 
-The common prefix of a batch runs once, with gradient, and its keys and values are expanded over
-the rows. The result is the same as running each row whole (a test shows it, also where the prefix
-is longer than Gemma's sliding window); the cost is a fraction. LoRA: Hu et al. 2021.
+The common prefix of a batch runs once, with gradient, and all rows lie behind it without padding
+(`packed_attention`). The result is the same as running each row whole (a test shows it, also where
+the prefix is longer than Gemma's sliding window); the cost is a fraction. LoRA: Hu et al. 2021.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from lhkit.errors import MissingPackageError, TuningError
+from lhkit.tuning import packed_attention
 from lhkit.tuning.batches import IGNORED, Batch, Encode
+from lhkit.tuning.packed_attention import Packing
 from lhkit.tuning.recipe import AdapterShape
 
 LINEAR_LAYERS = (
@@ -44,11 +47,14 @@ def load_model(folder: Path) -> Any:
         TuningError: the folder holds no model that transformers can read.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AttentionInterface, AutoModelForCausalLM
 
+    AttentionInterface.register(packed_attention.NAME, packed_attention.packed_attention)
     try:
         with _no_bars():
-            return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+            return AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.bfloat16, attn_implementation=packed_attention.NAME
+            )
     except (OSError, ValueError, KeyError) as error:
         raise TuningError(f"{folder} holds no base model to tune ({error})") from error
 
@@ -141,52 +147,21 @@ def trainable(model: Any) -> list[Any]:
 def loss_of(model: Any, batch: Batch) -> tuple[Any, int]:
     """Return the summed cross-entropy (nats) of the learnt tokens, and how many they are."""
     import torch
+    from peft.helpers import disable_input_dtype_casting  # noqa: PLC0415 - heavy
 
-    rows, labels, attention = _padded(batch)
+    tokens = [*batch.prefix, *chain.from_iterable(batch.rows)]
+    labels = torch.tensor([*[IGNORED] * len(batch.prefix), *chain.from_iterable(batch.labels)])
+    packing = Packing(prefix=len(batch.prefix), rows=tuple(map(len, batch.rows)))
     base = model.base_model.model
-    with torch.autocast("cpu", torch.bfloat16):
-        hidden = _hidden(base.model, batch.prefix, rows, attention)
-        learnt = labels[:, 1:] != IGNORED
-        logits = base.lm_head(hidden[:, :-1][learnt])  # the wide head only where it counts
-    targets = labels[:, 1:][learnt]
-    loss = torch.nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
-    return loss, int(targets.numel())
-
-
-def _hidden(decoder: Any, prefix: Sequence[int], rows: Any, attention: Any) -> Any:
-    """Return the last hidden states of the rows, (rows, tokens, width)."""
-    import torch
-    from transformers import DynamicCache
-
-    count, length = rows.shape
-    if not prefix:
-        return decoder(rows, attention_mask=attention).last_hidden_state
-    once = decoder(torch.tensor([prefix]), past_key_values=DynamicCache(), use_cache=True)
-    shared = DynamicCache()
-    for number, layer in enumerate(once.past_key_values.layers):
-        keys = layer.keys.expand(count, -1, -1, -1)
-        shared.update(keys, layer.values.expand(count, -1, -1, -1), number)
-    places = torch.arange(len(prefix), len(prefix) + length)[None].expand(count, -1)
-    return decoder(
-        rows,
-        past_key_values=shared,
-        attention_mask=attention,
-        position_ids=places,
-        use_cache=True,
-    ).last_hidden_state
-
-
-def _padded(batch: Batch) -> tuple[Any, Any, Any]:
-    """Return rows and labels, (rows, longest), and the attention mask, (rows, prefix + longest)."""
-    import torch
-
-    longest = max(map(len, batch.rows))
-    shape = (len(batch.rows), longest)
-    rows = torch.zeros(shape, dtype=torch.long)
-    labels = torch.full(shape, IGNORED, dtype=torch.long)
-    attention = torch.zeros((shape[0], len(batch.prefix) + longest), dtype=torch.long)
-    for number, (tokens, wanted) in enumerate(zip(batch.rows, batch.labels, strict=True)):
-        rows[number, : len(tokens)] = torch.tensor(tokens)
-        labels[number, : len(tokens)] = torch.tensor(wanted)
-        attention[number, : len(batch.prefix) + len(tokens)] = 1
-    return rows, labels, attention
+    with torch.autocast("cpu", torch.bfloat16), disable_input_dtype_casting(model):
+        hidden = base.model(
+            torch.tensor([tokens]),
+            position_ids=torch.tensor([packing.positions]),
+            attention_mask=dict.fromkeys(base.config.layer_types),  # the packing says it all
+            packing=packing,
+            use_cache=False,
+        ).last_hidden_state[0]
+        learnt = (labels != IGNORED).nonzero()[:, 0]
+        logits = base.lm_head(hidden[learnt - 1])  # the wide head only where it counts
+    loss = torch.nn.functional.cross_entropy(logits.float(), labels[learnt], reduction="sum")
+    return loss, len(learnt)

@@ -21,7 +21,7 @@ class TuneSettings:
     """How to train. All of it is in the manifest; a resumed training must have the same.
 
     The learning rate warms up linearly over `warmup` of the steps and then falls to zero along a
-    cosine. `batch_tokens` counts padded tokens after the common prefix.
+    cosine. `batch_tokens` counts the tokens after the common prefix.
     """
 
     steps: int = 300

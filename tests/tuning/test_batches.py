@@ -84,10 +84,18 @@ def test_an_epoch_holds_every_row_once_and_keeps_groups_apart(
     assert sorted(whole) == sorted(each.token_ids for each in rows)
     for batch in batches:
         assert len({each[0] for each in batch.rows}) == 1
-        longest = max(map(len, batch.rows))
-        assert len(batch.rows) == 1 or longest * len(batch.rows) <= batch_tokens
+        assert len(batch.rows) == 1 or sum(map(len, batch.rows)) <= batch_tokens
         for tokens, labels in zip(batch.rows, batch.labels, strict=True):
             assert labels == (*([IGNORED] * (len(tokens) - 1)), tokens[-1])
+
+
+def test_long_and_short_rows_lie_mixed_so_that_no_kind_has_batches_of_its_own() -> None:
+    small_talk = [row("a" + "s" * 10, ".........xx") for _ in range(50)]
+    tasks = [row("a" + "t" * 90, "." * 89 + "xx") for _ in range(50)]
+    rng = random.Random(4)  # noqa: S311 - a test's order
+    batches = make_batches([*small_talk, *tasks], batch_tokens=1_000, rng=rng)
+    of_both = [batch for batch in batches if len(set(map(len, batch.rows))) == 2]
+    assert len(of_both) >= len(batches) - 1 > 3
 
 
 def test_the_same_seed_gives_the_same_order_and_another_seed_another() -> None:

@@ -46,34 +46,23 @@ def ticking() -> Callable[[], float]:
     return iter(range(1_000_000)).__next__
 
 
-def test_the_shared_prefix_gives_the_loss_of_whole_rows_beyond_the_sliding_window(
-    tiny_gemma: Path,
-) -> None:
+def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> None:
     import torch
 
     rng = random.Random(3)  # noqa: S311 - a test's numbers
     model = lora.with_adapter(lora.load_model(tiny_gemma).float(), AdapterShape(), seed=1)
     model.eval()
-    prefix = tuple(rng.randrange(4, 19) for _ in range(40))
-    rows = tuple(tuple(rng.randrange(4, 19) for _ in range(n)) for n in (7, 30, 19))
+    prefix, *rows = (tuple(rng.randrange(4, 19) for _ in range(n)) for n in (40, 7, 30, 19))
     labels = tuple((IGNORED, *row[1:]) for row in rows)
+    alone = [
+        Batch(prefix=(), rows=(prefix + row,), labels=((IGNORED,) * len(prefix) + label,))
+        for row, label in zip(rows, labels, strict=True)
+    ]
     with torch.no_grad():
-        together, count = lora.loss_of(model, Batch(prefix=prefix, rows=rows, labels=labels))
-        alone = sum(
-            float(
-                lora.loss_of(
-                    model,
-                    Batch(
-                        prefix=(),
-                        rows=(prefix + row,),
-                        labels=((IGNORED,) * len(prefix) + label,),
-                    ),
-                )[0]
-            )
-            for row, label in zip(rows, labels, strict=True)
-        )
+        together, count = lora.loss_of(model, Batch(prefix=prefix, rows=tuple(rows), labels=labels))
+        whole = sum(float(lora.loss_of(model, each)[0]) for each in alone)
     assert count == sum(len(row) - 1 for row in rows)
-    assert float(together) == pytest.approx(alone, rel=2e-3)
+    assert float(together) == pytest.approx(whole, rel=2e-3)
 
 
 def test_training_lowers_the_loss_and_leaves_an_adapter(tiny_gemma: Path, tmp_path: Path) -> None:
