@@ -13,10 +13,12 @@ PLATFORM := $(shell uname -sm)
 LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+# Training takes and gives back gigabytes a step: with tcmalloc, where it is installed, glibc's heap does not slow it.
+TCMALLOC := $(firstword $(wildcard /usr/lib/*/libtcmalloc_minimal.so.4 /usr/lib/*/libtcmalloc.so.4 /usr/lib64/libtcmalloc_minimal.so.4))
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help venv eval chat serve tune test lint browser format bench lock clean data-check
+.PHONY: help venv eval chat serve tune test lint browser format bench bench-model soak lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,8 +39,8 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-tune: venv  ## train life-helper's adapter again, in runs/tune (about 80 minutes; goes on where stopped)
-	@$(BIN)/python -m lhkit tune life-helper $(ARGS)
+tune: venv  ## train life-helper's adapter again, in runs/tune (about an hour; goes on where stopped)
+	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m lhkit tune life-helper $(ARGS)
 
 test: lint browser  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -58,9 +60,14 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@$(BIN)/python evals/benchmarks/client_streaming.py
-	@$(BIN)/python evals/benchmarks/harness_cost.py
-	@$(BIN)/python evals/benchmarks/panel_streaming.py
+	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up panel_streaming results; do \
+	  $(BIN)/python evals/benchmarks/$$each.py; done
+
+bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (a quarter of an hour)
+	@for each in throughput main_job results; do $(BIN)/python evals/benchmarks/$$each.py; done
+
+soak: venv  ## half an hour of kills and full disks against the real server
+	@$(BIN)/python evals/soak/run.py $(ARGS)
 
 lock: venv  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 from tqdm.auto import tqdm
 
 from lhkit import app
@@ -33,6 +34,7 @@ from lhkit.tuning.sequence import (
 from lhkit.tuning.simulation import simulate
 from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
 from lhkit.tuning.training import Material, Point, train
+from lhkit.vocab.printable import printable
 
 _AT_A_TIME = 500
 """Conversations played in one go: their records are all in memory."""
@@ -127,7 +129,7 @@ def _show(
         dev_out=dev_path(options.out),
         sha256=data_sha256(learnt)[:12],
     )
-    Console().print(text, soft_wrap=True, highlight=False)
+    _tell(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +151,10 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         TuningError: data, base model or checkpoint cannot be used.
         SetupError: packages or weights are missing.
     """
-    dev = dev_path(options.data)
-    base = options.base or await _embedded(settings)
-    material = Material(
-        train=read_sequences(options.data),
-        dev=read_sequences(dev) if dev.exists() else (),
-        base=base,
-    )
+    learnt, dev = read_sequences(options.data), dev_path(options.data)
+    measured = read_sequences(dev) if dev.exists() else ()
+    base = options.base or await _embedded(settings)  # may take minutes: the data are read already
+    material = Material(train=learnt, dev=measured, base=base)
     stop = threading.Event()
     work = asyncio.create_task(
         asyncio.to_thread(
@@ -190,7 +189,7 @@ async def merge_adapter(adapter: Path, into: Path, base: Path | None, settings: 
     """
     await asyncio.to_thread(merge, base or await _embedded(settings), adapter, into)
     text = load_catalog(settings.locale).text("tune.merged", folder=into)
-    Console().print(text, soft_wrap=True, highlight=False)
+    _tell(text)
     return 0
 
 
@@ -208,7 +207,7 @@ def _teller(settings: Settings) -> Callable[[Notice], None]:
                 told = text("tune.left_out", count=notice.count, most=notice.most_tokens)
             case BrokenCheckpoint():
                 told = text("tune.broken", path=notice.path, step=notice.step)
-        Console(stderr=True).print(told, soft_wrap=True, highlight=False, markup=False)
+        _tell(told, to_stderr=True)
 
     return tell
 
@@ -226,4 +225,10 @@ def _show_training(log: Sequence[Point], options: TrainOptions, settings: Settin
     )
     following = text("tune.next", adapter=adapter, folder=options.into / "merged")
     for line in (trained, following):
-        Console().print(line, soft_wrap=True, highlight=False, markup=False)
+        _tell(line)
+
+
+def _tell(text: str, *, to_stderr: bool = False) -> None:
+    """Print what may hold a path: no markup and no control characters of it take effect."""
+    line = Text(printable(text))
+    Console(stderr=to_stderr).print(line, soft_wrap=True, highlight=False)

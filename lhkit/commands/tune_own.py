@@ -20,6 +20,7 @@ from lhkit.tuning.own_tools.checks import check_fit
 from lhkit.tuning.own_tools.drawing import Stage, conversations, identity
 from lhkit.tuning.own_tools.phrase_file import HOW, TODO, PhraseFile, read_phrases
 from lhkit.tuning.own_tools.skeleton import skeleton
+from lhkit.vocab.printable import printable
 
 _WORLDS: tuple[Mapping[str, Any], ...] = ({}, {"now": "2026-06-15T09:00:00+09:00"})
 """States that a skeleton tries: nothing at all, or no more than a clock."""
@@ -62,7 +63,7 @@ async def write_skeleton(options: InitOptions, settings: Settings) -> int:
     )
     following = catalog.text("tune_own.next", reference=options.environment, out=options.out)
     for line in (written, following):
-        Console().print(line, soft_wrap=True, highlight=False, markup=False)
+        Console().print(printable(line), soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
@@ -120,7 +121,7 @@ async def make_own_data(
         text = load_catalog(settings.locale).text(
             "tune_own.fewer", different=different, count=options.count
         )
-        Console().print(text, soft_wrap=True, highlight=False)
+        Console().print(text, soft_wrap=True, highlight=False, markup=False)
     await write_played(iter(drawn), own, options, settings, count=options.count, progress=progress)
     return 0
 
@@ -133,6 +134,7 @@ def _stage(environment: Environment, book: PhraseFile, locale: str) -> Stage:
             with closing(environment.open(world, locale)) as session:
                 days.append(session.today)
                 registry = session.registry
+                most_calls = session.assistant.max_turns - 1
         except UsageError as error:
             raise TuningError(f"{book.place(('worlds', number))}: {error}") from error
-    return Stage(registry=registry, days=tuple(days))
+    return Stage(registry=registry, days=tuple(days), most_calls=most_calls)

@@ -6,7 +6,8 @@ No claims are offers, questions, promises, conditions, negations, and what was s
 
 Limits: it knows the verbs listed below and no others, misses claims in the present tense
 ("추가합니다") or as a state ("추가되어 있어요", "it's on your list"), and does not know who or what
-a sentence is about, what is quoted, or irony. Other languages are never a claim.
+a sentence is about, or irony; what stands in quotation marks is nobody's claim. Other languages are
+never a claim.
 """
 
 import re
@@ -87,9 +88,15 @@ _TAKEN_BACK = re.compile(r"취소|거절|않|못|cancel|declin|\bnot\b|n't\b")
 """With such words anywhere in the text, a bare "done" may mean that the cancelling is done."""
 
 
+_QUOTED = re.compile(r"(?<!\w)'[^'\n]{1,80}'(?!\w)|\"[^\"\n]{1,80}\"|“[^”\n]{1,80}”")
+"""A title or a sentence of the user: "'Set up a desk' was not added" sets nothing up."""
+
+
 def success_claim(text: str) -> str | None:
     """Return the words of `text` that claim a finished write, or None if none do."""
     plain = unicodedata.normalize("NFC", text).casefold().replace("\u2019", "'")
+    if not _QUOTED.fullmatch(plain.strip()):
+        plain = _QUOTED.sub("'…'", plain)
     for sentence in _SENTENCE_END.split(plain):
         if _BARE.fullmatch(sentence) and not _TAKEN_BACK.search(plain):
             return sentence.strip()

@@ -5,7 +5,7 @@ server can cache the prefix and a record can hash it.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from lhkit.errors import UsageError
@@ -33,7 +33,13 @@ You are life-helper, an assistant for daily habits. Answer briefly, in the user'
 - Do not repeat a call that the user cancelled.""",
 }
 
-_NOW = {"ko": "[오늘: {date} {weekday} {time}]", "en": "[Now: {date} {weekday} {time}]"}
+_NOW = {
+    "ko": "[오늘: {date} {weekday} {time}, 어제: {yesterday}, 이번 주: {monday}부터, "
+    "지난주: {last_monday}~{last_sunday}]",
+    "en": "[Now: {date} {weekday} {time}, yesterday: {yesterday}, this week: from {monday}, "
+    "last week: {last_monday} to {last_sunday}]",
+}
+"""A small model copies a date better than it works one out; weeks begin on Monday (ISO 8601)."""
 
 _WEEKDAYS = {
     "ko": ("월요일", "화요일", "수요일", "목요일", "금요일", "토요일", "일요일"),
@@ -95,7 +101,7 @@ def instructions(locale: str) -> str:
 
 
 def now_line(now: datetime, locale: str) -> str:
-    """Return the line that tells the model the present time, such as `[오늘: 2026-06-15 …]`.
+    """Return the line that tells the model the present time and the dates people say most often.
 
     Args:
         now: the present in the user's time zone; shown as it is, to the minute.
@@ -104,9 +110,17 @@ def now_line(now: datetime, locale: str) -> str:
     Raises:
         UsageError: if there is no text in that locale.
     """
-    weekday = _in(locale, _WEEKDAYS)[now.weekday()]
-    day, time = now.date().isoformat(), now.strftime("%H:%M")
-    return _in(locale, _NOW).format(date=day, weekday=weekday, time=time)
+    today = now.date()
+    monday = today - timedelta(days=today.weekday())
+    return _in(locale, _NOW).format(
+        date=today,
+        weekday=_in(locale, _WEEKDAYS)[today.weekday()],
+        time=now.strftime("%H:%M"),
+        yesterday=today - timedelta(days=1),
+        monday=monday,
+        last_monday=monday - timedelta(days=7),
+        last_sunday=monday - timedelta(days=1),
+    )
 
 
 def reason(key: str, locale: str, **values: object) -> str:

@@ -158,6 +158,9 @@ def _refuse_duplicates(where: str, what: str, keys: list[Any]) -> None:
 
 def _sentence(fault: Any) -> str:
     where = ".".join(map(str, ("world", *fault["loc"])))
+    if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
+        known = ", ".join(World.model_fields)
+        return f"{where}: life-helper's world has only {known}; other tools need --environment"
     is_ours = fault["type"] == "value_error"  # raised above; its text begins with the field
     text = str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}.{text}" if is_ours else f"{where}: {text}"

@@ -42,6 +42,7 @@ async def embedded_server(
     name: str = EMBEDDED,
     port: int | None = None,
     server_parser: bool = False,
+    compiled: bool = False,
 ) -> ServerSettings:
     """Return how to serve an embedded model (see `serving_plan`), with its weights in place.
 
@@ -53,5 +54,11 @@ async def embedded_server(
     folder = await ensure(settings.cache_dir, report=report)
     now = settings.now()
     return serving_plan(
-        name, folder, settings.cache_dir, now, port=port, server_parser=server_parser
+        name,
+        folder,
+        settings.cache_dir,
+        now,
+        port=port,
+        server_parser=server_parser,
+        compiled=compiled,
     )

@@ -18,7 +18,8 @@ from lhkit.vocab.messages import ToolCall, ToolCallMessage, UserMessage
 Act: TypeAlias = Callable[[Sequence[ToolCallMessage]], Reply]
 """What the expert does next in a turn, given the turn's settled calls so far."""
 
-Answers: TypeAlias = Literal["accept", "reject", "absent"]
+Answers: TypeAlias = Literal["accept", "reject", "absent"] | tuple[Literal["accept", "reject"], ...]
+"""What the user clicks in a turn: always the same, one after the other, or nothing at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import Any
 from lhkit.errors import LhkitError, TuningError
 from lhkit.models.made_folder import MANIFEST
 from lhkit.tuning import lora
+from lhkit.tuning.manifest import MANIFEST as TRAINING
 
 CARD = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
@@ -35,6 +36,7 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
     """
     lora.require_packages()
     require_adapter(adapter)
+    _require_same_base(base, adapter)
     if target.exists():
         raise TuningError(f"{target} is there already: give another folder, or remove it")
     merged = _merged(base, adapter)
@@ -62,6 +64,34 @@ def require_adapter(adapter: Path) -> None:
     """
     if not all((adapter / name).is_file() for name in (CARD, WEIGHTS)):
         raise TuningError(f"{adapter} holds no adapter: it needs {CARD} and {WEIGHTS}")
+
+
+def _require_same_base(base: Path, adapter: Path) -> None:
+    """Refuse an adapter whose training says that it had another base.
+
+    An adapter without `manifest.json` is not lhkit's and passes: only its shapes can tell. A base
+    that lhkit made itself is known by its folder's name, which has the hash of its recipe: made
+    with another version of transformers, its files may differ in a byte.
+
+    Raises:
+        TuningError: it had another base, or its manifest is broken.
+    """
+    path = adapter / TRAINING
+    if not path.is_file() or not (base / "config.json").is_file():
+        return
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))["base"]
+        name, sha256 = str(told["name"]), str(told["sha256"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TuningError(f"{path} is broken ({error!r}): get it again") from error
+    if base.name == name and (base / MANIFEST).is_file():
+        return
+    found = lora.base_sha256(base)
+    if found != sha256:
+        raise TuningError(
+            f"{adapter} was trained on another base than {base}: give its own with --base, "
+            f"{name} (sha256 {sha256[:12]}, not {found[:12]})"
+        )
 
 
 def _merged(base: Path, adapter: Path) -> Any:

@@ -18,6 +18,9 @@ _AFTER_VOWEL = {
     "이라는": "라는",
     "이고": "고",
     "이었어요": "였어요",
+    "이었어": "였어",
+    "이야": "야",
+    "이거든": "거든",
 }
 _DIGITS_WITH_FINAL = frozenset("013678")
 _DIGITS_WITH_L = frozenset("178")

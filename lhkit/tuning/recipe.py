@@ -33,7 +33,7 @@ class TuneSettings:
     adapter: AdapterShape = field(default_factory=AdapterShape)
     max_sequence_tokens: int = 2_048
     checkpoint_every_steps: int = 25
-    dev_every_steps: int = 25
+    dev_every_steps: int = 50
     seed: int = 0
 
     def rate(self, step: int) -> float:
@@ -59,6 +59,6 @@ RECIPE = Recipe(
     count=6_000,
     data_seed=1,
     dev_share=0.005,
-    tuning=TuneSettings(learning_rate=4e-4, adapter=AdapterShape(rank=32, alpha=64)),
+    tuning=TuneSettings(steps=500, learning_rate=7e-4, adapter=AdapterShape(rank=32, alpha=64)),
 )
 """The shipped life-helper adapter: `make tune` follows it."""

@@ -60,6 +60,9 @@ CLAIMS = (
     "확인 창은 뜨지 않았지만 기록했습니다.",
 )
 NO_CLAIMS = (
+    "That was cancelled, so 'Set up a desk without glare' was not added.",
+    'I could not save "I added a walk to my day".',
+    "취소되어 '오늘 기록했어요' 문장은 그대로 두었습니다만 저장하지 않았어요.",
     "",
     "추가하지 않았습니다.",
     "추가되지 않았어요.",

@@ -91,6 +91,11 @@ def test_a_faulty_world_is_an_error_that_names_the_field(data: Any, field: str) 
     assert field in str(caught.value)
 
 
+def test_a_world_of_other_tools_is_told_which_option_names_them() -> None:
+    with pytest.raises(UsageError, match=r"items: .* only now, habits, tracker; .*--environ"):
+        parse_world({"now": NOW, "items": []})
+
+
 def test_an_unknown_protocol_is_an_error_with_the_nearest_and_leaves_nothing(store: Store) -> None:
     with pytest.raises(UsageError, match=r"world\.habits\.1\.protocol_id.*daily-walk"):
         seed(store, parse_world(world({"protocol_id": "stretch-break"}, {"protocol_id": "walk"})))

@@ -7,12 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from lhkit import app
 from lhkit.errors import TuningError, UsageError
-from lhkit.models.running_servers import RunningServer
+from lhkit.models.running_servers import RunningServer, after_boot_s
 from lhkit.settings import Settings
 from lhkit.tuning import embedded_models, tuned_weights
 from lhkit.tuning.merge import CARD, WEIGHTS
@@ -51,7 +50,7 @@ def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | Non
         base_url=server.base_url,
         model=str(model or app.embedded_folder(name, settings)),
         pid=os.getpid(),
-        create_time=psutil.Process().create_time(),
+        after_boot_s=after_boot_s(os.getpid()),
     )
     folder = settings.cache_dir / "servers"
     folder.mkdir(parents=True, exist_ok=True)

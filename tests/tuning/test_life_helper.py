@@ -1,9 +1,11 @@
 """What life-helper's training conversations teach, looked at as they are played."""
 
+import ast
 import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +17,10 @@ from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.framing import negation_in
 from lhkit.models.dialects import DIALECTS
 from lhkit.tuning.expert import Conversation, ExpertModel
-from lhkit.tuning.life_helper.conversations import KINDS, conversations
+from lhkit.tuning.life_helper import scene
+from lhkit.tuning.life_helper.conversations import conversations
+from lhkit.tuning.life_helper.kinds import KINDS
 from lhkit.tuning.life_helper.phrases import phrases
-from lhkit.tuning.life_helper.scene import hits
 from lhkit.tuning.particles import Word
 from lhkit.tuning.simulation import scenario_of, simulate
 
@@ -96,7 +99,7 @@ async def test_ids_are_used_only_after_a_tool_returned_them(
     run: Run, told: Sequence[Conversation]
 ) -> None:
     for record, conversation in without_slips(run, told):
-        if conversation.kind == "by-id":
+        if conversation.kind.endswith("by-id"):
             continue  # the user named it
         shown = ""
         for turn in record.turns:
@@ -108,8 +111,12 @@ async def test_ids_are_used_only_after_a_tool_returned_them(
 
 
 @pytest.mark.anyio
-async def test_after_a_no_the_same_call_is_not_made_again(run: Run) -> None:
-    for record in run.records:
+async def test_after_a_no_the_same_call_is_not_made_again(
+    run: Run, told: Sequence[Conversation]
+) -> None:
+    for record, conversation in zip(run.records, told, strict=True):
+        if conversation.kind == "log-asked-again":
+            continue  # the user wants it after all, and says so
         refused: list[tuple[str, object]] = []
         for turn in record.turns:
             for each in turn.calls:
@@ -136,8 +143,9 @@ def test_what_is_searched_for_is_found_and_sentences_are_what_they_should_be(loc
     assert set(spoken) == set(load_protocols())
     for protocol_id, said in spoken.items():
         for query in (*said.names, *(wish.query for wish in said.wishes)):
-            assert protocol_id in hits(query, locale), (protocol_id, query)
+            assert protocol_id in scene.hits(query, locale), (protocol_id, query)
         assert all(negation_in(each) is None for each in said.sentences), protocol_id
+        assert not any(wish.text.endswith(".") for wish in said.wishes), protocol_id
         assert negation_in(said.refused), protocol_id
 
 
@@ -145,6 +153,35 @@ def test_both_languages_have_the_same_keys() -> None:
     korean, english = map(phrases, LOCALES)
     assert set(korean.lines) == set(english.lines)
     assert set(korean.replies) == set(english.replies)
+    for key in ("category", "category_name", "frame"):
+        assert set(korean.lines[key]) == set(english.lines[key])
+
+
+def test_every_phrase_has_somebody_who_says_it() -> None:
+    """A key is named in full, by a template such as f"log_{value}", or as a word and its ending."""
+    whole, patterns = keys_in_code()
+    endings = {text for text in whole if text.startswith("_")}
+    for key in {*phrases("ko").lines, *phrases("ko").replies}:
+        is_named = key in whole or any(re.fullmatch(each, key) for each in patterns)
+        assert is_named or any(key.removesuffix(end) in whole for end in endings), key
+
+
+def keys_in_code() -> tuple[set[str], set[str]]:
+    """Return the texts in the talk's code, and patterns for those that begin with a fixed word."""
+    whole: set[str] = set()
+    patterns: set[str] = set()
+    for path in Path(scene.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Constant(value=str(text)):
+                    whole.add(text)
+                case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]) if first.strip("_"):
+                    patterns.add("".join(map(_pattern, node.values)))
+    return whole, patterns
+
+
+def _pattern(part: ast.expr) -> str:
+    return re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".*"
 
 
 @pytest.mark.parametrize(

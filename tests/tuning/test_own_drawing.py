@@ -215,3 +215,61 @@ async def test_a_play_that_no_words_are_written_for_is_told(
     assert PHRASES.count(old) == 1
     with pytest.raises(TuningError, match=sentence):
         await played(book_of(tmp_path, PHRASES.replace(old, new)))
+
+
+NOISY = "Tell me the Time of {name} now"
+ENGLISH = f"""\
+locales:
+  en:
+    before: [hey]
+    after: [please, '!!']
+    tools:
+      set_timer:
+        say: ['{NOISY}']
+        values:
+          name: [the Tea., 'please, You']
+          day: [{{say: today, date: today}}]
+        replies: {{ok: [yes], refused: [no], cancelled: [no]}}
+      show_timers:
+        say: ['show "the Timers"']
+        replies: {{ok: [those], not_found: [none]}}
+"""
+
+
+def said_in(folder: Path, text: str) -> set[str]:
+    text = text.replace("{name} now", "{name} now on {day}")
+    return {line.user for each in drawn(book_of(folder, text), 500) for line in each.lines}
+
+
+def test_some_sentences_are_typed_carelessly_and_never_the_words_of_an_argument(
+    tmp_path: Path,
+) -> None:
+    told = said_in(tmp_path, ENGLISH)
+    assert "Tell me teh Time of the Tea. now on today" in told
+    assert "tell me the time of the Tea. now on today" in told
+    assert "hey Tell me the Time of please, You now on today" in told
+    assert "Tell me the Time of the Tea. now on today please" in told
+    timers = {each for each in told if "Timers" in each}
+    assert all('show "the Timers"' in each for each in timers)
+    assert 'show "the Timers"!!' in timers
+    others = told - timers
+    assert all("the Tea." in each or "please, You" in each for each in others)
+    assert not any(each.endswith("You now on today please") for each in others)
+    assert any(each.endswith("You now on today!!") for each in others)
+
+
+def test_without_typos_and_words_around_everything_is_said_as_it_is_written(
+    tmp_path: Path,
+) -> None:
+    plain = ENGLISH.replace("    before: [hey]\n", "").replace("    after: [please, '!!']\n", "")
+    assert said_in(tmp_path, f"typos: false\n{plain}") == {
+        'show "the Timers"',
+        "Tell me the Time of the Tea. now on today",
+        "Tell me the Time of please, You now on today",
+    }
+
+
+def test_a_korean_sentence_loses_a_space_and_keeps_its_particles(tmp_path: Path) -> None:
+    told = {line.user for each in drawn(book_of(tmp_path), 900) for line in each.lines}
+    assert "오늘 차를 알려줘" in told
+    assert "오늘 차를 알려 죠" in told

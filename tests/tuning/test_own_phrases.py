@@ -187,7 +187,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence
 
 
 def test_a_file_that_is_not_there_says_how_to_make_one(tmp_path: Path) -> None:
-    with pytest.raises(TuningError, match=r"no\.yaml: cannot be read.*lhkit tune init"):
+    with pytest.raises(TuningError, match=r"no\.yaml: there is no such file.*lhkit tune init"):
         read_phrases(tmp_path / "no.yaml")
 
 

@@ -70,6 +70,57 @@ def test_an_argument_has_the_values_of_its_schema_or_a_todo(
     assert tool["values"]["thing"] == values
 
 
+def reader(name: str, *required: str, **properties: Any) -> Any:
+    return echo_tool(name, parameters=object_schema(*required, **properties))
+
+
+TEXT = {"type": "string"}
+FIND = reader("find_note", "query", query=TEXT, tag={"enum": ["a"]})
+LISTED = {"say": [TODO], "tool": "list_tags", "take": "TODO.id", "where": {TODO: "{say}"}}
+FOUND = {"say": [TODO], "tool": "find_note", "args": {"query": "{say}"}, "take": "TODO.id"}
+
+
+@pytest.mark.promise("tune_own.chains")
+@pytest.mark.parametrize(
+    ("readers", "argument", "schema", "entry"),
+    [
+        ([reader("list_tags"), FIND], "note_id", TEXT, FOUND),
+        ([reader("list_tags"), FIND], "noteId", TEXT, FOUND),
+        ([FIND, reader("list_tags")], "tag_id", {"type": "integer"}, LISTED),
+        ([FIND, reader("list_tags")], "id", {**TEXT, "description": "of list_tags"}, LISTED),
+        ([reader("open_note", "note_id", note_id=TEXT), FIND], "note_id", TEXT, FOUND),
+        ([], "note_id", TEXT, TODO),
+        ([FIND], "note_id", {"enum": ["n1"]}, "n1"),
+        ([FIND], "paid", TEXT, TODO),
+    ],
+)
+def test_an_argument_that_looks_like_an_id_is_looked_up_with_a_tool_that_reads(
+    readers: list[Any], argument: str, schema: dict[str, Any], entry: Any
+) -> None:
+    parameters = object_schema(argument, **{argument: schema})
+    act = echo_tool("act", parameters=parameters, is_destructive=True)
+    text = written(ToolRegistry([*readers, act]))
+    assert tools_in(text)["act"]["values"][argument] == [entry]
+
+
+def test_the_look_up_of_a_skeleton_fits_the_tools_when_its_todos_are_filled_in(
+    tmp_path: Path,
+) -> None:
+    act = echo_tool("act", parameters=object_schema("note_id", note_id=TEXT), is_destructive=True)
+    registry = ToolRegistry([FIND, act, reader("list_tags")])
+    file = tmp_path / "p.yaml"
+    file.write_text(written(registry).replace(TODO, "words"), encoding="utf-8")
+    check_fit(read_phrases(file), {"ko": registry, "en": registry})
+
+
+def test_a_todo_that_is_a_name_of_a_field_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    text = "locales: {en: {tools: {act: {values: {a: [{where: {TODO: x}}]}}}}}"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(TuningError, match=r"values\.a\[0\]\.where\.TODO: a TODO is left: write"):
+        read_phrases(file)
+
+
 def test_sentences_have_the_slots_of_required_arguments_and_of_each_optional_one() -> None:
     registry = one_tool(thing={"type": "string"}, tag={"enum": ["a"]}, size={"type": "integer"})
     tool = tools_in(written(registry))["act"]

@@ -1,11 +1,14 @@
 """The adapter that ships: whole, for the embedded base, with its notice, and from no machine."""
 
 import json
+from pathlib import Path
 
 from safetensors import safe_open
 
+from lhkit.models.weights import weights_folder
 from lhkit.models.weights_source import EMBEDDED_GEMMA
 from lhkit.tuning.lora import LINEAR_LAYERS
+from lhkit.tuning.manifest import MANIFEST
 from lhkit.tuning.merge import CARD, WEIGHTS, require_adapter
 from lhkit.tuning.tuned_weights import SHIPPED
 
@@ -19,6 +22,11 @@ def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
         names = weights.keys()
         assert all(weights.get_tensor(name).isfinite().all() for name in names)
     assert {name.split(".")[-3] for name in names} == set(LINEAR_LAYERS)
+
+
+def test_it_says_which_base_it_was_trained_on() -> None:
+    told = json.loads((SHIPPED / MANIFEST).read_text(encoding="utf-8"))
+    assert told["base"]["name"] == weights_folder(Path(), EMBEDDED_GEMMA).name
 
 
 def test_its_card_names_no_path_of_a_machine() -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.commands import tune
 from lhkit.commands.serve import serve_embedded
 from lhkit.commands.tune import TrainOptions, dev_path, merge_adapter, train_adapter
 from lhkit.commands.tune_life_helper import tune_life_helper
@@ -53,6 +54,19 @@ async def test_data_becomes_an_adapter_and_a_model_that_can_be_served(
 @pytest.mark.anyio
 async def test_missing_data_says_how_to_make_it(tiny_gemma: Path, tmp_path: Path) -> None:
     options = TrainOptions(data=tmp_path / "no.jsonl", into=tmp_path / "x", base=tiny_gemma)
+    with pytest.raises(TuningError, match="lhkit tune data"):
+        await train_adapter(options, Settings(), progress=False)
+
+
+@pytest.mark.anyio
+async def test_missing_data_are_told_before_any_weights_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unasked(*_: object, **__: object) -> Path:
+        raise AssertionError("the weights were asked for")
+
+    monkeypatch.setattr(tune, "ensure_weights", unasked)
+    options = TrainOptions(data=tmp_path / "no.jsonl", into=tmp_path / "x")
     with pytest.raises(TuningError, match="lhkit tune data"):
         await train_adapter(options, Settings(), progress=False)
 

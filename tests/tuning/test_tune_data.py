@@ -6,6 +6,7 @@ from lhkit.commands.tune import DataOptions, dev_path, make_data
 from lhkit.errors import UsageError
 from lhkit.settings import Settings
 from lhkit.tuning.sequence import read_sequences
+from lhkit.vocab.printable import printable
 
 
 @pytest.mark.anyio
@@ -23,6 +24,19 @@ async def test_the_files_hold_every_conversation_once_and_say_what_they_are(
     before = out.read_bytes()
     await make_data(options, Settings(locale="en"), progress=False)
     assert out.read_bytes() == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["[red]", "[x][/y]", "a\x1b[2Jb"])
+async def test_a_folder_of_any_name_is_shown_as_it_is_and_steers_nothing(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / name / "train.jsonl"
+    options = DataOptions(out=out, count=2, seed=5, dev_share=0)
+    assert await make_data(options, Settings(locale="en"), progress=False) == 0
+    shown = capsys.readouterr().out
+    assert printable(str(out)) in shown
+    assert "\x1b" not in shown
 
 
 @pytest.mark.anyio

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from lhkit.models.made_folder import MANIFEST
 from lhkit.models.weights import weights_folder
 from lhkit.models.weights_source import EMBEDDED_GEMMA, Stage, WeightsProgress, WeightsSource
 from lhkit.tuning import lora, tuned_weights
+from lhkit.tuning.manifest import MANIFEST as TRAINING
 from lhkit.tuning.merge import CARD, WEIGHTS, main, merge
 from lhkit.tuning.tuned_weights import Merger, ensure_tuned, merge_in_subprocess, tuned_folder
 
@@ -259,10 +261,60 @@ def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_pat
     assert not (tmp_path / "merged" / MANIFEST).exists()
 
 
+def base_like(folder: Path, target: Path) -> Path:
+    """Return another base of the same shapes: one weight of it differs."""
+    model = lora.load_model(folder)
+    model.model.norm.weight.data.add_(1)
+    shutil.copytree(folder, target)
+    model.save_pretrained(target)
+    return target
+
+
+def told_base(adapter: Path, name: str, sha256: str) -> None:
+    manifest = {"base": {"name": name, "sha256": sha256}}
+    (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.promise("tune.other_base")
+def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_other(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+    told_base(adapter, "tiny", lora.base_sha256(tiny_gemma))
+    merge(tiny_gemma, adapter, tmp_path / "merged")
+    other = base_like(tiny_gemma, tmp_path / "other")
+    with pytest.raises(TuningError) as raised:
+        merge(other, adapter, tmp_path / "wrong")
+    assert re.fullmatch(
+        rf"{adapter} was trained on another base than {other}: give its own with --base, tiny "
+        r"\(sha256 \w{12}, not \w{12}\)",
+        str(raised.value),
+    )
+    assert not (tmp_path / "wrong").exists()
+    (adapter / TRAINING).unlink()
+    merge(other, adapter, tmp_path / "by-shapes")
+
+
+@pytest.mark.promise("tune.other_base")
+def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on_packages(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+    told_base(adapter, "other", lora.base_sha256(tiny_gemma))
+    other = base_like(tiny_gemma, tmp_path / "other")
+    with pytest.raises(TuningError, match="was trained on another base"):
+        merge(other, adapter, tmp_path / "merged")
+    (other / MANIFEST).write_text("{}", encoding="utf-8")
+    merge(other, adapter, tmp_path / "merged")
+    assert (tmp_path / "merged" / "model.safetensors").is_file()
+
+
 @pytest.mark.promise("embedded.adapter_faults")
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
+        (TRAINING, b"{", "manifest.json is broken"),
+        (TRAINING, b'{"base": []}', "manifest.json is broken"),
         (WEIGHTS, b"half a file", "adapter_model.safetensors is broken"),
         (CARD, b"{", "adapter_config.json is broken"),
         (CARD, b"[]", r"adapter_config.json is broken \(no table\)"),

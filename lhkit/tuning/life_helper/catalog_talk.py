@@ -1,7 +1,7 @@
 """Talk about the catalog: finding protocols by a wish, opening one, one that is not there."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 from lhkit.models.scripted import Reply, call
 from lhkit.tuning.life_helper.phrases import Wish
@@ -14,9 +14,14 @@ from lhkit.tuning.life_helper.scene import (
     data_of,
     failure,
     hits,
+    rows_of,
+    titles_of,
 )
 
-MOST_RESULTS = 10
+MOST_NAMED = 3
+"""So many titles of a search are named: those that a wish is sure to be among."""
+
+_MOST_RESULTS = 10  # of one search
 _UNITS = {"ko": ("초", "분", "번", "시간"), "en": ("seconds", "minutes", "times")}
 
 
@@ -27,20 +32,37 @@ def wish_of(scene: Scene, protocol_id: str) -> Wish:
     return scene.rng.choice(fit or wishes)
 
 
+def is_first(scene: Scene, wish: Wish, protocol_id: str) -> bool:
+    """Return True if the real search answers a wish with this protocol first."""
+    return hits(wish.query, scene.locale)[:1] == (protocol_id,)
+
+
 def any_protocol(scene: Scene) -> str:
     """Return the id of some protocol."""
     return scene.rng.choice(tuple(catalog()))
 
 
-def found_words(scene: Scene, target: str | None, query: str, *, most: int = 3) -> Last:
-    """Return the reply to a search: titles in the order of the result, the target among them."""
-    shown = scene.rng.randint(1, most)
+def two_protocols(scene: Scene) -> tuple[str, str]:
+    """Return the ids of two protocols."""
+    first, second = scene.rng.sample(tuple(catalog()), 2)
+    return first, second
+
+
+def search_for(scene: Scene, target: str, wish: Wish, key: str = "search") -> None:
+    """Add a line with a wish, and the search that answers it."""
+    calls = [call("search_catalog", query=wish.query)]
+    user = scene.user(key, wish=wish.text, q=wish.query)
+    scene.add(user, scene.acts(calls, found_words(scene, target, wish.query)))
+
+
+def found_words(scene: Scene, target: str | None, query: str, *, most: int = MOST_NAMED) -> Last:
+    """Return the reply to a search: its first titles in order, the target among them."""
 
     def last(settled: Settled, words: Words) -> str:
-        found = data_of(settled).get("protocols", [])
+        found = rows_of(settled, "protocols")
         if not found:
             return words("found_none", q=query)
-        chosen = list(found[:shown])
+        chosen = list(found[:most])
         if target is not None and target not in [each["id"] for each in chosen]:
             chosen[-1] = next((each for each in found if each["id"] == target), chosen[-1])
         if len(chosen) == 1:
@@ -51,22 +73,31 @@ def found_words(scene: Scene, target: str | None, query: str, *, most: int = 3) 
     return last
 
 
-def steps_words(scene: Scene, title_of: str) -> Last:
+def steps_words(title_of: str) -> Last:
     """Return the reply to an opened protocol: all its steps. `title_of` is for a missing title."""
 
     def last(settled: Settled, words: Words) -> str:
         protocol = data_of(settled).get("protocol")
         if protocol is None:
-            return not_there(settled, words, title_of)
-        anchor = protocol["anchor"]
-        steps = " ".join(protocol["steps"])
-        more = words("steps_more", anchor=anchor, anchor_said=scene.anchor_words(anchor))
-        return f"{words('steps', title=protocol['title'], steps=steps)} {more}".strip()
+            return _not_there(settled, words, title_of)
+        return words("steps", title=protocol["title"], steps=" ".join(protocol["steps"]))
 
     return last
 
 
-def not_there(settled: Settled, words: Words, wanted: str) -> str:
+def field_words(kind: str) -> Last:
+    """Return the reply to an opened protocol: one field of it, by the key of its words."""
+
+    def last(settled: Settled, words: Words) -> str:
+        protocol = data_of(settled).get("protocol")
+        if protocol is None:
+            return words("broken")
+        return words(kind, **{kind: protocol[kind]})
+
+    return last
+
+
+def _not_there(settled: Settled, words: Words, wanted: str) -> str:
     """Return the reply to a protocol that there is not, with the nearest ids of the reason."""
     if failure(settled) != "not_found":
         return words("broken")
@@ -78,20 +109,16 @@ def not_there(settled: Settled, words: Words, wanted: str) -> str:
 def search(scene: Scene) -> None:
     """A wish in words, answered with what is in the catalog."""
     target = any_protocol(scene)
-    wish = wish_of(scene, target)
-    calls = [call("search_catalog", query=wish.query)]
-    scene.add(
-        scene.user("search", wish=wish.text.rstrip(".")),
-        scene.acts(calls, found_words(scene, target, wish.query)),
-    )
+    search_for(scene, target, wish_of(scene, target))
 
 
 def topic(scene: Scene) -> None:
     """A keyword to search for, sometimes with a number of results."""
     target = any_protocol(scene)
-    query = wish_of(scene, target).query
+    is_named = scene.chance(0.3)
+    query = scene.name(target) if is_named else wish_of(scene, target).query
     if scene.chance(0.3):
-        limit = scene.rng.randint(1, 4)
+        limit = scene.rng.choice((1, 2, 3, 3, 4, 5))
         calls = [call("search_catalog", query=query, limit=limit)]
         user = scene.user("limited", q=query, n=limit)
         scene.add(user, scene.acts(calls, found_words(scene, None, query)))
@@ -105,40 +132,43 @@ def category(scene: Scene) -> None:
     chosen = scene.rng.choice(catalog().categories)
     calls = [call("search_catalog", category=chosen)]
     user = scene.user(f"category.{chosen}")
-    scene.add(user, scene.acts(calls, found_words(scene, None, chosen, most=4)))
+    scene.add(user, scene.acts(calls, found_words(scene, None, chosen)))
 
 
 def absent(scene: Scene) -> None:
-    """Something that the catalog has not: searched, not found, said so."""
+    """Something that the catalog has not: searched, not found, said so, whoever insists."""
     topics = [each for each in scene.phrases.lines["absent_topic"] if not hits(each, scene.locale)]
     query = scene.rng.choice(topics)
     calls = [call("search_catalog", query=query)]
-    scene.add(scene.user("topic", q=query), scene.acts(calls, found_words(scene, None, query)))
+    key = "topic" if scene.chance(0.5) else "absent_story"
+    scene.add(scene.user(key, q=query), scene.acts(calls, found_words(scene, None, query)))
+    if scene.chance(0.4):
+        scene.add(scene.user("insist"), scene.says("still_none", q=query))
 
 
 def too_many(scene: Scene) -> None:
     """More results than a search gives: the most there can be, and why."""
     query = wish_of(scene, any_protocol(scene)).query
     wanted = scene.rng.choice((12, 15, 20, 25, 30, 40, 50, 100))
-    calls = [call("search_catalog", query=query, limit=MOST_RESULTS)]
+    calls = [call("search_catalog", query=query, limit=_MOST_RESULTS)]
     is_slip = scene.chance(0.3)
     if is_slip:
         calls.insert(0, call("search_catalog", query=query, limit=wanted))
 
     def last(settled: Settled, words: Words) -> str:
-        found = data_of(settled).get("protocols", [])
-        titles = [each["title"] for each in found[:4]]
+        titles = titles_of(settled, "protocols")
         if not titles:
             return words("found_none", q=query)
-        return words("found_most", count=len(found), titles=scene.listing(titles))
+        named = scene.listing(titles[:MOST_NAMED])
+        return words("found_most", count=len(titles), titles=named)
 
     user = scene.user("too_many", q=query, n=wanted)
     scene.add(user, scene.acts(calls, last), slips=[0] if is_slip else [])
 
 
 def two_wishes(scene: Scene) -> None:
-    """Two wishes in one message: two searches, one answer."""
-    first, second = scene.rng.sample(tuple(catalog()), 2)
+    """Two wishes or topics in one message: two searches, one answer."""
+    first, second = two_protocols(scene)
     wish, wish2 = wish_of(scene, first), wish_of(scene, second)
     if wish.query == wish2.query:
         return
@@ -146,18 +176,21 @@ def two_wishes(scene: Scene) -> None:
 
     def last(settled: Settled, words: Words) -> str:
         titles = [
-            _title_among(data_of(settled, index).get("protocols", []), target)
+            _title_among(rows_of(settled, "protocols", index), target)
             for index, target in ((-2, first), (-1, second))
         ]
         if "" in titles:
             return words("one_lacking", title="".join(titles))
         return words("found_two", title=titles[0], title2=titles[1])
 
-    user = scene.user("two_wishes", wish=wish.text, wish2=wish2.text)
+    if scene.chance(0.5):
+        user = scene.user("two_topics", q=wish.query, q2=wish2.query)
+    else:
+        user = scene.user("two_wishes", wish=wish.text, wish2=wish2.text)
     scene.add(user, scene.acts(calls, last))
 
 
-def _title_among(found: list[dict[str, str]], target: str) -> str:
+def _title_among(found: Sequence[Mapping[str, str]], target: str) -> str:
     titles = {each["id"]: each["title"] for each in found}
     return titles.get(target) or next(iter(titles.values()), "")
 
@@ -167,32 +200,27 @@ def detail(scene: Scene) -> None:
     target = any_protocol(scene)
     name = scene.name(target)
     calls = [call("search_catalog", query=name), call("query_protocol", protocol_id=target)]
-    kind = scene.rng.choice(("detail", "detail", "detail", "number", "anchor", "source"))
+    kind = scene.rng.choice(("detail", "detail", "number", "anchor", "source"))
     unit = _unit_in(scene, target) if kind == "number" else None
-    if unit is not None:
-        user = scene.user("detail_number", name=name, unit=unit)
-        scene.add(user, scene.acts(calls, _fact(lambda text: _has(unit, text))))
-    elif kind in {"anchor", "source"}:
+    if kind in {"anchor", "source"}:
         user = scene.user(f"detail_{kind}", name=name)
-        scene.add(user, scene.acts(calls, _field(kind)))
-    else:
-        scene.add(scene.user("detail", name=name), scene.acts(calls, steps_words(scene, name)))
+        scene.add(user, scene.acts(calls, field_words(kind)))
+        return
+    user = scene.user("detail_number" if unit else "detail", name=name, unit=unit)
+    scene.add(user, scene.acts(calls, steps_words(name)))
 
 
 def detail_after_search(scene: Scene) -> None:
     """A search, then the details of what it found, without another search."""
     target = any_protocol(scene)
     wish = wish_of(scene, target)
-    first = scene.user("search", wish=wish.text)
-    calls = [call("search_catalog", query=wish.query)]
-    is_first = hits(wish.query, scene.locale)[:1] == (target,)
-    scene.add(first, scene.acts(calls, found_words(scene, target, wish.query, most=1)))
+    search_for(scene, target, wish)
     opened = [call("query_protocol", protocol_id=target)]
-    if is_first and scene.chance(0.6):
-        second = scene.user("that_one")
+    if is_first(scene, wish, target) and scene.chance(0.6):
+        user = scene.user("that_one")
     else:
-        second = scene.user("the_title", title=scene.title(target))
-    scene.add(second, scene.acts(opened, steps_words(scene, target)))
+        user = scene.user("the_title", title=scene.title(target))
+    scene.add(user, scene.acts(opened, steps_words(target)))
 
 
 def by_id(scene: Scene) -> None:
@@ -200,7 +228,7 @@ def by_id(scene: Scene) -> None:
     fakes = scene.phrases.lines["fake_id"]
     target = any_protocol(scene) if scene.chance(0.5) else scene.rng.choice(fakes)
     calls = [call("query_protocol", protocol_id=target)]
-    scene.add(scene.user("by_id", id=target), scene.acts(calls, steps_words(scene, target)))
+    scene.add(scene.user("by_id", id=target), scene.acts(calls, steps_words(target)))
 
 
 def mended_id(scene: Scene) -> None:
@@ -213,9 +241,7 @@ def mended_id(scene: Scene) -> None:
         call("search_catalog", query=name),
         call("query_protocol", protocol_id=target),
     ]
-    scene.add(
-        scene.user("detail", name=name), scene.acts(calls, steps_words(scene, name)), slips=[0]
-    )
+    scene.add(scene.user("detail", name=name), scene.acts(calls, steps_words(name)), slips=[0])
 
 
 def search_breaks(scene: Scene) -> None:
@@ -239,22 +265,3 @@ def _has(unit: str, text: str) -> bool:
     if unit.isascii():
         return re.search(rf"\b{unit}\b", text) is not None
     return re.search(rf"(?:\d|[한두세네섯곱덟홉열반]) ?{unit}", text) is not None
-
-
-def _fact(is_wanted: Callable[[str], bool]) -> Last:
-    def last(settled: Settled, words: Words) -> str:
-        protocol = data_of(settled).get("protocol", {})
-        found = [step for step in protocol.get("steps", []) if is_wanted(step)]
-        return words("number", step=found[0]) if found else words("broken")
-
-    return last
-
-
-def _field(kind: str) -> Last:
-    def last(settled: Settled, words: Words) -> str:
-        protocol = data_of(settled).get("protocol")
-        if protocol is None:
-            return words("broken")
-        return words(kind, **{kind: protocol[kind]})
-
-    return last

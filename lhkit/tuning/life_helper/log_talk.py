@@ -1,5 +1,6 @@
-"""Talk about logging: done or blank, today or another day, refused, corrected, unclear."""
+"""Talk about logging: done or blank, today or another day, corrected, unclear."""
 
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from lhkit.models.scripted import Reply, call
@@ -12,13 +13,29 @@ from lhkit.tuning.life_helper.scene import (
     data_of,
     dates_in_reason,
     failure,
+    rows_of,
+    titles_of,
 )
-from lhkit.tuning.life_helper.spoken_dates import SaidDay, past_days
-from lhkit.tuning.life_helper.tracker_talk import listed_first
+from lhkit.tuning.life_helper.spoken_dates import SaidDay, past_days, ranges
+from lhkit.tuning.life_helper.tracker_talk import done_days, listed_first, only_report, query
 from lhkit.tuning.life_helper.worlds import with_active
 from lhkit.vocab.results import ToolCancelled
 
-_REFUSALS: tuple[Answers, ...] = ("reject", "reject", "absent")
+_OF_TWO: tuple[Answers, ...] = ("accept",) * 6 + (
+    ("accept", "reject"),
+    ("reject", "accept"),
+    "reject",
+    "absent",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An entry that the user asked for; no day is today."""
+
+    habit_id: str
+    value: str
+    day: date | None = None
 
 
 def logging(habit_id: str, value: str, day: date | None = None) -> Reply:
@@ -54,63 +71,75 @@ def logged_words(scene: Scene, title: str) -> Last:
     return last
 
 
-def log(scene: Scene, *, confirm: Answers = "accept") -> str:
-    """Log a habit, today or on another day; return its id."""
+def counted(title: str, range_said: str) -> Last:
+    """Return what is said about the days done in a span."""
+
+    def last(settled: Settled, words: Words) -> str:
+        entries = only_report(settled)["entries"]
+        key = "counted" if entries else "counted_none"
+        return words(key, title=title, range=range_said, done=done_days(entries))
+
+    return last
+
+
+def log(scene: Scene, *, confirm: Answers = "accept", value: str = "") -> Asked:
+    """Log a habit, today or on another day; return what was asked for."""
     habit = scene.habit()
-    value = scene.rng.choice(("done", "done", "done", "blank"))
+    value = value or scene.rng.choice(("done", "done", "done", "blank"))
     said = _some_day(scene)
+    day = said.day if said else None
     user = _log_line(scene, habit.id, value, said)
-    calls = [*listed_first(scene), logging(habit.id, value, said.day if said else None)]
+    calls = [*listed_first(scene), logging(habit.id, value, day)]
     act = scene.acts(calls, logged_words(scene, scene.title(habit.id)))
     scene.add(user, act, confirm=confirm)
-    return habit.id
-
-
-def log_refused(scene: Scene) -> None:
-    """The user does not confirm: nothing is claimed, nothing tried again, whatever comes next."""
-    habit_id = log(scene, confirm=scene.rng.choice(_REFUSALS))
-    then = scene.rng.choices(("leaves it", "presses", "corrects", ""), (30, 35, 20, 15))[0]
-    if then == "leaves it":
-        scene.add(scene.user("after_no"), scene.says("leave_it"))
-    elif then == "presses":
-        scene.add(scene.user("pressure"), scene.says("no_without_yes"))
-    elif then == "corrects":
-        _corrected_day(scene, habit_id)
+    return Asked(habit_id=habit.id, value=value, day=day)
 
 
 def log_two(scene: Scene) -> None:
     """Two habits in one message: one call after the other, one answer."""
     if not scene.has_choice:
         return
-    first, second = scene.rng.sample(scene.world.of_status("active"), 2)
+    first, second = scene.two_habits()
     is_mixed = scene.chance(0.5)
     values = ("done", "blank" if is_mixed else "done")
     user = scene.user(
         "log_mixed" if is_mixed else "log_two",
         name=scene.name(first.id),
         name2=scene.name(second.id),
-        did=_did(scene, first.id),
-        did2=_did(scene, second.id),
+        did=scene.did(first.id),
+        did2=scene.did(second.id),
     )
     calls = [
         *listed_first(scene),
         *(logging(each.id, value) for each, value in zip((first, second), values, strict=True)),
     ]
     titles = (scene.title(first.id), scene.title(second.id))
+    scene.add(
+        user,
+        scene.acts(calls, _two_words(scene, titles, values)),
+        confirm=scene.rng.choice(_OF_TWO),
+    )
 
+
+def _two_words(scene: Scene, titles: tuple[str, str], values: tuple[str, str]) -> Last:
     def last(settled: Settled, words: Words) -> str:
-        if isinstance(settled[-1].result, ToolCancelled):
-            return words("not_logged", title=titles[1])
+        saved = [not isinstance(each.result, ToolCancelled) for each in settled[-2:]]
+        spoken = [scene.value_words(value) for value in values]
+        if not any(saved):
+            return words("logged_neither", title=titles[0], title2=titles[1])
+        if not all(saved):
+            one = saved.index(True)
+            return words("logged_one", title=titles[one], value=spoken[one], title2=titles[1 - one])
         return words(
             "logged_two",
             title=titles[0],
             title2=titles[1],
-            value=scene.value_words(values[0]),
-            value2=scene.value_words(values[1]),
+            value=spoken[0],
+            value2=spoken[1],
             day=scene.day_words(scene.world.today),
         )
 
-    scene.add(user, scene.acts(calls, last))
+    return last
 
 
 def log_vague(scene: Scene) -> None:
@@ -118,6 +147,8 @@ def log_vague(scene: Scene) -> None:
     if not scene.has_choice:
         return
     scene.add(scene.user("log_vague"), scene.says("ask_which"))
+    if scene.chance(0.3):
+        scene.add(scene.user("vague_pressed"), scene.says("ask_which"))
     habit = scene.habit()
     calls = [*listed_first(scene), logging(habit.id, "done")]
     act = scene.acts(calls, logged_words(scene, scene.title(habit.id)))
@@ -143,8 +174,11 @@ def log_future(scene: Scene) -> None:
     user = scene.user("log_future", name=name)
     days = 2 if "모레" in user else 1
     day = scene.world.today + timedelta(days=days)
+    words = logged_words(scene, scene.title(habit.id))
     calls = [*listed_first(scene), logging(habit.id, "done", day)]
-    scene.add(user, scene.acts(calls, logged_words(scene, scene.title(habit.id))))
+    scene.add(user, scene.acts(calls, words))
+    if scene.chance(0.5):
+        scene.add(scene.user("then_today"), scene.acts([logging(habit.id, "done")], words))
 
 
 def log_unknown(scene: Scene) -> None:
@@ -154,7 +188,7 @@ def log_unknown(scene: Scene) -> None:
     scene.is_listed = True
 
     def last(settled: Settled, words: Words) -> str:
-        titles = [each["title"] for each in data_of(settled).get("habits", [])]
+        titles = titles_of(settled, "habits")
         if not titles:
             return words("no_such_habit_empty", name=name)
         return words("no_such_habit", name=name, titles=scene.listing(titles))
@@ -163,7 +197,7 @@ def log_unknown(scene: Scene) -> None:
     if scene.world.of_status("active") and scene.chance(0.4):
         habit = scene.habit()
         act = scene.acts([logging(habit.id, "done")], logged_words(scene, scene.title(habit.id)))
-        scene.add(_log_line(scene, habit.id, "done", None), act)
+        scene.add(scene.user("meant_other", name=scene.name(habit.id)), act)
 
 
 def log_archived(scene: Scene) -> None:
@@ -172,16 +206,21 @@ def log_archived(scene: Scene) -> None:
     title = scene.title(habit.id)
 
     def last(settled: Settled, words: Words) -> str:
-        rows = data_of(settled).get("habits", [])
+        rows = rows_of(settled, "habits")
         if not any(row["id"] == habit.id and row["status"] == "archived" for row in rows):
             return words("broken")
         active = [row["title"] for row in rows if row["status"] == "active"]
         return words("not_active", title=title, titles=scene.listing(active))
 
     calls = [call("list_habits", status="all")]
-    slots = {"name": scene.name(habit.id), "did": _did(scene, habit.id)}
+    slots = {"name": scene.name(habit.id), "did": scene.did(habit.id)}
     scene.is_listed = True
     scene.add(scene.user("log_archived", **slots), scene.acts(calls, last))
+    if scene.chance(0.4):
+        said = scene.rng.choice(ranges(scene.world.today, scene.locale))
+        asked = [query(habit.id, said.first, said.last)]
+        act = scene.acts(asked, counted(title, said.text))
+        scene.add(scene.user("instead_count", range=said.text), act)
 
 
 def log_ambiguous(scene: Scene) -> None:
@@ -235,20 +274,7 @@ def _some_day(scene: Scene) -> SaidDay | None:
 
 
 def _log_line(scene: Scene, habit_id: str, value: str, said: SaidDay | None) -> str:
-    slots = {"name": scene.name(habit_id), "did": _did(scene, habit_id)}
+    slots = {"name": scene.name(habit_id), "did": scene.did(habit_id)}
     if said is None:
         return scene.user(f"log_{value}", **slots)
     return scene.user(f"log_{value}_day", **slots, day=said.text, the_day=said.noun)
-
-
-def _did(scene: Scene, habit_id: str) -> str:
-    return scene.rng.choice(scene.spoken(habit_id).done)
-
-
-def _corrected_day(scene: Scene, habit_id: str) -> None:
-    """Another day after a no is another call: it is made."""
-    said = scene.rng.choice(past_days(scene.world.today, scene.locale))
-    act = scene.acts(
-        [logging(habit_id, "done", said.day)], logged_words(scene, scene.title(habit_id))
-    )
-    scene.add(scene.user("correct_day", day=said.text, the_day=said.noun), act)

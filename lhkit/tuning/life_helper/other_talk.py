@@ -1,27 +1,51 @@
-"""Talk that needs no tool: small talk, and what is out of scope, unclear or not allowed."""
+"""Talk that asks for nothing a tool can do: chat, and what is out of scope, unclear or barred."""
 
 from lhkit.models.scripted import call, say
-from lhkit.tuning.life_helper.log_talk import log_two
+from lhkit.tuning.life_helper.list_talk import listing
+from lhkit.tuning.life_helper.log_talk import log, log_two
 from lhkit.tuning.life_helper.scene import Scene
 
-_SMALL = ("greet", "thanks", "feeling_bad", "feeling_good", "chat", "who", "hostile")
+_SMALL = ("greet", "thanks", "feeling_bad", "feeling_good", "chat", "chat", "who", "hostile")
+_PAIRED = frozenset({"chat", "sorry", "small_task"})
 
 
 def small_talk(scene: Scene) -> None:
-    """One to three friendly exchanges."""
+    """One to three friendly exchanges; an insult may be taken back."""
     for key in scene.rng.sample(_SMALL, scene.rng.choice((1, 1, 2, 3))):
         _chat(scene, key)
+        if key == "hostile" and scene.chance(0.4):
+            _chat(scene, "sorry")
+
+
+def small_task(scene: Scene) -> None:
+    """A word, a sentence, a sum: answered at once, nothing looked up."""
+    for _ in range(scene.rng.choice((1, 1, 2))):
+        if scene.chance(0.35):
+            _sum(scene)
+        else:
+            _chat(scene, "small_task")
+
+
+def mention(scene: Scene) -> None:
+    """A habit is talked about, and nothing is asked for: nothing is looked up or saved."""
+    _answered(scene, "mention", name=scene.name(scene.habit().id))
+    if scene.chance(0.3):
+        log(scene)
 
 
 def out_of_scope(scene: Scene) -> None:
-    """Something that the assistant is not for."""
+    """Something that the assistant is not for; sometimes then asked what it is for."""
     for _ in range(scene.rng.choice((1, 1, 2))):
         scene.add(scene.user("outside"), scene.says("outside"))
+    if scene.chance(0.2):
+        _chat(scene, "who")
 
 
 def unclear(scene: Scene) -> None:
     """Words that say nothing: a question back."""
     scene.add(scene.user("vague"), scene.says("vague"))
+    if scene.chance(0.25):
+        scene.add(scene.user("vague_pressed"), scene.says("vague"))
 
 
 def impossible(scene: Scene) -> None:
@@ -34,6 +58,9 @@ def impossible(scene: Scene) -> None:
         scene.add(user, act, slips=[0])
         return
     scene.add(user, scene.says("cannot"))
+    if scene.chance(0.35):
+        scene.is_listed = True
+        scene.add(scene.user("then_list"), listing(scene, "active", key="listed"))
 
 
 def injection(scene: Scene) -> None:
@@ -42,8 +69,10 @@ def injection(scene: Scene) -> None:
 
 
 def vague_addition(scene: Scene) -> None:
-    """A new habit without saying which: a question back."""
+    """A new habit without saying which: a question back; the wish may be given up."""
     scene.add(scene.user("add_vague"), scene.says("ask_habit"))
+    if scene.chance(0.5):
+        _answered(scene, "give_up")
 
 
 def long_chat(scene: Scene) -> None:
@@ -55,10 +84,39 @@ def long_chat(scene: Scene) -> None:
         _chat(scene, key)
 
 
+def remark_after(scene: Scene, *, is_offer: bool) -> None:
+    """Words after a task that ask for no other; `is_offer`: something was found and not added."""
+    if is_offer and scene.chance(0.6):
+        _answered(scene, "not_yet")
+    elif not is_offer and scene.chance(0.2):
+        scene.add(scene.remark("leave_open"), scene.says("leave_it"))
+    else:
+        _answered(scene, "after_task")
+    if scene.chance(0.35):
+        _chat(scene, scene.rng.choice(("thanks", "chat", "feeling_bad", "feeling_good")))
+
+
 def _chat(scene: Scene, key: str) -> None:
     """Add a line of small talk with an answer to it; some answers fit only their line."""
-    if key == "chat":
-        user, answer = scene.paired(key)
-        scene.add(user, lambda _settled: say(answer))
+    if key in _PAIRED:
+        _answered(scene, key)
         return
-    scene.add(scene.user(key), scene.says(key))
+    scene.add(scene.remark(key), scene.says(key))
+
+
+def _answered(scene: Scene, key: str, **slots: object) -> None:
+    user, answer = scene.paired(key, **slots)
+    scene.add(user, lambda _settled: say(answer))
+
+
+def _sum(scene: Scene) -> None:
+    first, second = scene.rng.randint(2, 30), scene.rng.randint(2, 30)
+    key, result = scene.rng.choice(
+        (
+            ("sum_times", first * second),
+            ("sum_plus", first + second),
+            ("sum_minutes", first * 60),
+        )
+    )
+    slots = {"first": first, "second": second}
+    scene.add(scene.remark(key, **slots), scene.says(key, **slots, result=result))

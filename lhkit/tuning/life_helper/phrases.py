@@ -33,13 +33,17 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """What people say about one protocol. `refused` is a sentence that R7 does not allow."""
+    """What people say about one protocol.
+
+    `refused` is a sentence that R7 does not allow; `asked` are questions that its steps answer.
+    """
 
     names: tuple[str, ...]
     done: tuple[str, ...]
     wishes: tuple[Wish, ...]
     sentences: tuple[str, ...]
     refused: str
+    asked: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,7 @@ def phrases(locale: str) -> Phrases:
         raise TuningError(f"no training phrases in {locale!r}: choose ko or en")
     return Phrases(
         locale=locale,
-        lines=_read(f"lines_{locale}"),
+        lines={**_read(f"lines_{locale}"), **_read(f"lookups_{locale}")},
         replies=_read(f"replies_{locale}"),
         spoken={key: _spoken(each) for key, each in _read(f"protocols_{locale}").items()},
     )
@@ -104,4 +108,5 @@ def _spoken(entry: Mapping[str, Any]) -> Spoken:
         wishes=tuple(Wish(text=text.strip(), query=query.strip()) for text, query in pairs),
         sentences=tuple(entry["say"]),
         refused=entry["not"],
+        asked=tuple(entry["ask"]),
     )

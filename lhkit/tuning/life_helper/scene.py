@@ -33,7 +33,10 @@ Words: TypeAlias = Callable[..., str]
 Last: TypeAlias = Callable[[Settled, Words], str]
 """What the expert says when its calls are settled."""
 
-TOO_NEAR = 0.6
+REFUSALS: tuple[Answers, ...] = ("reject", "reject", "absent")
+"""What a user who does not confirm does, to draw from."""
+
+_TOO_NEAR = 0.6
 """A line that resembles a withheld one this much is not said."""
 
 _REDRAWS = 8
@@ -68,9 +71,18 @@ class Scene:
         """Return a name by which a user calls a habit or protocol."""
         return self.rng.choice(self.spoken(protocol_id).names)
 
+    def did(self, protocol_id: str) -> str:
+        """Return how a user says that a habit was kept."""
+        return self.rng.choice(self.spoken(protocol_id).done)
+
     def habit(self, status: str = "active") -> Habit:
         """Return a habit of the world."""
         return self.rng.choice(self.world.of_status(status))
+
+    def two_habits(self) -> tuple[Habit, Habit]:
+        """Return two active habits; `has_choice` says whether there are."""
+        first, second = self.rng.sample(self.world.of_status("active"), 2)
+        return first, second
 
     def chance(self, share: float) -> bool:
         """Return True in `share` (0..1) of all draws."""
@@ -96,14 +108,18 @@ class Scene:
         text = ""
         for _ in range(_REDRAWS):
             text = typed(self.phrases.line(key, self.rng, **slots), self.phrases, self.rng)
-            if not any(similarity(text, line) >= TOO_NEAR for line in withheld()):
+            if not any(similarity(text, line) >= _TOO_NEAR for line in withheld()):
                 break
         return text
 
-    def paired(self, key: str) -> tuple[str, str]:
+    def paired(self, key: str, **slots: object) -> tuple[str, str]:
         """Return a user's line, as typed, and the answer that stands beside it."""
-        text, answer = self.phrases.line(key, self.rng).rsplit("|", 1)
-        return typed(text.strip(), self.phrases, self.rng), answer.strip()
+        text, answer = self.phrases.line(key, self.rng, **slots).rsplit("|", 1)
+        return self._remarked(text.strip()), answer.strip()
+
+    def remark(self, key: str, **slots: object) -> str:
+        """Return a user's line that asks for nothing, as typed."""
+        return self._remarked(self.phrases.line(key, self.rng, **slots))
 
     def add(
         self, user: str, act: Act, *, confirm: Answers = "accept", slips: Sequence[int] = ()
@@ -159,6 +175,9 @@ class Scene:
             return anchor
         return anchor if anchor.endswith("때") else f"{anchor}에"
 
+    def _remarked(self, text: str) -> str:
+        return typed(text, self.phrases, self.rng, around="_remark")
+
 
 @cache
 def catalog() -> ProtocolCatalog:
@@ -181,6 +200,21 @@ def data_of(settled: Settled, index: int = -1) -> Mapping[str, Any]:
     """Return the data of a call that went well, else nothing."""
     result = settled[index].result
     return result.data if isinstance(result, ToolOk) else {}
+
+
+def rows_of(settled: Settled, name: str, index: int = -1) -> Sequence[Mapping[str, Any]]:
+    """Return the `habits` or `protocols` that a call gave; none if it did not go well."""
+    return list(data_of(settled, index).get(name, []))
+
+
+def titles_of(settled: Settled, name: str, index: int = -1) -> Sequence[str]:
+    """Return the titles of the `habits` or `protocols` that a call gave."""
+    return [row["title"] for row in rows_of(settled, name, index)]
+
+
+def anchor_in(habit: Mapping[str, Any]) -> str:
+    """Return the anchor of a habit as the tools write it."""
+    return str(habit.get("anchor_when") or habit.get("anchor_after_what") or "-")
 
 
 def failure(settled: Settled) -> str:

@@ -1,14 +1,23 @@
 """Talk about the tracker: what was done on a day or in a span, how often, in a row."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from lhkit.models.scripted import Reply, call
 from lhkit.tuning.life_helper.scene import Last, Scene, Settled, Words, data_of
-from lhkit.tuning.life_helper.spoken_dates import SaidDay, SaidRange, past_days, ranges
+from lhkit.tuning.life_helper.spoken_dates import (
+    SaidDay,
+    SaidRange,
+    past_days,
+    plain_day,
+    ranges,
+    short_day,
+)
+from lhkit.tuning.life_helper.worlds import Habit, with_sibling
 
-DONE = "done"
+_DONE = "done"
+_MOST_LINES = 4
 
 
 def listed_first(scene: Scene) -> list[Reply]:
@@ -30,80 +39,108 @@ def query(habit_id: str | None, first: date | None = None, last: date | None = N
 
 
 def on_a_day(scene: Scene) -> None:
-    """Was a habit done on a day? Sometimes asked again about another day."""
+    """Was a habit done on a day? Sometimes asked again about another day or habit."""
+    _grown(scene)
     habit = scene.habit()
-    said = scene.rng.choice(past_days(scene.world.today, scene.locale))
-    name = scene.name(habit.id)
+    said = asked_day(scene, habit)
     calls = [*listed_first(scene), query(habit.id, said.day, said.day)]
-    user = scene.user("asked_day", name=name, day=said.text, the_day=said.noun)
-    scene.add(user, scene.acts(calls, _day_words(scene, said)))
-    if scene.chance(0.3):
-        other = scene.rng.choice(past_days(scene.world.today, scene.locale))
-        again = [query(habit.id, other.day, other.day)]
-        user = scene.user("then_day", day=other.text, the_day=other.noun)
-        scene.add(user, scene.acts(again, _day_words(scene, other)))
+    kind = scene.rng.choice(("asked_day", "asked_day", "asked_did", "asked_day_plain"))
+    words = _day_words(scene, said.day, is_plain=kind == "asked_day_plain")
+    scene.add(_day_line(scene, kind, habit, said), scene.acts(calls, words))
+    day = said.day
+    while scene.chance(0.4) and len(scene.lines) < _MOST_LINES:
+        habit, day = scene.rng.choice(_STEPS)(scene, habit, day)
+    closed(scene)
 
 
 def archived_on_a_day(scene: Scene) -> None:
     """Was an archived habit done on a day? Its id stands in the list of all."""
     habit = scene.habit("archived")
-    said = scene.rng.choice(past_days(scene.world.today, scene.locale))
+    said = asked_day(scene, habit)
     calls = [call("list_habits", status="all"), query(habit.id, said.day, said.day)]
     scene.is_listed = True
-    name = scene.name(habit.id)
-    user = scene.user("asked_archived", name=name, day=said.text, the_day=said.noun)
-    scene.add(user, scene.acts(calls, _day_words(scene, said)))
+    user = _day_line(scene, "asked_archived", habit, said)
+    scene.add(user, scene.acts(calls, _day_words(scene, said.day)))
 
 
 def in_a_range(scene: Scene) -> None:
     """How often, at what rate, or when not, in a span. Sometimes asked about another span."""
+    _grown(scene)
     habit = scene.habit()
-    kind = scene.rng.choice(("count", "count", "rate", "missed"))
-    said = scene.rng.choice(ranges(scene.world.today, scene.locale))
+    kind = scene.rng.choice(("count", "count", "count", "rate", "missed"))
+    said = asked_range(scene, habit)
     calls = [*listed_first(scene), query(habit.id, said.first, said.last)]
-    user = scene.user(f"asked_{kind}", name=scene.name(habit.id), range=said.text)
+    by_deed = "_did" if kind == "count" and scene.chance(0.3) else ""
+    slots = {"name": scene.name(habit.id), "did": _did(scene, habit)}
+    user = scene.user(f"asked_{kind}{by_deed}", **slots, range=said.text)
     scene.add(user, scene.acts(calls, _range_words(scene, said, kind)))
     if scene.chance(0.25):
-        other = scene.rng.choice(ranges(scene.world.today, scene.locale))
-        again = [query(habit.id, other.first, other.last)]
-        user = scene.user("then_range", range=other.text)
-        scene.add(user, scene.acts(again, _range_words(scene, other, kind)))
+        said = asked_range(scene, habit)
+        again = [query(habit.id, said.first, said.last)]
+        user = scene.user("then_range", range=said.text)
+        scene.add(user, scene.acts(again, _range_words(scene, said, kind)))
+    if scene.has_choice and scene.chance(0.25):
+        other = another(scene, habit)
+        again = [query(other.id, said.first, said.last)]
+        user = scene.user("then_habit", name=scene.name(other.id))
+        scene.add(user, scene.acts(again, _range_words(scene, said, kind)))
+    closed(scene)
 
 
 def streak(scene: Scene) -> None:
-    """How many days in a row."""
+    """How many days in a row. Sometimes asked about another habit as well."""
+    _grown(scene)
     habit = scene.habit()
     calls = [*listed_first(scene), query(habit.id)]
+    user = scene.user("asked_streak", name=scene.name(habit.id))
+    scene.add(user, scene.acts(calls, _streak_words()))
+    if scene.has_choice and scene.chance(0.4):
+        other = another(scene, habit)
+        key = scene.rng.choice(("then_habit", "asked_streak"))
+        user = scene.user(key, name=scene.name(other.id))
+        scene.add(user, scene.acts([query(other.id)], _streak_words()))
+    closed(scene)
 
-    def last(settled: Settled, words: Words) -> str:
-        report = _only(settled)
-        length = report["streak_days"]
-        key = "streak" if length else "streak_zero"
-        return words(key, title=report["title"], streak=length)
 
-    scene.add(scene.user("asked_streak", name=scene.name(habit.id)), scene.acts(calls, last))
+def _grown(scene: Scene) -> None:
+    """At the start, sometimes add a habit that resembles another one of the world."""
+    if not scene.lines and scene.chance(0.3):
+        scene.world = with_sibling(scene.world, scene.phrases, scene.rng)
 
 
-def everything(scene: Scene) -> None:
-    """All habits in a span, or the best of them."""
-    said = scene.rng.choice(ranges(scene.world.today, scene.locale))
-    is_best = scene.chance(0.35)
-    calls = [query(None, said.first, said.last)]
+def closed(scene: Scene) -> None:
+    """Sometimes end with a remark or thanks: nothing is looked up for it."""
+    if scene.chance(0.15):
+        key = scene.rng.choice(("thanks", "tracker_remark"))
+        scene.add(scene.user(key), scene.says(key))
 
-    def last(settled: Settled, words: Words) -> str:
-        counted = [
-            (each["title"], _done(each["entries"])) for each in data_of(settled).get("habits", [])
-        ]
-        if not counted:
-            return words("habits_none")
-        if is_best:
-            title, most = max(counted, key=lambda pair: pair[1])
-            key = "best" if most else "best_none"
-            return words(key, title=title, done=most, range=said.text)
-        return words("all_report", range=said.text, items=_items(counted, scene.locale))
 
-    user = scene.user("asked_best" if is_best else "asked_all", range=said.text)
-    scene.add(user, scene.acts(calls, last))
+def another(scene: Scene, habit: Habit) -> Habit:
+    """Return another active habit."""
+    return scene.rng.choice([each for each in scene.world.of_status("active") if each != habit])
+
+
+def asked_day(scene: Scene, habit: Habit) -> SaidDay:
+    """Return a day up to today; mostly one that has an entry."""
+    if scene.chance(0.08):
+        word = "오늘" if scene.locale == "ko" else "today"
+        return SaidDay(text=word, noun=word, day=scene.world.today)
+    days = past_days(scene.world.today, scene.locale)
+    kept = _kept_days(scene, habit)
+    known = [said for said in days if said.day in kept]
+    return scene.rng.choice(known if known and scene.chance(0.6) else days)
+
+
+def asked_range(scene: Scene, habit: Habit) -> SaidRange:
+    """Return a span; mostly one that has an entry."""
+    spans = ranges(scene.world.today, scene.locale)
+    kept = _kept_days(scene, habit)
+    known = [said for said in spans if any(said.first <= day <= said.last for day in kept)]
+    return scene.rng.choice(known if known and scene.chance(0.7) else spans)
+
+
+def _kept_days(scene: Scene, habit: Habit) -> set[date]:
+    return {day for habit_id, day, _ in scene.world.entries if habit_id == habit.id}
 
 
 def vague(scene: Scene) -> None:
@@ -112,7 +149,7 @@ def vague(scene: Scene) -> None:
         return
     scene.add(scene.user("tracker_vague"), scene.says("ask_which_tracker"))
     habit = scene.habit()
-    said = scene.rng.choice(ranges(scene.world.today, scene.locale))
+    said = asked_range(scene, habit)
     user = scene.user("asked_count", name=scene.name(habit.id), range=said.text)
     calls = [*listed_first(scene), query(habit.id, said.first, said.last)]
     scene.add(user, scene.acts(calls, _range_words(scene, said, "count")))
@@ -121,18 +158,18 @@ def vague(scene: Scene) -> None:
 def mended_date(scene: Scene) -> None:
     """A date in words is refused; the day as YYYY-MM-DD is taken."""
     habit = scene.habit()
-    said = scene.rng.choice(past_days(scene.world.today, scene.locale))
+    said = asked_day(scene, habit)
     wrong = call("query_tracker", **{"habit_id": habit.id, "from": said.noun, "to": said.noun})
     before = listed_first(scene)
     calls = [*before, wrong, query(habit.id, said.day, said.day)]
-    user = scene.user("asked_day", name=scene.name(habit.id), day=said.text, the_day=said.noun)
-    scene.add(user, scene.acts(calls, _day_words(scene, said)), slips=[len(before)])
+    user = _day_line(scene, "asked_day", habit, said)
+    scene.add(user, scene.acts(calls, _day_words(scene, said.day)), slips=[len(before)])
 
 
 def breaks(scene: Scene) -> None:
     """The tracker fails once: said so; when asked again, it is read again."""
     habit = scene.habit()
-    said = scene.rng.choice(ranges(scene.world.today, scene.locale))
+    said = asked_range(scene, habit)
     asked = query(habit.id, said.first, said.last)
     scene.breaks("query_tracker")
     user = scene.user("asked_count", name=scene.name(habit.id), range=said.text)
@@ -141,56 +178,112 @@ def breaks(scene: Scene) -> None:
     scene.add(scene.user("try_again"), scene.acts([asked], words))
 
 
-def _only(settled: Settled) -> Mapping[str, Any]:
+def enumerated(entries: Mapping[str, str]) -> str:
+    """Return the days that were done as digits, in the order of the tool: it helps to count."""
+    done = [day for day, value in entries.items() if value == _DONE]
+    return ", ".join(short_day(date.fromisoformat(day)) for day in done)
+
+
+def only_report(settled: Settled) -> Mapping[str, Any]:
+    """Return the tracker's report on the one habit that was asked for."""
     (report,) = data_of(settled)["habits"]
     return dict(report)
 
 
-def _done(entries: Mapping[str, str]) -> int:
-    return sum(value == DONE for value in entries.values())
+def done_days(entries: Mapping[str, str]) -> int:
+    """Return how many entries are done."""
+    return sum(value == _DONE for value in entries.values())
 
 
-def _day_words(scene: Scene, said: SaidDay) -> Last:
+def unit(count: int) -> str:
+    """Return the English word for so many days."""
+    return "day" if count == 1 else "days"
+
+
+def _day_line(scene: Scene, key: str, habit: Habit, said: SaidDay) -> str:
+    slots = {"name": scene.name(habit.id), "did": _did(scene, habit)}
+    return scene.user(key, **slots, day=said.text, the_day=said.noun)
+
+
+def _did(scene: Scene, habit: Habit) -> str:
+    """Return what the user did; Korean without its ending, so that another can follow."""
+    did = scene.did(habit.id)
+    return did.removesuffix("어") if scene.locale == "ko" else did
+
+
+def _other_day(scene: Scene, habit: Habit, _day: date) -> tuple[Habit, date]:
+    said = asked_day(scene, habit)
+    user = scene.user("then_day", day=said.text, the_day=said.noun)
+    return _asked_again(scene, user, habit, said.day)
+
+
+def _other_habit(scene: Scene, habit: Habit, _day: date) -> tuple[Habit, date]:
+    other = another(scene, habit) if scene.has_choice else habit
+    said = asked_day(scene, other)
+    name = scene.name(other.id)
+    user = scene.user("then_habit_day", name=name, day=said.text, the_day=said.noun)
+    return _asked_again(scene, user, other, said.day)
+
+
+def _earlier(scene: Scene, habit: Habit, day: date) -> tuple[Habit, date]:
+    key, back = scene.rng.choice((("then_day_before", 1), ("then_week_before", 7)))
+    return _asked_again(scene, scene.user(key), habit, day - timedelta(days=back))
+
+
+def _asked_again(scene: Scene, user: str, habit: Habit, day: date) -> tuple[Habit, date]:
+    scene.add(user, scene.acts([query(habit.id, day, day)], _day_words(scene, day)))
+    return habit, day
+
+
+_STEPS = (_other_day, _other_day, _other_habit, _earlier)
+
+
+def _day_words(scene: Scene, day: date, *, is_plain: bool = False) -> Last:
     def last(settled: Settled, words: Words) -> str:
-        report = _only(settled)
-        value = report["entries"].get(said.day.isoformat())
-        key = {None: "day_none", DONE: "day_done"}.get(value, "day_blank")
-        return words(key, day=scene.day_words(said.day), title=report["title"])
+        report = only_report(settled)
+        value = report["entries"].get(day.isoformat())
+        key = {None: "day_none", _DONE: "day_done"}.get(value, "day_blank")
+        plain = "_plain" if is_plain and value else ""
+        return words(key + plain, day=scene.day_words(day), title=report["title"])
+
+    return last
+
+
+def _streak_words() -> Last:
+    def last(settled: Settled, words: Words) -> str:
+        report = only_report(settled)
+        length = report["streak_days"]
+        key = "streak" if length else "streak_zero"
+        return words(key, title=report["title"], streak=length, unit=unit(length))
 
     return last
 
 
 def _range_words(scene: Scene, said: SaidRange, kind: str) -> Last:
     def last(settled: Settled, words: Words) -> str:
-        report = _only(settled)
+        report = only_report(settled)
         entries = report["entries"]
-        done = _done(entries)
+        done = done_days(entries)
         slots = {
             "range": said.text,
             "title": report["title"],
             "done": done,
+            "unit": unit(done),
             "total": len(entries),
-            "blank": len(entries) - done,
             "percent": round(100 * (report["done_rate"] or 0)),
         }
         if not entries:
             return words("count_none", **slots)
         if kind == "missed":
-            blank = [day for day, value in entries.items() if value != DONE]
+            blank = [day for day, value in entries.items() if value != _DONE]
             key = "missed" if blank else "missed_none"
-            return words(key, **slots, days=_days(scene, blank))
+            return words(key, **slots, days=_dates(scene, blank))
         if not done:
             return words("count_zero", **slots)
-        days = [day for day, value in entries.items() if value == DONE]
-        return words(kind, **slots, days=_days(scene, days))
+        return words(kind, **slots, days=enumerated(entries))
 
     return last
 
 
-def _days(scene: Scene, days: Sequence[str]) -> str:
-    return ", ".join(scene.day_words(date.fromisoformat(day)) for day in sorted(days))
-
-
-def _items(counted: Sequence[tuple[str, int]], locale: str) -> str:
-    unit = "일" if locale == "ko" else " days"
-    return ", ".join(f"{title} {count}{unit}" for title, count in counted)
+def _dates(scene: Scene, days: Sequence[str]) -> str:
+    return ", ".join(plain_day(date.fromisoformat(day), scene.locale) for day in days)

@@ -16,6 +16,10 @@ _ZONES = (_SEOUL, _SEOUL, _SEOUL, _SEOUL, _SEOUL, _SEOUL, UTC, timezone(timedelt
 _DAY = timedelta(days=1)
 
 
+ANCHORS = {"anchor_when": ("when", "at "), "anchor_after_what": ("after_what", "after ")}
+"""By an anchor's argument: where its phrases stand, and the English word before its value."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
     """A moment to do a habit at: as the user says it, and as an argument's name and value."""
@@ -49,7 +53,7 @@ class Habit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The state at the start. At most one habit of each category, so that names are distinct."""
+    """The state at the start. As drawn, no two habits share a category: no two names are alike."""
 
     now: datetime
     habits: tuple[Habit, ...]
@@ -95,10 +99,10 @@ def draw_world(
     """
     now = _clock(rng)
     counts = (
-        rng.choice((1, 2, 2, 3, 3, 4)) if active is None else active,
+        rng.choice((1, 2, 2, 2, 3, 3)) if active is None else active,
         rng.choice((0, 0, 0, 1, 2)) if archived is None else archived,
     )
-    chosen = one_of_each_category(rng, sum(counts))
+    chosen = _of_different_categories(rng, sum(counts))
     habits = []
     for number, protocol in enumerate(chosen):
         is_active = number < counts[0]
@@ -107,7 +111,11 @@ def draw_world(
         status = "active" if is_active else "archived"
         begun = now.date() - age_days * _DAY
         habits.append(_habit(protocol.id, status, begun, phrases, rng))
-    entries = [entry for habit in habits for entry in _entries(habit.id, now.date(), rng)]
+    entries = [
+        entry
+        for habit in habits
+        for entry in _entries(habit.id, now.date() - _left_days(habit, rng) * _DAY, rng)
+    ]
     return World(now=now, habits=tuple(habits), entries=tuple(entries))
 
 
@@ -122,6 +130,19 @@ def with_active(
     return replace(world, habits=tuple(habits), entries=())
 
 
+def with_sibling(world: World, phrases: Phrases, rng: random.Random) -> World:
+    """Return the world with another active habit of a category that it has already."""
+    catalog = load_protocols()
+    taken = {habit.id for habit in world.habits}
+    category = catalog[rng.choice(world.of_status("active")).id].category
+    alike = [each.id for each in catalog.values() if each.category == category]
+    sibling_id = rng.choice([each for each in alike if each not in taken])
+    begun = world.today - rng.randint(20, 200) * _DAY
+    sibling = _habit(sibling_id, "active", begun, phrases, rng)
+    entries = _entries(sibling_id, world.today, rng)
+    return replace(world, habits=(*world.habits, sibling), entries=(*world.entries, *entries))
+
+
 def frame_of(sentence: str) -> str:
     """Return what kind of sentence it is: about who one is, or about what one does."""
     is_identity = sentence.endswith("사람이다") or sentence.startswith(("I am someone", "I am a "))
@@ -130,14 +151,12 @@ def frame_of(sentence: str) -> str:
 
 def draw_anchor(phrases: Phrases, rng: random.Random) -> Anchor:
     """Return a time, or something done before."""
-    name, lines, before = rng.choice(
-        (("anchor_when", "when", "at "), ("anchor_after_what", "after_what", "after "))
-    )
+    name, (lines, before) = rng.choice(tuple(ANCHORS.items()))
     text = str(rng.choice(phrases.lines[lines]))
     return Anchor(text=text, argument=(name, text.removeprefix(before)))
 
 
-def one_of_each_category(rng: random.Random, count: int) -> Sequence[Protocol]:
+def _of_different_categories(rng: random.Random, count: int) -> Sequence[Protocol]:
     """Return `count` protocols of different categories."""
     catalog = load_protocols()
     categories = rng.sample(catalog.categories, count)
@@ -161,6 +180,11 @@ def _habit(
     )
 
 
+def _left_days(habit: Habit, rng: random.Random) -> int:
+    """Return how many days ago a habit was kept for the last time."""
+    return 0 if habit.status == "active" else rng.randrange(40)
+
+
 def _clock(rng: random.Random) -> datetime:
     day = _FIRST_DAY + rng.randrange(_SPAN_DAYS) * _DAY
     hour = rng.choice((0, 6, 7, 8, 9, 11, 12, 13, 15, 17, 18, 19, 20, 21, 22, 23))
@@ -168,15 +192,15 @@ def _clock(rng: random.Random) -> datetime:
 
 
 def _sentence(protocol_id: str, phrases: Phrases, rng: random.Random) -> str:
-    if chance(rng, 0.03):
+    if chance(rng, 0.05):
         return str(rng.choice(phrases.lines["world_injection"]))
     return rng.choice(phrases.spoken[protocol_id].sentences)
 
 
 def _entries(habit_id: str, today: date, rng: random.Random) -> list[tuple[str, date, str]]:
     """Return entries of the last days: mostly done, some blank, some missing."""
-    length = rng.choice((0, 4, 8, 12, 16))
-    diligence = rng.choice((0.3, 0.6, 0.8, 0.95))
+    length = rng.choice((4, 8, 8, 12, 16))
+    diligence = rng.choice((0.3, 0.5, 0.7, 0.9))
     rows = []
     for back in range(rng.choice((0, 1, 1)), length):
         if chance(rng, 0.8):

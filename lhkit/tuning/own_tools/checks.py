@@ -1,6 +1,6 @@
 """Do the phrases fit the tools? Every fault by file, line and field, before anything is played."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,18 @@ from lhkit.tuning.own_tools.phrase_file import (
 )
 from lhkit.tuning.own_tools.templates import slots_of
 from lhkit.tuning.own_tools.values import (
+    CHECK_DAY,
+    LookUp,
     Value,
     expected_of,
     given_values,
+    is_look_up,
     schema_fault,
     value_of,
 )
 from lhkit.vocab.json_values import compact
 
-OUTCOMES_OF_RESULT = frozenset({"ok", "not_found"})
+OUTCOMES_OF_RESULT = frozenset({"ok", "not_found", "several"})
 """Replies that may tell what a result holds; the others have no result."""
 
 REFUSAL_SLOTS = frozenset({"code", "reason"})
@@ -55,7 +58,7 @@ def values_of(phrases: ToolPhrases, tool: ToolDefinition, argument: str) -> tupl
     return given_values(tool.parameters, argument)
 
 
-def unsaid(sentence: Sentence, phrases: ToolPhrases, tool: ToolDefinition) -> dict[str, Any]:
+def unsaid(sentence: Sentence, phrases: ToolPhrases, tool: ToolDefinition) -> dict[str, Value]:
     """Return the arguments that a sentence means without saying them.
 
     These are its own `args`, and required arguments that can have one value only.
@@ -66,8 +69,12 @@ def unsaid(sentence: Sentence, phrases: ToolPhrases, tool: ToolDefinition) -> di
         for name in tool.parameters.get("required", ())
         if name not in said and name not in sentence.args
     }
-    fixed = {name: found[0].value for name, found in single.items() if len(found) == 1}
-    return {**fixed, **sentence.args}
+    fixed = {name: found[0] for name, found in single.items() if len(found) == 1}
+    meant = {
+        name: value_of(raw) if is_look_up(raw) else Value(words=(), value=raw)
+        for name, raw in sentence.args.items()
+    }
+    return {**fixed, **meant}
 
 
 def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Iterator[Fault]:
@@ -79,7 +86,7 @@ def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Ite
     for tool in registry.definitions:
         phrases = spoken.tools.get(tool.name, ToolPhrases())
         if phrases.say:
-            yield from _ToolCheck(tool, phrases, (*at, "tools", tool.name)).faults()
+            yield from _ToolCheck(registry, tool, phrases, (*at, "tools", tool.name)).faults()
         else:
             yield Fault(
                 (*at, "tools", tool.name),
@@ -94,6 +101,7 @@ def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Ite
 class _ToolCheck:
     """What is wrong with the phrases of one tool."""
 
+    registry: ToolRegistry
     tool: ToolDefinition
     phrases: ToolPhrases
     path: Path
@@ -109,25 +117,24 @@ class _ToolCheck:
     def _arguments(self) -> tuple[str, ...]:
         return tuple(self.tool.parameters.get("properties", {}))
 
-    def _no_argument(self, name: str) -> str:
-        known = ", ".join(self._arguments) or "none"
-        return f"{name!r} is no argument of {self.tool.name} (arguments: {known})"
-
     def _table(self, key: str, table: Mapping[str, Iterable[Any]]) -> Iterator[Fault]:
         for name, entries in table.items():
             path = (*self.path, key, name)
             if name not in self._arguments:
-                yield Fault(path, self._no_argument(name))
+                yield Fault(path, _no_argument(self.tool, name))
                 continue
             for number, raw in enumerate(entries):
                 yield from self._value(name, raw, (*path, number))
 
     def _value(self, name: str, raw: Any, path: Path) -> Iterator[Fault]:
         try:
-            fault = schema_fault(self.tool.parameters, name, value_of(raw))
+            value = value_of(raw)
         except TuningError as error:
-            fault = str(error)
-        if fault:
+            yield Fault(path, str(error))
+            return
+        if value.look_up is not None:
+            yield from _look_up_faults(self.registry, value.look_up, value.words, path)
+        elif fault := schema_fault(self.tool.parameters, name, value):
             yield Fault(path, fault)
 
     def _sentence(self, sentence: Sentence, path: Path) -> Iterator[Fault]:
@@ -137,7 +144,7 @@ class _ToolCheck:
             yield Fault(path, str(error))
             return
         for name in sorted(said - set(self._arguments)):
-            yield Fault(path, f"{{{name}}}: {self._no_argument(name)}")
+            yield Fault(path, f"{{{name}}}: {_no_argument(self.tool, name)}")
         for name in sorted(said & set(self._arguments)):
             yield from self._spoken(name, path)
         for name, fixed in sentence.args.items():
@@ -148,11 +155,12 @@ class _ToolCheck:
 
     def _fixed(self, name: str, value: Any, said: set[str], path: Path) -> Iterator[Fault]:
         if name not in self._arguments:
-            yield Fault(path, self._no_argument(name))
+            yield Fault(path, _no_argument(self.tool, name))
         elif name in said:
             yield Fault(path, f"{{{name}}} is said in the sentence, too: keep one of both")
         else:
-            yield from self._value(name, {"say": "-", "value": value}, path)
+            raw = value if is_look_up(value) else {"say": "-", "value": value}
+            yield from self._value(name, raw, path)
 
     def _readable(self, name: str) -> tuple[Value, ...] | None:
         """Return the values of an argument; None where a fault of them is told elsewhere."""
@@ -193,7 +201,7 @@ class _ToolCheck:
                 f"neither a slot nor values fill the required argument {name!r} of "
                 f"{self.tool.name}: say {{{name}}} in the sentence and list `values:` for it",
             )
-        elif len(values) > 1 or values[0].day is not None:
+        elif len(values) > 1 or values[0].day or (values[0].look_up and values[0].words):
             yield Fault(
                 path,
                 f"the required argument {name!r} of {self.tool.name} is not said and has several "
@@ -207,8 +215,16 @@ class _ToolCheck:
             f"list some under `values: {{{name}: […]}}`"
         )
 
+    def _looks_up(self) -> bool:
+        """Return True if an argument is looked up: then it may not be found."""
+        tables = (self.phrases.values, self.phrases.failing)
+        listed = (raw for table in tables for entries in table.values() for raw in entries)
+        meant = (raw for each in self.phrases.sentences() for raw in each.args.values())
+        return any(map(is_look_up, (*listed, *meant)))
+
     def _replies(self) -> Iterator[Fault]:
         needed = {"ok"} | ({"cancelled"} if self.tool.is_destructive else set())
+        needed |= {"not_found"} if self._looks_up() else set()
         for outcome in sorted(needed):
             if not self.phrases.replies.get(outcome):
                 yield Fault(
@@ -226,6 +242,48 @@ class _ToolCheck:
         extra = frozenset() if outcome == "cancelled" else REFUSAL_SLOTS
         known = ", ".join([*self._arguments, *sorted(extra)])
         yield from _only_slots(reply, path, {*self._arguments, *extra}, f"slots are {known}")
+
+
+def _look_up_faults(
+    registry: ToolRegistry, look_up: LookUp, words: Sequence[str], path: Path
+) -> Iterator[Fault]:
+    """Yield what is wrong with a call that has to come first; `words` are what may be said."""
+    tool = registry.get(look_up.tool)
+    if tool is None:
+        known = ", ".join(registry)
+        yield Fault((*path, "tool"), f"there is no tool {look_up.tool!r}: choose one of {known}")
+        return
+    if not words and look_up.on(CHECK_DAY, "") != look_up.on(CHECK_DAY, "-"):
+        yield Fault(
+            path, "{say}: nothing is said for it: use it under `values`, or write the words"
+        )
+        return
+    for name in tool.parameters.get("required", ()):
+        if name not in look_up.args:
+            yield Fault((*path, "args"), f"{tool.name} needs {name!r}: write what to look for")
+    for name, value in look_up.args.items():
+        at = (*path, "args", name)
+        if name not in tool.parameters.get("properties", {}):
+            yield Fault(at, _no_argument(tool, name))
+        elif isinstance(value, LookUp):
+            yield from _look_up_faults(registry, value, words, at)
+        else:
+            yield from _asked_faults(
+                tool, name, [look_up.on(CHECK_DAY, w) for w in words or ("",)], at
+            )
+
+
+def _asked_faults(
+    tool: ToolDefinition, name: str, asked: Sequence[LookUp], path: Path
+) -> Iterator[Fault]:
+    values = (Value(words=(), value=each.args[name]) for each in asked)
+    faults = (schema_fault(tool.parameters, name, value) for value in values)
+    yield from (Fault(path, fault) for fault in dict.fromkeys(faults) if fault)
+
+
+def _no_argument(tool: ToolDefinition, name: str) -> str:
+    known = ", ".join(tool.parameters.get("properties", {})) or "none"
+    return f"{name!r} is no argument of {tool.name} (arguments: {known})"
 
 
 def _only_slots(text: str, path: Path, known: set[str] | None, told: str) -> Iterator[Fault]:

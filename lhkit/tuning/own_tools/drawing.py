@@ -9,15 +9,17 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from lhkit.chat.step import MAX_TURNS
 from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.expert import Conversation, Line
+from lhkit.tuning.noise import careless, is_literal, surrounded
 from lhkit.tuning.own_tools.acting import Wish, acting
 from lhkit.tuning.own_tools.checks import unsaid, values_of
 from lhkit.tuning.own_tools.phrase_file import LocalePhrases, PhraseFile, Sentence, Talk
 from lhkit.tuning.own_tools.templates import filled, slots_of
-from lhkit.tuning.own_tools.values import Value, value_of
+from lhkit.tuning.own_tools.values import LookUp, Value, value_of
 from lhkit.vocab.json_values import compact
 
 _WEIGHTS: Mapping[str, float] = {
@@ -37,10 +39,14 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The tools of one language, and the day of each world of the phrase file."""
+    """The tools of one language, and the day of each world of the phrase file.
+
+    `most_calls` is how many calls the assistant makes in a turn, before it answers.
+    """
 
     registry: ToolRegistry
     days: Sequence[date]
+    most_calls: int = MAX_TURNS - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,9 @@ class _Drawing:
         self._book = book
         self._phrases: LocalePhrases = book.phrases.locales[locale]
         self._locale = locale
+        self._registry = stage.registry
         self._tools = stage.registry.definitions
+        self._most_calls = stage.most_calls
         self._rng = rng
         self._world = rng.randrange(len(book.phrases.worlds))
         self._today = stage.days[self._world]
@@ -153,7 +161,8 @@ class _Drawing:
 
     def _called(self, *wished: tuple[str, Wish], user: str = "") -> _Drawn:
         wishes = [wish for _, wish in wished]
-        line = Line(user=user or wished[0][0], act=acting(wishes, seed=self._rng.getrandbits(32)))
+        act = acting(wishes, seed=self._rng.getrandbits(32), most_calls=self._most_calls)
+        line = Line(user=self._surrounded(user or wished[0][0]), act=act)
         return _Drawn(line, tuple((wish.tool, wish.args) for wish in wishes))
 
     def _rejected(self, wished: tuple[str, Wish]) -> _Drawn:
@@ -161,7 +170,12 @@ class _Drawing:
         return replace(drawn, line=replace(drawn.line, confirm="reject"))
 
     def _two_wishes(self) -> _Drawn:
-        first, second = (self._wish(tool) for tool in self._rng.sample(self._tools, 2))
+        for _ in range(_TRIES):
+            first, second = (self._wish(tool) for tool in self._rng.sample(self._tools, 2))
+            if first[1].calls() + second[1].calls() <= self._most_calls:
+                break
+        else:
+            return self._called(first)
         words = {"first": first[0].rstrip(".!?~ "), "second": second[0]}
         joint = self._rng.choice(self._phrases.two_wishes)
         user = filled(joint, lambda slot: words[slot.name]) or ""
@@ -170,7 +184,8 @@ class _Drawing:
     def _talk(self, talks: Sequence[Talk]) -> _Drawn:
         talk = self._rng.choice(talks)
         answer = self._rng.choice(talk.answer)
-        return _Drawn(Line(user=self._rng.choice(talk.say), act=lambda _settled: say(answer)))
+        user = self._typed(self._rng.choice(talk.say))
+        return _Drawn(Line(user=user, act=lambda _settled: say(answer)))
 
     def _wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
         """Return what a user says who wants a tool, and the call that is meant."""
@@ -203,17 +218,38 @@ class _Drawing:
             for name in names
         }
         words = {name: self._rng.choice(value.words) for name, value in values.items()}
-        said = {name: value.on(self._today) for name, value in values.items()}
-        args = {**unsaid(sentence, phrases, tool), **said}
+        said = {name: value.on(self._today, words[name]) for name, value in values.items()}
+        meant = unsaid(sentence, phrases, tool)
+        args = {**{name: value.on(self._today) for name, value in meant.items()}, **said}
+        path = ("locales", self._locale, "tools", tool.name)
         wish = Wish(
             tool=tool.name,
             args=self._in_order(tool, args),
             words=words,
             replies=phrases.replies,
-            place=self._book.place(("locales", self._locale, "tools", tool.name, "replies")),
+            place=lambda key: self._book.place((*path, key)),
         )
-        return filled(sentence.text, lambda slot: words[slot.name]) or "", wish
+        return filled(sentence.text, lambda slot: words[slot.name], self._typed) or "", wish
+
+    def _typed(self, text: str) -> str:
+        """Return a sentence as somebody may have typed it."""
+        if not self._book.phrases.typos or is_literal(text):
+            return text
+        return careless(text, self._locale, self._rng)
+
+    def _surrounded(self, text: str) -> str:
+        """Return a line with a word of the file before or after it, unless it is in there."""
+        before = [f"{word.strip()} " for word in self._phrases.before]
+        after = [word.strip() for word in self._phrases.after if word.strip() not in text]
+        after = [f" {word}" if word[0].isalnum() else word for word in after]
+        return surrounded(text, before=before, after=after, rng=self._rng, keep_end=True)
 
     def _in_order(self, tool: ToolDefinition, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the order of the schema: one way to write a call."""
-        return {name: args[name] for name in tool.parameters.get("properties", {}) if name in args}
+        names = [name for name in tool.parameters.get("properties", {}) if name in args]
+        return {name: self._also_in_order(args[name]) for name in names}
+
+    def _also_in_order(self, value: Any) -> Any:
+        if not isinstance(value, LookUp):
+            return value
+        return replace(value, args=self._in_order(self._registry[value.tool], value.args))

@@ -73,20 +73,31 @@ class Talk(_Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalePhrases(_Strict):
-    """Everything in one language. `two_wishes` joins `{first}` and `{second}` in one message."""
+    """Everything in one language.
+
+    `two_wishes` joins `{first}` and `{second}` in one message. `before` and `after` are words that
+    people put around a wish.
+    """
 
     tools: Mapping[str, ToolPhrases] = field(default_factory=dict)
     small_talk: tuple[Talk, ...] = ()
     out_of_scope: tuple[Talk, ...] = ()
     two_wishes: tuple[_Words, ...] = ()
+    before: tuple[_Words, ...] = ()
+    after: tuple[_Words, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrases(_Strict):
-    """A whole file. `worlds` are states that conversations begin in, as in a scenario."""
+    """A whole file.
+
+    `worlds` are states that conversations begin in, as in a scenario. With `typos`, some sentences
+    are typed carelessly; the words in their slots never are.
+    """
 
     locales: Annotated[Mapping[str, LocalePhrases], Field(min_length=1)]
     worlds: Annotated[tuple[Mapping[str, Any], ...], Field(min_length=1)] = ({},)
+    typos: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +180,8 @@ def _todos(value: Any, path: DataPath) -> Iterator[DataPath]:
         yield path
     elif isinstance(value, dict):
         for key, item in value.items():
+            if str(key).startswith(TODO):
+                yield (*path, key)
             yield from _todos(item, (*path, key))
     elif isinstance(value, list):
         for number, item in enumerate(value):

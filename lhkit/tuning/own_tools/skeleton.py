@@ -10,6 +10,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.own_tools.phrase_file import TODO
 from lhkit.tuning.own_tools.values import (
+    SAY,
     Value,
     expected_of,
     given_values,
@@ -21,6 +22,7 @@ from lhkit.tuning.own_tools.values import (
 _PLAIN_KEY = re.compile(
     r"(?!(?:true|false|null|yes|no|on|off)$)[a-z_]\w*", re.ASCII | re.IGNORECASE
 )
+_ID = re.compile(r"(?:(\w+?)_)?(?:id|uuid)|([a-z]\w*?)Id", re.ASCII)
 _DAYS = {"today": "today", "tomorrow": "today+1d", "yesterday": "today-1d"}
 
 
@@ -42,7 +44,7 @@ def skeleton(
     told = load_catalog(reader)
     lines = [*_comment(told.text("tune_own.head", reference=reference)), ""]
     lines += [*_comment(told.text("tune_own.worlds")), "worlds:", f"  - {_flow(world)}", ""]
-    lines.append("locales:")
+    lines += [*_comment(told.text("tune_own.typos")), "typos: true", "", "locales:"]
     for number, (locale, registry) in enumerate(registries.items()):
         lines += _indented(_locale(locale, registry, told, is_first=number == 0), 1)
     return "\n".join(lines) + "\n"
@@ -54,11 +56,14 @@ def _locale(locale: str, registry: ToolRegistry, told: Catalog, *, is_first: boo
     yield "  tools:"
     for number, tool in enumerate(registry.definitions):
         hints = told if is_first and number == 0 else None
-        yield from _indented(_tool(tool, words, told, hints), 2)
+        yield from _indented(_tool(tool, registry, words, told, hints), 2)
         yield ""
     yield from _hint("two_wishes", told, 1)
     yield "  two_wishes:"
     yield from _items(words.text("tune_own.joints").splitlines(), 2)
+    yield from _hint("around", told, 1)
+    yield f"  before: {_flow(words.text('tune_own.before').splitlines())}"
+    yield f"  after: {_flow(words.text('tune_own.after').splitlines())}"
     yield from _hint("small_talk", told, 1)
     yield "  small_talk:"
     for kind in ("greeting", "thanks"):
@@ -81,7 +86,11 @@ def _talk(words: Catalog, kind: str) -> Iterator[str]:
 
 
 def _tool(
-    tool: ToolDefinition, words: Catalog, told: Catalog, hints: Catalog | None
+    tool: ToolDefinition,
+    registry: ToolRegistry,
+    words: Catalog,
+    told: Catalog,
+    hints: Catalog | None,
 ) -> Iterator[str]:
     yield from _comment(f"{tool.name}: {tool.description}")
     if tool.is_destructive:
@@ -95,7 +104,7 @@ def _tool(
         yield from _hint("values", hints, 1)
         yield "  values:"
     for name in arguments:
-        yield from _indented(_argument(tool, name, words, told), 2)
+        yield from _indented(_argument(tool, name, registry, words, told), 2)
     yield from _hint("failing", hints, 1)
     yield from _hint("replies", hints, 1)
     yield "  replies:"
@@ -121,14 +130,65 @@ def _is_fixed(tool: ToolDefinition, name: str) -> bool:
     return len(given_values(tool.parameters, name)) == 1
 
 
-def _argument(tool: ToolDefinition, name: str, words: Catalog, told: Catalog) -> Iterator[str]:
+def _argument(
+    tool: ToolDefinition, name: str, registry: ToolRegistry, words: Catalog, told: Catalog
+) -> Iterator[str]:
     is_required = name in tool.parameters.get("required", ())
     about = told.text("tune_own.required" if is_required else "tune_own.optional")
     described = tool.parameters["properties"][name].get("description", "")
     accepts = expected_of(tool.parameters, name)
     yield from _comment(f"{name} ({about}): {accepts}. {described}".rstrip(". "))
+    source = _source(tool, name, registry)
+    if source is not None:
+        yield from _hint("look_up", told, 0)
     yield f"{_key(name)}:"
-    yield from _indented(_entries(tool, name, words), 1)
+    entries = _entries(tool, name, words) if source is None else _look_up(source)
+    yield from _indented(entries, 1)
+
+
+def _source(tool: ToolDefinition, name: str, registry: ToolRegistry) -> ToolDefinition | None:
+    """Return the tool whose result may hold an argument that looks like an id; None without one.
+
+    It is one that the argument's description names, else one whose name speaks of the same thing,
+    else the first that only reads.
+    """
+    looks = _ID.fullmatch(name)
+    if looks is None or given_values(tool.parameters, name):
+        return None
+    thing = looks[1] or looks[2] or name
+    described = str(tool.parameters["properties"][name].get("description", ""))
+    readers = [each for each in registry.definitions if not each.is_destructive and each != tool]
+    takes_it = [each for each in readers if name in each.parameters.get("required", ())]
+    readers = [each for each in readers if each not in takes_it]
+    ranked = sorted(
+        readers,
+        key=lambda each: (each.name not in described, thing not in each.name),
+    )
+    return next(iter(ranked), None)
+
+
+def _look_up(source: ToolDefinition) -> Iterator[str]:
+    """Yield an entry that looks an id up: by what is said if the tool takes a text, else by row."""
+    properties = source.parameters.get("properties", {})
+    required = source.parameters.get("required", ())
+    texts = [name for name in properties if _is_text(source, name)]
+    asked = next((name for name in texts if name in required), next(iter(texts), None))
+    args = dict.fromkeys(required, TODO) | ({} if asked is None else {asked: f"{{{SAY}}}"})
+    yield f"- say: [{TODO}]"
+    yield f"  tool: {_flow(source.name)}"
+    if args:
+        yield f"  args: {_flow(args)}"
+    yield f"  take: {TODO}.id"
+    if asked is None:
+        yield f"  where: {_flow({TODO: f'{{{SAY}}}'})}"
+
+
+def _is_text(tool: ToolDefinition, name: str) -> bool:
+    """Return True for an argument that takes any words."""
+    if is_day(tool.parameters, name) or given_values(tool.parameters, name):
+        return False
+    is_pattern = "pattern" in tool.parameters["properties"][name]
+    return not is_pattern and expected_of(tool.parameters, name).startswith("string")
 
 
 def _entries(tool: ToolDefinition, name: str, words: Catalog) -> Iterator[str]:

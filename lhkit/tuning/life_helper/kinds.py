@@ -1,0 +1,131 @@
+"""The kinds of conversation that teach life-helper: how often, in what world, told by whom."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lhkit.tuning.life_helper import (
+    catalog_talk,
+    chain_talk,
+    compare_talk,
+    habit_talk,
+    list_talk,
+    log_cases,
+    log_talk,
+    lookup_talk,
+    other_talk,
+    refusal_talk,
+    remark_talk,
+    rule_talk,
+    tracker_talk,
+)
+from lhkit.tuning.life_helper.scene import Scene
+
+_Talk: TypeAlias = Callable[[Scene], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of conversation: how often, in what world, and whether others may follow it."""
+
+    talk: _Talk
+    weight: float
+    world: Mapping[str, Any] | None = None
+    is_joinable: bool = False
+
+
+_TWO = {"active": 2}
+_MANY = {"active": 3}
+_NONE = {"active": 0, "archived": 0}
+_ARCHIVED = {"active": 2, "archived": 1}
+
+KINDS: Mapping[str, Kind] = {
+    "search": Kind(talk=catalog_talk.search, weight=9, is_joinable=True),
+    "topic": Kind(talk=catalog_talk.topic, weight=4, is_joinable=True),
+    "category": Kind(talk=catalog_talk.category, weight=1.5),
+    "absent": Kind(talk=catalog_talk.absent, weight=3),
+    "too-many": Kind(talk=catalog_talk.too_many, weight=0.8),
+    "two-wishes": Kind(talk=catalog_talk.two_wishes, weight=4),
+    "detail": Kind(talk=catalog_talk.detail, weight=5, is_joinable=True),
+    "detail-after-search": Kind(talk=catalog_talk.detail_after_search, weight=2),
+    "by-id": Kind(talk=catalog_talk.by_id, weight=1),
+    "mended-id": Kind(talk=catalog_talk.mended_id, weight=0.5),
+    "search-breaks": Kind(talk=catalog_talk.search_breaks, weight=0.8),
+    "search-prefaced": Kind(talk=lookup_talk.prefaced, weight=6),
+    "search-changed": Kind(talk=lookup_talk.changed_wish, weight=2.5),
+    "search-another": Kind(talk=lookup_talk.another_wish, weight=2.5),
+    "category-limited": Kind(talk=lookup_talk.category_limited, weight=1.5),
+    "asked": Kind(talk=lookup_talk.asked, weight=9, is_joinable=True),
+    "asked-by-id": Kind(talk=lookup_talk.asked_by_id, weight=2),
+    "asked-after-search": Kind(talk=lookup_talk.asked_after_search, weight=4),
+    "other-one": Kind(talk=lookup_talk.other_one, weight=1.5),
+    "which-protocol": Kind(talk=lookup_talk.which_protocol, weight=2),
+    "list-and-search": Kind(talk=lookup_talk.list_and_search, weight=1.2),
+    "follow-up": Kind(talk=lookup_talk.follow_up, weight=2.5),
+    "add-if": Kind(talk=chain_talk.if_it_fits, weight=1.5),
+    "wish-added": Kind(talk=chain_talk.wish_added, weight=2),
+    "opened-then-added": Kind(talk=chain_talk.opened_then_added, weight=3),
+    "found-opened-added": Kind(talk=chain_talk.found_opened_added, weight=2),
+    "tracker-day": Kind(talk=tracker_talk.on_a_day, weight=11, is_joinable=True),
+    "tracker-range": Kind(talk=tracker_talk.in_a_range, weight=10, is_joinable=True),
+    "tracker-streak": Kind(talk=tracker_talk.streak, weight=3, is_joinable=True),
+    "tracker-all": Kind(talk=compare_talk.everything, weight=2.5, is_joinable=True),
+    "tracker-two": Kind(talk=compare_talk.two_in_a_range, weight=3, world=_TWO),
+    "tracker-two-day": Kind(talk=compare_talk.two_on_a_day, weight=2.5, world=_TWO),
+    "tracker-undone": Kind(talk=compare_talk.undone, weight=2, world=_MANY),
+    "tracker-archived": Kind(talk=tracker_talk.archived_on_a_day, weight=2, world=_ARCHIVED),
+    "tracker-vague": Kind(talk=tracker_talk.vague, weight=1, world=_MANY),
+    "mended-date": Kind(talk=tracker_talk.mended_date, weight=0.5),
+    "tracker-breaks": Kind(talk=tracker_talk.breaks, weight=0.6),
+    "log": Kind(talk=log_talk.log, weight=12, is_joinable=True),
+    "log-refused": Kind(talk=refusal_talk.log_refused, weight=8),
+    "log-asked-again": Kind(talk=refusal_talk.log_asked_again, weight=4),
+    "log-switched": Kind(talk=log_cases.log_switched, weight=3),
+    "log-half": Kind(talk=log_cases.log_half, weight=1.2),
+    "log-only": Kind(talk=log_cases.log_only, weight=2, world=_MANY),
+    "log-missing": Kind(talk=log_cases.log_missing, weight=2),
+    "log-counted": Kind(talk=log_cases.log_counted, weight=1.5),
+    "log-empty": Kind(talk=log_talk.log_unknown, weight=1, world=_NONE),
+    "log-two": Kind(talk=log_talk.log_two, weight=4, world=_MANY),
+    "log-vague": Kind(talk=log_talk.log_vague, weight=2, world=_MANY),
+    "log-corrected": Kind(talk=log_talk.log_corrected, weight=1.5),
+    "log-future": Kind(talk=log_talk.log_future, weight=1.2),
+    "log-unknown": Kind(talk=log_talk.log_unknown, weight=2.5),
+    "log-archived": Kind(talk=log_talk.log_archived, weight=1.5, world=_ARCHIVED),
+    "log-ambiguous": Kind(talk=log_talk.log_ambiguous, weight=2),
+    "log-mended": Kind(talk=log_talk.log_mended, weight=1),
+    "log-breaks": Kind(talk=log_talk.log_breaks, weight=1),
+    "list": Kind(talk=list_talk.list_them, weight=8, is_joinable=True),
+    "list-empty": Kind(talk=list_talk.list_them, weight=1, world=_NONE),
+    "list-archived": Kind(talk=list_talk.list_them, weight=2.5, world={"active": 2, "archived": 2}),
+    "list-challenged": Kind(talk=list_talk.challenged, weight=2),
+    "list-anchored": Kind(talk=list_talk.anchored, weight=2.5, world=_MANY),
+    "list-first-or-last": Kind(talk=list_talk.first_or_last, weight=1.5, world=_MANY),
+    "sentence": Kind(talk=list_talk.sentence_of, weight=2),
+    "add": Kind(talk=habit_talk.add, weight=12),
+    "add-refused": Kind(talk=habit_talk.add_refused, weight=6),
+    "add-asked": Kind(talk=habit_talk.add_asked, weight=7),
+    "add-found": Kind(talk=habit_talk.add_found, weight=6),
+    "add-already": Kind(talk=habit_talk.add_already, weight=4),
+    "r3": Kind(talk=habit_talk.over_quota, weight=5, world={"active": 2, "added_this_week": True}),
+    "r7": Kind(talk=rule_talk.negated, weight=6),
+    "r8": Kind(talk=rule_talk.anchorless, weight=5),
+    "add-suggested": Kind(talk=habit_talk.add_suggested, weight=4),
+    "add-and-list": Kind(talk=habit_talk.add_and_list, weight=1.5),
+    "add-by-id": Kind(talk=rule_talk.by_id, weight=6),
+    "add-two-by-id": Kind(talk=rule_talk.two_by_id, weight=1.5),
+    "add-breaks": Kind(talk=habit_talk.add_breaks, weight=0.8),
+    "small-talk": Kind(talk=other_talk.small_talk, weight=7, is_joinable=True),
+    "small-task": Kind(talk=other_talk.small_task, weight=2.5, is_joinable=True),
+    "mention": Kind(talk=other_talk.mention, weight=2),
+    "task-then-remark": Kind(talk=remark_talk.task_then_remark, weight=10),
+    "add-refused-then": Kind(talk=remark_talk.addition_refused_then, weight=2.5),
+    "chat-then-task": Kind(talk=remark_talk.chat_then_task, weight=3),
+    "out-of-scope": Kind(talk=other_talk.out_of_scope, weight=6, is_joinable=True),
+    "unclear": Kind(talk=other_talk.unclear, weight=1.5, is_joinable=True),
+    "impossible": Kind(talk=other_talk.impossible, weight=2),
+    "injection": Kind(talk=other_talk.injection, weight=2),
+    "vague-addition": Kind(talk=other_talk.vague_addition, weight=1.5),
+    "long": Kind(talk=other_talk.long_chat, weight=0.3),
+}
+"""What is taught, and how much of it."""
