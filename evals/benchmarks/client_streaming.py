@@ -12,12 +12,13 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
+import figures
 from aiohttp import web
+from figures import Figure, Machine, Measurement
 
 from lhkit.models.base import ModelRequest
 from lhkit.models.vllm_http import Endpoint, VllmHttp
@@ -28,7 +29,7 @@ TOKENS = 128
 PACE_S = 0.02
 STREAMS = (1, 64, 256)
 ROUNDS = 3
-RESULTS = Path(__file__).parent / "client_streaming.md"
+GOAL_PERCENT = 95.0
 PIECES = ("안녕", "하세요", " 물", "을 ", "마셔", "요", ". ", "Hello")
 
 
@@ -117,39 +118,83 @@ async def measure(read: Callable[[], Awaitable[None]], streams: int) -> Measured
     return Measured(tokens_per_s=tokens / wall_s, cpu_us_per_chunk=cpu_s / tokens * 1e6)
 
 
-async def compare(base_url: str) -> list[str]:
-    """Return the rows of the table."""
+async def compare(base_url: str) -> dict[int, list[tuple[Measured, Measured]]]:
+    """Return the rounds, bare and ours, by how many streams are read at once."""
     model = await VllmHttp.connect(Endpoint(base_url=base_url))
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    rows = []
     async with aiohttp.ClientSession(connector=connector) as session:
-        for streams in STREAMS:
-            rounds = [
+        measured = {
+            streams: [
                 (
                     await measure(lambda: read_bare(session, base_url), streams),
                     await measure(lambda: read_ours(model), streams),
                 )
                 for _ in range(ROUNDS)
             ]
-            rows.append(row(streams, rounds))
+            for streams in STREAMS
+        }
     await model.aclose()
-    return rows
+    return measured
 
 
-def row(streams: int, rounds: list[tuple[Measured, Measured]]) -> str:
+def percent(rounds: Sequence[tuple[Measured, Measured]]) -> float:
+    """Return our tokens per second as a share of the bare reader's, the median of the rounds."""
+    return 100 * statistics.median(two.tokens_per_s / one.tokens_per_s for one, two in rounds)
+
+
+def row(streams: int, rounds: Sequence[tuple[Measured, Measured]]) -> str:
     """Return one line of the table: medians, and the median of the ratios round by round."""
     bare = statistics.median(one.tokens_per_s for one, _ in rounds)
     ours = statistics.median(two.tokens_per_s for _, two in rounds)
-    ratio = statistics.median(two.tokens_per_s / one.tokens_per_s for one, two in rounds)
     bare_cpu = statistics.median(one.cpu_us_per_chunk for one, _ in rounds)
     our_cpu = statistics.median(two.cpu_us_per_chunk for _, two in rounds)
-    return (
-        f"| {streams} | {bare:,.0f} | {ours:,.0f} | {ratio:.1%} | {bare_cpu:.0f} | {our_cpu:.0f} |"
+    shares = f"{bare:,.0f} | {ours:,.0f} | {percent(rounds):.1f} %"
+    return f"| {streams} | {shares} | {bare_cpu:.0f} | {our_cpu:.0f} |"
+
+
+def found(
+    measured: Mapping[int, Sequence[tuple[Measured, Measured]]], machine: Machine
+) -> Measurement:
+    """Return the figures."""
+    return Measurement(
+        title="Client cost: lhkit's client beside a bare aiohttp reader",
+        command="python evals/benchmarks/client_streaming.py",
+        versions={"Python": platform.python_version(), "aiohttp": aiohttp.__version__},
+        figures=tuple(
+            Figure(
+                what=f"tokens per second of a bare aiohttp reader, kept at {streams} streams",
+                value=percent(rounds),
+                unit="%",
+                at_least=GOAL_PERCENT,
+            )
+            for streams, rounds in measured.items()
+        ),
+        machine=machine,
     )
 
 
-async def main() -> None:
-    """Measure, print and write the table."""
+def page(
+    measured: Mapping[int, Sequence[tuple[Measured, Measured]]], measurement: Measurement
+) -> str:
+    """Return the page."""
+    pace = f"{TOKENS} tokens a stream, one each {PACE_S * 1000:.0f} ms"
+    setting = f"{pace} · median of {ROUNDS} rounds"
+    lines = [
+        *figures.heading(measurement, setting),
+        "CPU is per chunk, in the client process.",
+        "",
+        "| streams | bare tok/s | lhkit tok/s | ratio | bare CPU µs | lhkit CPU µs |",
+        "|---|---|---|---|---|---|",
+        *(row(streams, rounds) for streams, rounds in measured.items()),
+        "",
+        *figures.goals(measurement.figures),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+async def served() -> dict[int, list[tuple[Measured, Measured]]]:
+    """Compare over a fake server in a process of its own."""
     server = await asyncio.create_subprocess_exec(
         *(sys.executable, __file__, "--serve"),
         stdin=asyncio.subprocess.PIPE,
@@ -159,37 +204,24 @@ async def main() -> None:
         raise AssertionError("pipes were asked for")
     try:
         port = int(await server.stdout.readline())
-        rows = await compare(f"http://127.0.0.1:{port}")
+        return await compare(f"http://127.0.0.1:{port}")
     finally:
         server.stdin.close()
         await server.wait()
-    text = report(rows)
-    print(text)
-    await asyncio.to_thread(RESULTS.write_text, text, encoding="utf-8")
 
 
-def report(rows: list[str]) -> str:
-    """Return the page."""
-    setting = (
-        f"`make bench` · Python {platform.python_version()} · aiohttp {aiohttp.__version__} · "
-        f"{TOKENS} tokens a stream, one each {PACE_S * 1000:.0f} ms · median of {ROUNDS} rounds"
-    )
-    heading = "| streams | bare tok/s | lhkit tok/s | ratio | bare CPU µs | lhkit CPU µs |"
-    return "\n".join(
-        [
-            "# Client cost: lhkit's client beside a bare aiohttp reader",
-            "",
-            f"{setting}. CPU is per chunk, in the client process.",
-            "",
-            heading,
-            "|---|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
+def main() -> None:
+    """Measure, print and write the page; or be the fake server."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", action="store_true", help="be the fake server")
+    if parser.parse_args().serve:
+        asyncio.run(serve())
+        return
+    machine = figures.this_machine()
+    measured = asyncio.run(served())
+    measurement = found(measured, machine)
+    figures.write("client_streaming", page(measured, measurement), measurement)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", action="store_true", help="be the fake server")
-    asyncio.run(serve() if parser.parse_args().serve else main())
+    main()

@@ -1,8 +1,8 @@
 """The same sample on inspect-ai: one user turn, one tool call, one answer. Runs in its own venv.
 
-Started by `harness_cost.py`. Prints one JSON object per mode: CPU milliseconds per sample, with
-its default settings and with its quickest ones. Every model output is given a usage, so that
-nothing has to be counted and no network is needed.
+Started by `harness_cost.py` and `growth.py`. Prints one JSON object per mode: CPU milliseconds per
+sample, with its default settings and with its quickest ones. Every model output is given a usage,
+so that nothing has to be counted and no network is needed.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 # The benchmark is about CPU, and a proxy or a key of the machine must not matter.
@@ -76,17 +77,25 @@ def cpu_ms(samples: int, options: dict[str, Any]) -> float:
     return 1000 * cpu_s / samples
 
 
+def peak_mib() -> float:
+    """Return the largest resident memory that this program has had."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in status if line.startswith("VmHWM:")).split()[1]) / 1024
+
+
 def main() -> None:
     """Measure both modes and print them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=200)
-    samples: int = parser.parse_args().samples
-    cpu_ms(10, {})  # imports, caches
     modes: dict[str, dict[str, Any]] = {"default": {}, "quickest": {"log_realtime": False}}
-    for name, options in modes.items():
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--mode", choices=tuple(modes), help="only this one")
+    options = parser.parse_args()
+    cpu_ms(10, {})  # imports, caches
+    for name in [options.mode] if options.mode else modes:
         found = {
             "mode": name,
-            "cpu_ms_per_sample": cpu_ms(samples, options),
+            "cpu_ms_per_sample": cpu_ms(options.samples, modes[name]),
+            "peak_mib": peak_mib(),
             "version": version("inspect-ai"),
         }
         print(json.dumps(found), flush=True)

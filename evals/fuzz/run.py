@@ -10,7 +10,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["lhkit", "targets"]):
+with atheris.instrument_imports(include=["lhkit", "targets", "edits", "markdown_it", "mdurl"]):
     from targets import TARGETS
 
 _CORPUS = Path(__file__).parent / "corpus"

@@ -4,21 +4,44 @@
 wrong answer counts as much as a crash.
 """
 
+import itertools
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from lhkit.errors import LhkitError
-from lhkit.harness.record_line import decode_record, encode_record
+from edits import edited
+
+from lhkit.errors import CassetteError, LhkitError, ModelError
+from lhkit.harness.fragments import SampleView
+from lhkit.harness.metrics import summarise
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.record_line import decode_line, decode_record, encode_record
 from lhkit.harness.run import Run
 from lhkit.harness.scenario import read_sources
+from lhkit.harness.turn_record import Timed, turn_record
+from lhkit.models.cassette_file import encode_cassette, read_cassette
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.response_reader import Content, ResponseReader
 from lhkit.notebook.markdown import to_html
+from lhkit.vocab.events import EndReason, ModelCalled, ModelFinished, TurnEnded, TurnStarted
+from lhkit.vocab.generation import Finished, ModelIdentity
+from lhkit.vocab.messages import UserMessage
 
 TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]
 
 _FORBIDDEN = ("<script", "<img", "<iframe", "<svg", "<style", "<object", "<form", "<input")
+_FORBIDDEN_IN_A_TRACE = ("<script", "<img", "<iframe", "<object", "<form", "<input")
+_RECORD = Path(__file__).parent / "corpus" / "records" / "seed-0"
+"""A whole record, which `record_edits` changes."""
+_IDENTITY = ModelIdentity(model="m")
+
+Law: TypeAlias = Callable[[bytes], None]
 
 
 def parsers(data: bytes) -> None:
@@ -47,11 +70,17 @@ def loader(data: bytes) -> None:
 
 def records(data: bytes) -> None:
     """A line is a record that is written as it is read, or a ValueError."""
+    with suppress(ValueError, RecursionError):
+        _lasts(decode_line(data))
+
+
+def record_edits(data: bytes) -> None:
+    """So is a real record in which some values are others; `edits` says how bytes name them."""
     try:
-        record = decode_record(json.loads(data))
-    except (ValueError, RecursionError):
+        line = json.dumps(edited(_whole_record(), data))
+    except RecursionError:
         return
-    assert decode_record(json.loads(encode_record(record))) == record  # noqa: S101 - the law
+    records(line.encode())
 
 
 def run_folder(data: bytes) -> None:
@@ -73,6 +102,85 @@ def renderer(data: bytes) -> None:
     assert not any(tag in html for tag in _FORBIDDEN)  # noqa: S101 - the law
 
 
-TARGETS: Mapping[str, Callable[[bytes], None]] = {
-    each.__name__: each for each in (parsers, loader, records, run_folder, renderer)
+def cassettes(data: bytes) -> None:
+    """Any file is a cassette that is written as it is read, or one sentence."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "any.json"
+        file.write_bytes(data)
+        try:
+            found = read_cassette(file)
+        except CassetteError:
+            return
+        file.write_text(encode_cassette(found), encoding="utf-8")
+        assert read_cassette(file) == found  # noqa: S101 - the law
+
+
+def streams(data: bytes) -> None:
+    """Any answer of a server is a fault with a sentence, or a record that can be read again.
+
+    The first byte is the size of a piece.
+    """
+    size = (data[0] if data else 0) % 97 + 1
+    pieces = [data[1:][start : start + size] for start in range(0, len(data) - 1, size)]
+    for content in (CompletionContent(DIALECTS["json"].incremental(TOOLS)), ChatContent(["f"])):
+        with suppress(ModelError, UnicodeDecodeError):  # the connection knows both
+            _can_be_recorded(_read(content, pieces))
+
+
+def _read(content: Content, pieces: Sequence[bytes]) -> Finished:
+    reader = ResponseReader(content=content, max_tokens=64, clock=_ticks().__next__)
+    reader.sent()
+    reader.headers_came()
+    for piece in pieces:
+        for _ in reader.feed(piece):
+            pass
+    return reader.finished(identity=_IDENTITY, prompt_text="", prompt_sha256="")
+
+
+def _can_be_recorded(response: Finished) -> None:
+    events: tuple[Timed, ...] = (
+        (0.0, TurnStarted(message=UserMessage(text="u"))),
+        (0.0, ModelCalled(turn=0)),
+        (1.0, ModelFinished(response=response)),
+        (1.0, TurnEnded(reason=EndReason.ANSWERED)),
+    )
+    turn = turn_record("u", events, destructive=())
+    whole = decode_record(_whole_record())
+    record = SampleRecord(
+        sample_id=whole.sample_id,
+        content_hash="h",
+        verdict=whole.verdict,
+        ac=whole.ac,
+        locale=whole.locale,
+        turns=(turn,),
+    )
+    again = decode_line(encode_record(record))
+    summarise([again])
+    for call in turn.model_calls:
+        assert again.turns[0].model_calls[0].token_ids == call.token_ids  # noqa: S101 - the law
+
+
+def _lasts(record: SampleRecord) -> None:
+    """Check that a record can be written, read, counted and shown."""
+    assert decode_line(encode_record(record)) == record  # noqa: S101 - the law
+    summarise([record])
+    html = SampleView(record)._repr_html_().partition("</style>")[2].lower()
+    assert not any(tag in html for tag in _FORBIDDEN_IN_A_TRACE)  # noqa: S101 - the law
+
+
+@cache
+def _whole_record() -> Any:
+    return json.loads(_RECORD.read_bytes())
+
+
+def _ticks() -> Iterator[float]:
+    return itertools.count(0.0, 0.25)
+
+
+TARGETS: Mapping[str, Law] = {
+    each.__name__: each
+    for each in (
+        *(parsers, loader, records, record_edits),
+        *(run_folder, renderer, cassettes, streams),
+    )
 }

@@ -4,6 +4,7 @@ Longer: `pytest tests/fuzz --hypothesis-profile=fuzz`, or `evals/fuzz/run.py` wi
 """
 
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ FOLDER = Path(__file__).parents[2] / "evals" / "fuzz"
 
 
 def _targets() -> Mapping[str, Callable[[bytes], None]]:
+    sys.path.insert(0, str(FOLDER))  # `targets` imports its neighbour
     spec = importlib.util.spec_from_file_location("fuzz_targets", FOLDER / "targets.py")
     assert spec is not None
     assert spec.loader is not None
@@ -73,6 +75,16 @@ JSON_PIECES = [
     *("{", "}", "[", "]", '"sample_id": {"scenario": "a", "repeat": 0}', '"turns"', '"repeats"'),
     *(":", ",", "null", "1e400", "-1", '"questions"', '"versions"', "true", '"x"', "\n", "\0"),
 ]
+EDIT_PIECES = [
+    *("\0", "\1", "\n", "\n\0", "\n\1", "<script>", "[]", "{}", "null", "-1", "1e400", "9" * 5_000),
+    *('"\\ud800"', "true", '[["x"]]', '{"status": "error"}', "0", '"invalid"', "NaN", "가"),
+]
+STREAM_PIECES = [
+    *("data: ", "data: [DONE]\n", "\n", '{"choices": [{"text": "a"', "}]}\n", "null", "[]", "{}"),
+    *(', "finish_reason": "stop"', ', "token_ids": ', '[1, "x", -1]', "[1e999]", ', "usage": '),
+    *('"delta": {"content": "a"}', '"tool_calls": [{"index": 0, "function": {"name": "f"', "가"),
+    *(', "metrics": {"a": NaN}', "9" * 5_000, '"completion_tokens": ', "true", ", ", "[" * 2_000),
+]
 MARKDOWN_PIECES = [
     *("<script>", "<img src=x onerror=y>", "![a](http://b)", "[a](javascript:b)", "`", "```", "\n"),
     *(
@@ -97,7 +109,10 @@ PIECES = {
     "parsers": PARSER_PIECES,
     "loader": YAML_PIECES,
     "records": JSON_PIECES,
+    "record_edits": EDIT_PIECES,
     "run_folder": JSON_PIECES,
+    "cassettes": JSON_PIECES,
+    "streams": STREAM_PIECES,
     "renderer": MARKDOWN_PIECES,
 }
 

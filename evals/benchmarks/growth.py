@@ -1,0 +1,219 @@
+"""How an eval grows from 100 to 10,000 samples: CPU, wall time, memory and records on disk.
+
+Each size is played in a process of its own, and read back and summed up in another, so that no
+memory is inherited; the peers play the sizes that take them seconds. Run it with `make bench`.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import figures
+import peers
+import scripted_sample
+from figures import Figure, Machine, Measurement, Plot
+from scripted_sample import Cost
+
+SIZES = (100, 300, 1_000, 3_000, 10_000)
+PEER_SIZES = {"inspect-ai": (100, 300, 1_000), "pydantic_evals": (100, 300, 1_000, 3_000)}
+PEERS = {
+    "inspect-ai": (peers.INSPECT, "inspect_sample.py", "quickest"),
+    "pydantic_evals": (peers.PYDANTIC_EVALS, "pydantic_sample.py", "written"),
+}
+SCENARIOS = 100
+OURS, READING = "lhkit", "lhkit, read and summed up"
+GOALS = {"time": 1.5, "memory_kib": 2.0, "peak_mib": 256.0, "reading": 1.5}
+PLOT = Plot(
+    file="growth.svg",
+    alt=(
+        "Two charts over 100 to 10,000 samples. CPU time a sample stays level for lhkit and lies "
+        "far below inspect-ai's. Peak memory stays level while lhkit plays, and grows with the "
+        "samples where a run is read and summed up, and in the peers."
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One size of one side: CPU milliseconds a sample, and the peak of its process."""
+
+    side: str
+    samples: int
+    cpu_ms: float
+    peak_mib: float
+    wall_s: float | None = None
+    disk_kib: float | None = None
+
+
+def child(folder: Path, samples: int, *, is_reading: bool) -> Cost:
+    """Return what one phase costs in a process that did nothing else."""
+    line = ["--folder", str(folder), "--samples", str(samples), *["--read"] * is_reading]
+    (cost,) = peers.told_by(sys.executable, Path(__file__).name, *line)
+    return Cost(**cost)
+
+
+def our_points(samples: int) -> list[Point]:
+    """Play a run of so many samples, then read it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        played = child(folder, samples, is_reading=False)
+        disk_kib = sum(f.stat().st_size for f in folder.iterdir() if f.is_file()) / 1024
+        read = child(folder, samples, is_reading=True)
+    return [
+        Point(
+            side=side,
+            samples=samples,
+            cpu_ms=1000 * cost.cpu_s / samples,
+            peak_mib=cost.peak_mib,
+            wall_s=cost.wall_s,
+            disk_kib=disk_kib,
+        )
+        for side, cost in ((OURS, played), (READING, read))
+    ]
+
+
+def peer_points(peer: str) -> tuple[list[Point], str]:
+    """Return a peer's points and its version."""
+    environment, script, mode = PEERS[peer]
+    python, found = peers.peer_python(environment), []
+    for samples in PEER_SIZES[peer]:
+        (told,) = peers.told_by(python, script, "--samples", str(samples), "--mode", mode)
+        found.append(_peer_point(peer, samples, told))
+    return found, told["version"]
+
+
+def _peer_point(peer: str, samples: int, told: dict[str, Any]) -> Point:
+    cpu_ms, peak_mib = told["cpu_ms_per_sample"], told["peak_mib"]
+    return Point(side=peer, samples=samples, cpu_ms=cpu_ms, peak_mib=peak_mib)
+
+
+def of(points: Sequence[Point], side: str) -> list[Point]:
+    """Return the points of one side, in order of size."""
+    return sorted((p for p in points if p.side == side), key=lambda p: p.samples)
+
+
+def slope_kib(points: Sequence[Point]) -> float:
+    """Return the KiB of peak memory that one more sample takes, by least squares."""
+    sizes = [float(p.samples) for p in points]
+    return 1024 * statistics.linear_regression(sizes, [p.peak_mib for p in points]).slope
+
+
+def level(points: Sequence[Point], *, since: int = 1_000) -> float:
+    """Return CPU a sample at the largest size as a multiple of that at `since` samples.
+
+    1 is linear growth. Smaller sizes hold start-up and say nothing.
+    """
+    (first,) = (p for p in points if p.samples == since)
+    return points[-1].cpu_ms / first.cpu_ms
+
+
+def found(points: Sequence[Point], versions: dict[str, str], machine: Machine) -> Measurement:
+    """Return the figures: are time and memory as they should be over the sizes?"""
+    ours, reading = of(points, OURS), of(points, READING)
+    most = f"{ours[-1].samples:,}"
+    told = (
+        (f"CPU a sample at {most}, times that at 1,000", level(ours), "×", GOALS["time"]),
+        ("peak memory a sample, playing", slope_kib(ours), "KiB", GOALS["memory_kib"]),
+        (f"peak memory at {most} samples", ours[-1].peak_mib, "MiB", GOALS["peak_mib"]),
+        (
+            f"CPU a sample to read and sum up at {most}, times that at 1,000",
+            level(reading),
+            "×",
+            GOALS["reading"],
+        ),
+        ("peak memory a sample, read and summed up", slope_kib(reading), "KiB", None),
+    )
+    return Measurement(
+        title="Growth: an eval of 100 to 10,000 samples",
+        command="python evals/benchmarks/growth.py",
+        versions={"Python": platform.python_version(), **versions},
+        figures=tuple(Figure(what=w, value=v, unit=u, at_most=top) for w, v, u, top in told),
+        machine=machine,
+        plots=(PLOT,),
+    )
+
+
+def page(points: Sequence[Point], measurement: Measurement) -> str:
+    """Return the page."""
+    lines = [
+        *figures.heading(measurement),
+        f"The scripted sample of `harness_cost.md`, {SCENARIOS} scenarios repeated; each line is a",
+        "process of its own. inspect-ai without its realtime log, pydantic_evals with its report",
+        "written; they stop at the size that still takes seconds.",
+        "",
+        f"![{PLOT.alt}]({PLOT.file})",
+        "",
+        "| | samples | CPU ms a sample | wall s | peak memory MiB | run folder MiB |",
+        "|---|---|---|---|---|---|",
+        *(_row(p) for side in (OURS, READING, *PEERS) for p in of(points, side)),
+        "",
+        *figures.goals(measurement.figures),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(p: Point) -> str:
+    wall = "" if p.wall_s is None else f"{p.wall_s:.1f}"
+    disk = "" if p.disk_kib is None else f"{p.disk_kib / 1024:.1f}"
+    return f"| {p.side} | {p.samples:,} | {p.cpu_ms:.2f} | {wall} | {p.peak_mib:.0f} | {disk} |"
+
+
+def draw(points: Sequence[Point], folder: Path) -> None:
+    """Write the plot as SVG and PNG."""
+    import altair as alt
+
+    rows = [asdict(p) for p in points]
+    base = alt.Chart(alt.InlineData(values=rows)).mark_line(point=True)
+    samples = alt.X("samples:Q", title="samples").scale(type="log")
+    side = alt.Color("side:N", title=None, sort=[OURS, READING, *PEERS]).legend(orient="bottom")
+    charts = [
+        base.encode(x=samples, y=alt.Y(f"{field}:Q", title=title), color=side).properties(
+            width=320, height=240
+        )
+        for field, title in (
+            ("cpu_ms", "CPU, ms a sample"),
+            ("peak_mib", "peak memory, MiB"),
+        )
+    ]
+    chart = alt.hconcat(*charts).configure(background="white")
+    for ending in ("svg", "png"):
+        chart.save(folder / f"growth.{ending}", scale_factor=1 if ending == "svg" else 2)
+
+
+def main() -> None:
+    """Measure, print and write the page; or, as a child, one phase of one size only."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, help="one phase of so many samples, as JSON")
+    parser.add_argument("--folder", type=Path, help="the run's folder, of a phase")
+    parser.add_argument("--read", action="store_true", help="the second phase: read the folder")
+    options = parser.parse_args()
+    if options.samples is not None:
+        repeats = options.samples // SCENARIOS
+        cost = (
+            scripted_sample.summed_up(options.folder, options.samples)
+            if options.read
+            else scripted_sample.play(SCENARIOS, options.folder, repeats=repeats)
+        )
+        print(json.dumps(asdict(cost)))
+        return
+    machine = figures.this_machine()
+    points = [point for samples in SIZES for point in our_points(samples)]
+    versions = {}
+    for peer in PEERS:
+        theirs, versions[peer] = peer_points(peer)
+        points += theirs
+    measurement = found(points, versions, machine)
+    draw(points, figures.HERE)
+    figures.write("growth", page(points, measurement), measurement)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The sample that every harness is measured on, as lhkit plays it.
+
+One user turn with two model calls and one tool call, and a check of both call and reply. The model
+is a script, so that what is left is the harness: dispatch, record, score, write. The same sample in
+the peers is `inspect_sample.py` and `pydantic_sample.py`.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from lhkit.chat.controller import Assistant
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import Run
+from lhkit.harness.runner import replay
+from lhkit.harness.script import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.json_values import JSON
+from lhkit.vocab.results import ToolOk
+
+TURNS_A_SAMPLE = 2
+"""Model turns: the call, and the answer after its result."""
+
+
+def _added(args: Mapping[str, Any], _deps: Any) -> ToolOk:
+    return ToolOk({"sum": args["x"] + args["y"]})
+
+
+ADD = ToolRegistry(
+    [
+        ToolDefinition(
+            name="add",
+            description="Add two numbers",
+            parameters={
+                "type": "object",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+                "required": ["x", "y"],
+            },
+            handler=_added,
+        )
+    ]
+)
+
+
+class Session:
+    """A world without a state."""
+
+    registry = ADD
+    assistant = Assistant(instructions="Add numbers.")
+    today = date(2026, 1, 1)
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return nothing: there are no tables."""
+        return {}
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
+class Environment:
+    """Opens such worlds."""
+
+    def open(self, _world: Mapping[str, Any], _locale: str) -> Session:
+        """Return a new one."""
+        return Session()
+
+
+def scenarios(count: int) -> list[Scenario]:
+    """Return so many scenarios: one call is due, and a sum in words."""
+    return [
+        Scenario(
+            id=f"sum-{n}",
+            ac="AC-1",
+            turns=(
+                Turn(
+                    user=f"what is {n} + 1?",
+                    expect=Expect(
+                        calls=(ExpectedCall(tool="add", args={"x": n, "y": 1}, result="ok"),)
+                    ),
+                    reply=ExpectedReply(contains_any=("the sum",)),
+                ),
+            ),
+        )
+        for n in range(count)
+    ]
+
+
+def answering(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+    """Return the model of one sample."""
+    n = int(scenario.id.removeprefix("sum-"))
+    return ScriptedModel([call("add", x=n, y=1), say("the sum is there")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What something took: CPU (user and system) and wall seconds, and the process's peak."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mib: float
+
+
+def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
+    """Replay `count` scenarios `repeats` times into a new run folder, and check that all passed."""
+    asked = scenarios(count)
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    run = asyncio.run(
+        replay(
+            asked,
+            answering,
+            environment=Environment(),
+            run_dir=folder,
+            repeats=repeats,
+            keep_records=repeats == 1,
+            concurrency=8,
+            progress=False,
+        )
+    )
+    cost = Cost(
+        cpu_s=time.process_time() - cpu_s, wall_s=time.perf_counter() - wall_s, peak_mib=peak_mib()
+    )
+    if any(record.verdict is not Verdict.PASS for record in run.records):
+        raise AssertionError("a sample did not pass")
+    return cost
+
+
+def played_ms(samples: int) -> float:
+    """Return CPU milliseconds per sample of a run that is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        return 1000 * play(samples, Path(folder) / "run").cpu_s / samples
+
+
+def summed_up(folder: Path, samples: int) -> Cost:
+    """Load a run and sum it up, as `lhkit report` does first, and check that nothing is missing."""
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    summary = Run.load(folder).summary()
+    cost = Cost(
+        cpu_s=time.process_time() - cpu_s, wall_s=time.perf_counter() - wall_s, peak_mib=peak_mib()
+    )
+    if summary.total.passed != samples:
+        raise AssertionError(f"{summary.total.passed} of {samples} samples were read")
+    return cost
+
+
+def peak_mib() -> float:
+    """Return the largest resident memory that this program has had.
+
+    From /proc and not `getrusage`: there a started program begins with the peak of its parent.
+    """
+    return peak_of(Path("/proc/self/status").read_text(encoding="utf-8"))
+
+
+def peak_of(status: str) -> float:
+    """Return the MiB of `VmHWM` in the text of Linux' /proc/PID/status."""
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024

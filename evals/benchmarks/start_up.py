@@ -1,0 +1,219 @@
+"""What starting costs: importing lhkit and its commands, beside the peers in their environments.
+
+Every line is a new process, all take turns within one run, bytecode cached, files in the page
+cache. The floor is a Python that does nothing. Run it with `make bench`.
+"""
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import figures
+import peers
+from figures import Figure, Machine, Measurement
+
+ROUNDS = 7
+SHOWN = 8
+GOAL_IMPORT_S = 0.3
+FLOOR, IMPORT, WHOLE, VERSION, HELP = (
+    "`python -c pass`",
+    "`import lhkit`",
+    "`import lhkit`, every name used",
+    "`lhkit --version`",
+    "`lhkit eval --help`",
+)
+EVERY_NAME = "import lhkit; [getattr(lhkit, name) for name in lhkit.__all__]"
+"""lhkit loads a part when it is first used; the peers' imports load all of theirs at once."""
+BESIDE = (
+    ("`import pydantic_evals`", IMPORT, 1.0),
+    ("`inspect --version`", VERSION, 1.0),
+    ("`import pydantic_evals, pydantic_ai`", WHOLE, None),
+    ("`import inspect_ai`", WHOLE, None),
+)
+"""What of a peer stands beside what of lhkit, and how many times its CPU it may be at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """One start of a process: CPU (user and system) and wall seconds."""
+
+    cpu_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """One line of `python -X importtime`: its own and all microseconds."""
+
+    module: str
+    own_us: int
+    all_us: int
+
+
+def commands() -> dict[str, list[str]]:
+    """Return every command by its name in the table."""
+    inspect, pydantic = (peers.peer_python(name) for name in (peers.INSPECT, peers.PYDANTIC_EVALS))
+    lhkit = [sys.executable, "-m", "lhkit"]
+    return {
+        FLOOR: [sys.executable, "-c", "pass"],
+        IMPORT: [sys.executable, "-c", "import lhkit"],
+        WHOLE: [sys.executable, "-c", EVERY_NAME],
+        VERSION: [*lhkit, "--version"],
+        HELP: [*lhkit, "eval", "--help"],
+        "`inspect --version`": [str(inspect.parent / "inspect"), "--version"],
+        "`import inspect_ai`": [str(inspect), "-c", "import inspect_ai"],
+        "`import pydantic_evals`": [str(pydantic), "-c", "import pydantic_evals"],
+        "`import pydantic_evals, pydantic_ai`": [
+            *(str(pydantic), "-c", "import pydantic_evals, pydantic_ai")
+        ],
+    }
+
+
+def start(line: Sequence[str]) -> Start:
+    """Run a command to its end, its output thrown away.
+
+    Raises:
+        AssertionError: it failed.
+    """
+    started_s = time.perf_counter()
+    child = subprocess.Popen(line, stdout=subprocess.DEVNULL)  # noqa: S603 - ourselves and the peers
+    _, status, usage = os.wait4(child.pid, 0)
+    wall_s = time.perf_counter() - started_s
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise AssertionError(f"{' '.join(line)} ended with {child.returncode}")
+    return Start(cpu_s=usage.ru_utime + usage.ru_stime, wall_s=wall_s)
+
+
+def dearest(importtime: str, shown: int = SHOWN) -> tuple[list[Imported], int]:
+    """Return the imports with the most microseconds of their own, and how many there are.
+
+    Args:
+        importtime: what `python -X importtime` wrote to standard error.
+        shown: how many to return, dearest first.
+    """
+    rows = list(_imports(importtime))
+    return sorted(rows, key=lambda row: -row.own_us)[:shown], len(rows)
+
+
+def _imports(importtime: str) -> Iterator[Imported]:
+    for line in importtime.splitlines():
+        head, _, told = line.partition("import time:")
+        cells = [cell.strip() for cell in told.split("|")]
+        if not head and len(cells) == 3 and cells[0].isdigit():  # noqa: PLR2004 - own, all, name
+            yield Imported(module=cells[2], own_us=int(cells[0]), all_us=int(cells[1]))
+
+
+def importtime(line: Sequence[str]) -> str:
+    """Return what `-X importtime` says of a command that is a Python's."""
+    python, *rest = line
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [python, "-X", "importtime", *rest], capture_output=True, text=True, check=True
+    )
+    return done.stderr
+
+
+def median_s(starts: Sequence[Start]) -> tuple[float, float]:
+    """Return the medians of CPU and of wall seconds."""
+    return (
+        statistics.median(each.cpu_s for each in starts),
+        statistics.median(each.wall_s for each in starts),
+    )
+
+
+def ratio(starts: dict[str, list[Start]], other: str, mine: str) -> float:
+    """Return how many times our CPU a peer's is, as the median of the rounds."""
+    pairs = zip(starts[other], starts[mine], strict=True)
+    return statistics.median(one.cpu_s / two.cpu_s for one, two in pairs)
+
+
+def found(
+    starts: dict[str, list[Start]], machine: Machine, versions: dict[str, str]
+) -> Measurement:
+    """Return the figures."""
+    own = [
+        Figure(
+            what=f"{name}, CPU",
+            value=median_s(starts[name])[0],
+            unit="s",
+            at_most=GOAL_IMPORT_S if name == IMPORT else None,
+        )
+        for name in (IMPORT, WHOLE, VERSION, HELP)
+    ]
+    beside = [
+        Figure(
+            what=f"{other}, CPU: times that of {mine}",
+            value=ratio(starts, other, mine),
+            unit="×",
+            at_least=least,
+        )
+        for other, mine, least in BESIDE
+    ]
+    return Measurement(
+        title="Start-up: lhkit beside inspect-ai and pydantic_evals",
+        command="python evals/benchmarks/start_up.py",
+        versions=versions,
+        figures=(*own, *beside),
+        machine=machine,
+    )
+
+
+def page(starts: dict[str, list[Start]], imports: dict[str, str], told: Measurement) -> str:
+    """Return the page."""
+    medians = {name: median_s(each) for name, each in starts.items()}
+    lines = [
+        *figures.heading(told, f"medians of {ROUNDS} rounds"),
+        "A new process each time, everything in the page cache; CPU is user and system time. lhkit",
+        "loads each part when it is first used, so the peers stand beside all of it at once.",
+        "",
+        "| | CPU s | wall s |",
+        "|---|---|---|",
+        *(f"| {name} | {cpu_s:.2f} | {wall_s:.2f} |" for name, (cpu_s, wall_s) in medians.items()),
+        "",
+        *(line for name, text in imports.items() for line in _dearest_rows(name, text)),
+        *figures.goals(told.figures),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _dearest_rows(name: str, text: str) -> list[str]:
+    rows, count = dearest(text)
+    told = ", ".join(f"`{row.module}` {row.own_us / 1000:.0f} ms" for row in rows)
+    return [f"{name} loads {count} modules (`-X importtime`); dearest by themselves: {told}.", ""]
+
+
+def main() -> None:
+    """Measure, print and write the page."""
+    machine = figures.this_machine()
+    lines = commands()
+    for line in lines.values():
+        start(line)  # page cache, bytecode
+    starts: dict[str, list[Start]] = {name: [] for name in lines}
+    for _ in range(ROUNDS):
+        for name, line in lines.items():
+            starts[name].append(start(line))
+    imports = {name: importtime(lines[name]) for name in (IMPORT, HELP)}
+    measurement = found(starts, machine, versions())
+    figures.write("start_up", page(starts, imports, measurement), measurement)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this Python and of the peers, as their environments tell them."""
+    told = {"Python": platform.python_version()}
+    for name, package in ((peers.INSPECT, "inspect-ai"), (peers.PYDANTIC_EVALS, "pydantic-evals")):
+        code = f"from importlib.metadata import version; print(version({package!r}))"
+        line = [str(peers.peer_python(name)), "-c", code]
+        told[package] = subprocess.run(  # noqa: S603 - the peers
+            line, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout.strip()
+    return told
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""A disk that fills up, or that was never ours to write on: a sentence, and nothing lost.
+
+`RLIMIT_FSIZE` plays the full disk: a write that crosses it stores a part and then fails, as on a
+real one.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import typer
+
+from lhkit import app
+from lhkit.cli.finish import EXIT_WORLD, finish
+from lhkit.confirm.gate import ScriptedGate
+from lhkit.errors import RunError, StoreError
+from lhkit.harness.journal import MANIFEST, RECORDS, open_journal, read_manifest, read_records
+from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.settings import Settings
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.vocab.results import ToolErr, ToolOk
+from tests.harness.test_journal import record
+
+SAMPLES = 6
+
+
+@contextmanager
+def largest_file(size_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond a size while the block lasts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.promise("eval.full_disk")
+def test_a_disk_that_fills_up_inside_a_record_costs_that_record_only(tmp_path: Path) -> None:
+    with open_journal(tmp_path) as journal:
+        journal.append(record("a"))
+    whole_bytes = (tmp_path / RECORDS).stat().st_size
+    with largest_file(whole_bytes + 100), open_journal(tmp_path) as journal:
+        with pytest.raises(RunError, match="cannot be written"):
+            journal.append(record("b"))
+        assert (tmp_path / RECORDS).stat().st_size == whole_bytes + 100
+    assert read_records(tmp_path) == (record("a"),)
+    with open_journal(tmp_path) as journal:
+        journal.append(record("b"))
+    assert read_records(tmp_path) == (record("a"), record("b"))
+
+
+def test_nothing_is_written_behind_half_a_record_when_there_is_room_again(tmp_path: Path) -> None:
+    with open_journal(tmp_path) as journal:
+        with largest_file(100), pytest.raises(RunError):
+            journal.append(record("a"))
+        with pytest.raises(RunError, match="cannot be written"):
+            journal.append(record("b"))
+    assert read_records(tmp_path) == ()
+
+
+@pytest.mark.parametrize("name", [RECORDS, MANIFEST, "run.lock"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_run_folder_with_a_pipe_or_a_folder_in_place_of_a_file_is_a_sentence(
+    tmp_path: Path, make: Callable[[Path], None], name: str
+) -> None:
+    if (make, name) == (os.mkfifo, "run.lock"):
+        return  # a pipe can be locked as well as a file
+    make(tmp_path / name)
+    sentence = r"cannot be written|is no file: remove it"
+    with pytest.raises(RunError, match=sentence), open_journal(tmp_path):
+        read_manifest(tmp_path)
+
+
+def played(folder: Path, most_bytes: int | None) -> subprocess.CompletedProcess[str]:
+    line = f"eval --model gold --limit {SAMPLES} --name r --concurrency 3"
+    limits = (most_bytes, most_bytes)
+    return subprocess.run(
+        [sys.executable, "-m", "lhkit", *line.split()],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
+        if most_bytes
+        else None,
+    )
+
+
+@pytest.mark.promise("eval.full_disk")
+def test_an_eval_on_a_full_disk_says_so_and_the_same_command_finishes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    refused = played(tmp_path, 16_000)  # room for the manifest and some records
+    assert refused.returncode == EXIT_WORLD, refused.stderr
+    sentences = [line for line in refused.stderr.splitlines() if line.startswith("lhkit: ")]
+    assert len(sentences) == 1
+    assert "runs/r cannot be written" in sentences[0]
+    assert "Traceback" not in refused.stderr
+    whole = read_records(tmp_path / "runs" / "r")
+    assert len(whole) < SAMPLES
+    done = played(tmp_path, None)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "runs" / "r" / RECORDS).read_bytes().splitlines()
+    asked = [json.loads(line)["sample_id"]["scenario"] for line in lines]
+    assert len(asked) == len(set(asked)) == SAMPLES
+    assert read_records(tmp_path / "runs" / "r")[: len(whole)] == whole
+
+
+@pytest.fixture
+def left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Yield the cache folder of a command run in this process; its log is closed afterwards."""
+    logger = logging.getLogger("lhkit")
+    before = list(logger.handlers)
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+    yield tmp_path / "cache"
+    for handler in set(logger.handlers) - set(before):
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def code_of(error: Exception) -> int:
+    async def command() -> int:
+        logging.getLogger("lhkit.some").warning("noted")
+        raise error
+
+    with asyncio.Runner() as runner, pytest.raises(typer.Exit) as left:
+        finish(runner.run, lambda _: command())
+    return left.value.exit_code
+
+
+def test_what_the_system_refuses_is_one_sentence_and_the_traceback_is_in_the_log(
+    left_alone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code_of(OSError(28, "No space left on device", "some.json")) == EXIT_WORLD
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert said.startswith("lhkit: the system refused this ")
+    assert "No space left on device: 'some.json'" in said
+    assert "Traceback" not in said
+    assert "Traceback" in (left_alone / "logs" / "lhkit.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["no folder", "no room"])
+def test_a_log_that_cannot_be_written_changes_nothing(
+    left_alone: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    if place == "no folder":
+        left_alone.write_text("a file")
+    with largest_file(10):
+        code = code_of(RunError("the run is broken"))
+    assert (code, capsys.readouterr().err) == (EXIT_WORLD, "lhkit: the run is broken\n")
+
+
+def test_a_database_where_no_folder_can_be_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"chat\.sqlite3 cannot be made .* choose another file"):
+        app.open_store(Settings(), tmp_path / "file" / "chat.sqlite3")
+
+
+@pytest.mark.anyio
+async def test_a_write_of_the_chat_on_a_full_disk_is_an_error_to_the_model_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    settings = Settings()
+    args = {"protocol_id": "daily-walk", "frame_level": "identity", "anchor_when": "아침"}
+    args |= {"framed_text": "나는 매일 걷는 사람이다"}
+    dispatcher = ToolDispatcher(app.registry_of("ko"))
+    with app.open_store(settings, tmp_path / "chat.sqlite3") as store:
+        deps = LifeHelper(store=store, now=settings.now)
+        gate = ScriptedGate([True, True])
+        with largest_file(1_000):
+            refused = await dispatcher.dispatch("add_habit", args, confirm=gate, deps=deps)
+        assert isinstance(refused, ToolErr)
+        assert refused.code == "handler_error"
+        assert store.number("SELECT count(*) FROM habit") == 0
+        done = await dispatcher.dispatch("add_habit", args, confirm=gate, deps=deps)
+        assert isinstance(done, ToolOk)
+        assert [tuple(row) for row in store.rows("PRAGMA integrity_check")] == [("ok",)]
