@@ -3,12 +3,18 @@
 import asyncio
 import sys
 
-from lhkit.cli import build_cli
+_INTERRUPTED = 130  # as `lhkit.cli.finish` has it, which may not be loaded yet
 
 
 def main() -> None:
-    """Run the command line."""
-    sys.exit(build_cli(asyncio.run)())
+    """Run the command line. Ctrl-C ends it the same way while it is still loading."""
+    try:
+        from lhkit.cli import build_cli  # noqa: PLC0415 - the part that takes its time
+
+        code = build_cli(asyncio.run)()
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.confirm.gate import ConfirmGate
-from lhkit.errors import UsageError
+from lhkit.errors import StoreError, UsageError
 from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.script import Scenario
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
@@ -36,7 +36,7 @@ from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning import embedded_models
-from lhkit.vocab.generation import Sampling
+from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.json_values import JSON
 
 EMBEDDED = embedded.EMBEDDED
@@ -121,6 +121,28 @@ async def _served(
         yield _embedded_endpoint(server.base_url, choice)
 
 
+async def expected_identity(choice: ModelChoice, settings: Settings) -> ModelIdentity | None:
+    """Return who would answer for `choice` if a server were started for it now.
+
+    None where only asking tells: at an address, or where a server is running already.
+
+    Raises:
+        UsageError: no such embedded model.
+        TuningError: there is no adapter.
+    """
+    if not choice.is_embedded:
+        return None
+    name = embedded_name(choice.name)
+    if await running_server(name, settings) is not None:
+        return None
+    return embedded.expected_identity(
+        name,
+        embedded_folder(name, settings),
+        dialect=choice.dialect,
+        constraint=choice.constraint,
+    )
+
+
 def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
     return Endpoint(
         base_url=base_url,
@@ -150,10 +172,13 @@ def open_store(settings: Settings, path: Path | None = None) -> Store:
     """Open the chat's database, made if it is not there.
 
     Raises:
-        StoreError: the file is no database of ours, or a newer one.
+        StoreError: the file cannot be made, is no database of ours, or a newer one.
     """
     target = path or settings.data_dir / DATABASE
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be made ({error}): choose another file.") from error
     return Store.open(target, protocols())
 
 

@@ -14,6 +14,7 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.v
     │   ├── ServerStartError
     │   └── StoreError
     ├── RunError                   a run folder cannot be used
+    │   └── MissingRunError        no such run or sample; a UsageError, too
     └── ModelError                 the served model failed us: `invalid` in a run, `error` in a chat
         ├── ServerUnreachableError
         ├── UnknownModelError
@@ -76,6 +77,10 @@ class StoreError(SetupError):
 
 class RunError(LhkitError):
     """A run folder cannot be used."""
+
+
+class MissingRunError(RunError, UsageError):
+    """The caller named a run or a sample that is not there."""
 
 
 class ModelError(LhkitError):

@@ -2,11 +2,13 @@
 
 import os
 import platform
+import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import psutil
 from platformdirs import user_cache_path, user_config_path, user_data_path
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -62,7 +64,16 @@ def load_settings() -> Settings:
     except ValidationError as error:
         fault = error.errors()[0]
         name = "_".join(str(part) for part in fault["loc"]).upper()
-        raise UsageError(f"environment variable LHKIT_{name}: {fault['msg']}") from error
+        what = fault["msg"].removeprefix("Value error, ")
+        raise UsageError(f"environment variable LHKIT_{name}: {what}") from error
+
+
+def process_age_s() -> float:
+    """Return how long this process has been there, imports included, in seconds."""
+    begun_s = psutil.Process().create_time()
+    if hasattr(time, "CLOCK_BOOTTIME"):  # psutil's boot time is in whole seconds: it cancels out
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - (begun_s - psutil.boot_time())
+    return datetime.now(UTC).timestamp() - begun_s
 
 
 def hardware() -> dict[str, str | int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lhkit import __version__
+from lhkit.__main__ import main
 
 
 def lhkit(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -56,13 +57,13 @@ def test_it_says_its_version_and_helps() -> None:
         ),
         (["eval", "--split", "train", "--model", "gold"], 2, "no split 'train': choose one of dev"),
         (["lint", "nowhere"], 2, "nowhere: no scenario file there"),
-        (["accept", "nowhere", "a"], 3, "nowhere holds no run"),
+        (["accept", "nowhere", "a"], 2, "nowhere holds no run"),
         (["serve", "gpt"], 2, "no embedded model 'gpt'"),
         (["serve", "x", "--dry-run", "--device", "tpu"], 2, "choose gpu or cpu"),
-        (["audit", "nowhere"], 3, "nowhere holds no run"),
-        (["compare", "nowhere", "elsewhere"], 3, "nowhere holds no run"),
-        (["rescore", "nowhere"], 3, "nowhere holds no run"),
-        (["eval", "--model", "gold", "--baseline", "nowhere"], 3, "nowhere holds no run"),
+        (["audit", "nowhere"], 2, "nowhere holds no run"),
+        (["compare", "nowhere", "elsewhere"], 2, "nowhere holds no run"),
+        (["rescore", "nowhere"], 2, "nowhere holds no run"),
+        (["eval", "--model", "gold", "--baseline", "nowhere"], 2, "nowhere holds no run"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_an_exit_code(
@@ -142,3 +143,18 @@ def test_a_run_is_audited_from_its_folder(tmp_path: Path) -> None:
     assert audited.returncode == 0, audited.stderr
     told = r"(\d+) with a call: \1 read as they stand, 0 mended, 0 lost"
     assert re.search(told, audited.stdout)
+
+
+def test_ctrl_c_while_the_command_is_still_loading_is_an_interrupt_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "lhkit.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "lhkit.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130

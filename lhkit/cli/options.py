@@ -25,7 +25,7 @@ Dialect = Annotated[
 Constrain = Annotated[
     str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
 ]
-Locale = Annotated[str | None, typer.Option(help="ko or en.")]
+Locale = Annotated[str | None, typer.Option(help="ko or en. Default: LHKIT_LOCALE, else ko.")]
 Split = Annotated[
     str, typer.Option(help="Shipped scenarios to take where no PATHS are given: dev, test, all.")
 ]

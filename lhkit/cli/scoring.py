@@ -1,6 +1,7 @@
 """`eval` and `audit`: options of the commands that play scenarios and read records."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 
 from lhkit.cli.finish import Run, finish
 from lhkit.cli.options import BaseUrl, Constrain, Dialect, Environment, Model, Paths, Split
+from lhkit.settings import process_age_s
 
 _Stress = Annotated[
     str,
@@ -38,7 +40,10 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         constrain: Constrain = "off",
         stress: _Stress = "",
         repeats: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 1,
-        concurrency: Annotated[int, typer.Option(min=1, help="Conversations at once.")] = 8,
+        concurrency: Annotated[
+            int | None,
+            typer.Option(min=1, help="Conversations at once; by default what fits the server."),
+        ] = None,
         limit: Annotated[int | None, typer.Option(min=1, help="Only the first N.")] = None,
         max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
         name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
@@ -73,6 +78,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             baseline=baseline,
             keep_prompts=keep_prompts,
             command=("lhkit", *sys.argv[1:]),
+            begun_s=time.perf_counter() - process_age_s(),
         )
         finish(run, lambda settings: evaluate(options, settings))
 

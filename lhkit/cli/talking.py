@@ -8,6 +8,13 @@ import typer
 from lhkit.cli.finish import Run, finish
 from lhkit.cli.options import BaseUrl, Constrain, Dialect, Locale, Model
 
+_ServerParser = Annotated[
+    bool, typer.Option("--server-parser", help="Let it parse calls too, for --dialect openai.")
+]
+_Compiled = Annotated[
+    bool, typer.Option("--compile", help="Embedded: start later, answer faster. For long runs.")
+]
+
 
 def add_chat(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit chat`."""
@@ -48,10 +55,8 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
         ] = False,
         device: Annotated[str, typer.Option(help="Another model's: gpu or cpu.")] = "gpu",
-        server_parser: Annotated[
-            bool,
-            typer.Option("--server-parser", help="Let it parse calls too, for --dialect openai."),
-        ] = False,
+        server_parser: _ServerParser = False,
+        compiled: _Compiled = False,
         weights: Annotated[
             Path | None, typer.Option(help="Folder of a tuned model, instead of MODEL.")
         ] = None,
@@ -65,20 +70,34 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
         from lhkit.models.embedded import EMBEDDED_NAMES  # noqa: PLC0415 - aiohttp
 
         is_dry_other = dry_run and model not in EMBEDDED_NAMES
-        if "/" in model or is_dry_other:
+        if weights is None and ("/" in model or is_dry_other):
             finish(
                 run,
-                lambda _: serve_line(model, device, server_parser=server_parser, dry_run=dry_run),
+                lambda _: serve_line(
+                    model, device, server_parser=server_parser, dry_run=dry_run, compiled=compiled
+                ),
             )
         if dry_run:
             finish(
                 run,
-                lambda settings: embedded_line(model, port, settings, server_parser=server_parser),
+                lambda settings: embedded_line(
+                    model,
+                    port,
+                    settings,
+                    server_parser=server_parser,
+                    compiled=compiled,
+                    weights=weights,
+                ),
             )
         finish(
             run,
             lambda settings: serve_embedded(
-                model, port, settings, server_parser=server_parser, weights=weights
+                model,
+                port,
+                settings,
+                server_parser=server_parser,
+                compiled=compiled,
+                weights=weights,
             ),
         )
 

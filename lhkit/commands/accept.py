@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import app
-from lhkit.errors import RunError, UsageError
+from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.accept import (
     Edit,
     Observed,
@@ -48,7 +48,7 @@ async def accept_sample(options: AcceptOptions, settings: Settings) -> int:
     """Show the change and write it, unless only a look is wanted.
 
     Raises:
-        RunError: there is no such run or sample.
+        MissingRunError: there is no such run or sample.
         UsageError: nothing, or not one thing, can be accepted; or the scenario changed.
     """
     run = Run.load(options.run)
@@ -98,7 +98,9 @@ def _record(options: AcceptOptions, run: Run) -> SampleRecord:
     for record in run.records:
         if record.sample_id == wanted:
             return record
-    raise RunError(f"{options.run} has no sample {options.sample}: give SCENARIO or SCENARIO#2")
+    raise MissingRunError(
+        f"{options.run} has no sample {options.sample}: give SCENARIO or SCENARIO#2"
+    )
 
 
 def _chosen(options: AcceptOptions, record: SampleRecord) -> Observed:

@@ -2,9 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,14 +13,13 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.commands.environments import label_of, load_environment, registry_of, require_paths
-from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
+from lhkit.commands.sources import SCRIPTED, concurrency_for, opened_source
 from lhkit.commands.thresholds import Judged, Thresholds, judged, resumed
 from lhkit.errors import UsageError
 from lhkit.harness.environment import Environment
-from lhkit.harness.gold import gold_model, silent_model
-from lhkit.harness.journal import RECORDS
-from lhkit.harness.plan import ModelSource
+from lhkit.harness.journal import RECORDS, read_records
+from lhkit.harness.plan import ModelSource, plan_run
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import Run
 from lhkit.harness.runner import replay
@@ -41,7 +41,11 @@ _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalOptions:
-    """What the user asked for on the command line."""
+    """What the user asked for on the command line.
+
+    Without `concurrency` it is chosen for the server. `begun_s` is when all began, on the clock of
+    `time.perf_counter`.
+    """
 
     paths: tuple[Path, ...] = ()
     split: str = "dev"
@@ -52,7 +56,7 @@ class EvalOptions:
     constrain: str = "off"
     stress: str = ""
     repeats: int = 1
-    concurrency: int = 8
+    concurrency: int | None = None
     limit: int | None = None
     max_tokens: int = 128
     name: str | None = None
@@ -62,6 +66,7 @@ class EvalOptions:
     baseline: Path | None = None
     keep_prompts: bool = False
     command: tuple[str, ...] = ()
+    begun_s: float | None = None
 
 
 async def evaluate(options: EvalOptions, settings: Settings) -> int:
@@ -70,6 +75,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     Raises:
         LhkitError: scenarios, run folder, set-up or server are not as they must be.
     """
+    begun_s = time.perf_counter() if options.begun_s is None else options.begun_s
     require_paths(options.environment, options.paths)
     plain = load_environment(options.environment, max_tokens=options.max_tokens)
     scenarios = load_scenarios(options.paths or app.scenario_paths(options.split))[: options.limit]
@@ -78,9 +84,15 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     catalog = load_catalog(settings.locale)
     stress = parse_stress(options.stress)
     _require_constraint(options, plain, scenarios[0])
-    async with _model_source(options, settings) as source:
-        model, environment = stressed(source, plain, stress)
+
+    def is_answered(source: ModelSource) -> bool:
+        plan = plan_run(scenarios, *stressed(source, plain, stress), repeats=options.repeats)
+        return plan.is_answered_by(read_records(run_dir))
+
+    async with opened_source(_choice(options, settings), settings, is_answered) as opened:
+        model, environment = stressed(opened.source, plain, stress)
         told = await provenance(settings, options.command)
+        setup_s = time.perf_counter() - begun_s - opened.server_s
         with _resumable(run_dir, catalog):
             run = await replay(
                 scenarios,
@@ -88,10 +100,10 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 environment=environment,
                 run_dir=run_dir,
                 repeats=options.repeats,
-                concurrency=options.concurrency,
+                concurrency=options.concurrency or concurrency_for(opened.source),
                 keep_prompts=options.keep_prompts,
                 report=lambda found: _print_lines(resumed(found, catalog)),
-                provenance=told,
+                provenance=replace(told, setup_s=setup_s, server_s=opened.server_s),
             )
     words = {} if options.environment else ac_words((each.ac for each in scenarios), catalog)
     return _report(run, run_dir, words, thresholds, catalog)
@@ -116,8 +128,15 @@ def _resumable(run_dir: Path, catalog: Catalog) -> Iterator[None]:
 
 
 def _thresholds(options: EvalOptions) -> Thresholds:
-    """Return what is asked of the run; a baseline is read before hours are spent on a run."""
-    baseline = None
+    """Return what is asked of the run; a baseline is read before hours are spent on a run.
+
+    Raises:
+        UsageError: the floor is a share, not percent, or the baseline is no run.
+    """
+    baseline, floor = None, options.fail_under
+    if floor is not None and 0 < floor < 1:
+        percent = 100 * floor
+        raise UsageError(f"--fail-under is in percent: for a share of {floor:g} give {percent:g}")
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
@@ -126,24 +145,15 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     )
 
 
-@asynccontextmanager
-async def _model_source(options: EvalOptions, settings: Settings) -> AsyncIterator[ModelSource]:
-    base_url = options.base_url or settings.base_url
-    constraint = app.constraint_of(options.constrain)
-    if options.base_url is None and options.model == "gold":
-        yield gold_model
-    elif options.base_url is None and options.model == "silent":
-        yield silent_model()
-    else:
-        choice = app.ModelChoice(
-            name=options.model,
-            base_url=base_url,
-            api_key=settings.api_key,
-            dialect=options.dialect,
-            constraint=constraint,
-        )
-        async with opened_model(choice, settings) as model:
-            yield model
+def _choice(options: EvalOptions, settings: Settings) -> app.ModelChoice:
+    is_script = options.base_url is None and options.model in SCRIPTED
+    return app.ModelChoice(
+        name=options.model,
+        base_url=options.base_url or (None if is_script else settings.base_url),
+        api_key=settings.api_key,
+        dialect=options.dialect,
+        constraint=app.constraint_of(options.constrain),
+    )
 
 
 def _run_name(options: EvalOptions) -> str:
@@ -174,10 +184,8 @@ def _report(
     console.print(render(run.summary(), catalog, words))
     _show_failures(run, run_dir, console, catalog)
     played = len(run.records) - run.kept
-    console.print(
-        Text(catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)),
-        soft_wrap=True,
-    )
+    records = catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)
+    console.print(Text(printable(records)), soft_wrap=True)
     return _exit_code(run, judged(run, thresholds, catalog), catalog)
 
 
@@ -203,7 +211,7 @@ def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) 
         console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
     if len(failed) > _SHOWN_FAILURES:
         more = catalog.text("eval.more", count=len(failed) - _SHOWN_FAILURES, path=run_dir)
-        console.print(Text(f"  {more}"), soft_wrap=True)
+        console.print(Text(printable(f"  {more}")), soft_wrap=True)
 
 
 def _exit_code(run: Run, found: Judged, catalog: Catalog) -> int:

@@ -14,6 +14,7 @@ from rich.text import Text
 from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
+from lhkit.commands.sources import concurrency_for
 from lhkit.commands.thresholds import Thresholds, judged
 from lhkit.harness.environment import Environment
 from lhkit.harness.gold import gold_model, silent_model
@@ -106,6 +107,10 @@ def _choice(arm: Arm, settings: Settings) -> app.ModelChoice:
     )
 
 
+def _weights(choice: app.ModelChoice, settings: Settings) -> str:
+    return app.embedded_folder(app.embedded_name(choice.name), settings).name
+
+
 @dataclass(slots=True, kw_only=True)
 class _Models:
     """The models that arms ask for; they stay open, and so does a server that was started."""
@@ -147,7 +152,7 @@ class _Stage:
             environment=environment,
             run_dir=self.folder,
             repeats=self.suite.repeats,
-            concurrency=self.suite.concurrency,
+            concurrency=self.suite.concurrency or concurrency_for(source),
             provenance=await provenance(self.settings),
         )
 
@@ -161,19 +166,14 @@ class _Stage:
         if recorded is None:
             return None
         model, environment = self._under_stress(ScriptedModel((), identity=recorded))
-        jobs = plan_run(self.scenarios, model, environment, repeats=self.suite.repeats).jobs
-        found = {
-            (record.sample_id, record.content_hash): record
-            for record in read_records(self.folder)
-            if record.verdict is not Verdict.INVALID
-        }
-        records = [found.get((job.sample_id, job.content_hash)) for job in jobs]
-        complete = tuple(record for record in records if record is not None)
-        if len(complete) < len(jobs):
+        plan = plan_run(self.scenarios, model, environment, repeats=self.suite.repeats)
+        kept = plan.kept(read_records(self.folder))
+        if len(kept) < len(plan.jobs):
             return None
+        records = tuple(kept[job.sample_id] for job in plan.jobs)
         manifest = read_manifest(self.folder)
         return Run(
-            records=complete, manifest=manifest, kept=len(complete), name=self.folder.resolve().name
+            records=records, manifest=manifest, kept=len(records), name=self.folder.resolve().name
         )
 
     def _recorded(self) -> ModelIdentity | None:
@@ -187,6 +187,8 @@ class _Stage:
         asked = (self.arm.dialect, self.arm.constraint, stress.label)
         if (identity.dialect, identity.constraint, identity.stress) != asked:
             return None  # also the scripted ones: they are quick, and are played
+        if choice.is_embedded and identity.weights != _weights(choice, self.settings):
+            return None
         is_named = choice.name is None or not choice.is_embedded
         name = choice.name if is_named else app.embedded_name(choice.name)
         return identity if name in {None, identity.model} else None

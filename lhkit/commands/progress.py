@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from typing import NoReturn
 
 from rich.console import Console
@@ -12,21 +13,32 @@ from tqdm import tqdm
 
 from lhkit.app import ModelChoice, Reports, open_model
 from lhkit.models.base import ChatModel
-from lhkit.models.vllm_server import StartProgress
+from lhkit.models.vllm_server import Report as ServerReport
+from lhkit.models.vllm_server import StartProgress, silent
 from lhkit.models.weights_source import Stage, WeightsProgress
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable
 
 
 @asynccontextmanager
-async def opened_model(choice: ModelChoice, settings: Settings) -> AsyncIterator[ChatModel]:
+async def opened_model(
+    choice: ModelChoice, settings: Settings, heard: ServerReport = silent
+) -> AsyncIterator[ChatModel]:
     """Yield a connected model, as `app.open_model` does, and show how it is coming along.
+
+    `heard` is also told how the start of a server is coming along.
 
     Raises:
         LhkitError: the model cannot be had.
     """
     async with AsyncExitStack() as stack:
-        with setup_progress() as reports:
+        with setup_progress() as shown:
+
+            def server(progress: StartProgress) -> None:
+                heard(progress)
+                shown.server(progress)
+
+            reports = replace(shown, server=server)
             model = await stack.enter_async_context(open_model(choice, settings, reports))
         yield model
 

@@ -25,18 +25,23 @@ _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
 
 
-async def serve_line(model: str, device: str, *, server_parser: bool, dry_run: bool) -> int:
+async def serve_line(
+    model: str, device: str, *, server_parser: bool, dry_run: bool, compiled: bool = False
+) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
     With `server_parser` the server also parses calls itself, for `--dialect openai`. Returns the
     exit code, that of vLLM if it ran.
 
     Raises:
-        UsageError: no such device, or no parser is known for the model.
+        UsageError: no such device, no parser is known for the model, or `compiled`, which is for
+            the embedded ones.
         MissingPackageError: there is no `vllm` command on this machine.
     """
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
+    if compiled:
+        raise UsageError("--compile is for gemma and gemma-base: any other vLLM line is yours")
     known: Device = "gpu" if device == "gpu" else "cpu"
     command = serve_command(model, known, server_parser=server_parser)
     console = Console(highlight=False, markup=False)
@@ -45,18 +50,33 @@ async def serve_line(model: str, device: str, *, server_parser: bool, dry_run: b
 
 
 async def embedded_line(
-    model: str, port: int | None, settings: Settings, *, server_parser: bool
+    model: str,
+    port: int | None,
+    settings: Settings,
+    *,
+    server_parser: bool,
+    compiled: bool = False,
+    weights: Path | None = None,
 ) -> int:
-    """Print the command line that serves an embedded model; return the exit code.
+    """Print the command line that serves an embedded model, or `weights`; return the exit code.
 
     Raises:
-        UsageError: no such embedded model, or the adapter is missing.
+        UsageError: no such embedded model, no model in the folder, or the adapter is missing.
     """
-    name = app.embedded_name(model)
-    folder = app.embedded_folder(name, settings)
+    if weights is None:
+        name = app.embedded_name(model)
+        folder = app.embedded_folder(name, settings)
+    else:
+        name, folder = _own_name(weights), await asyncio.to_thread(weights.resolve)
     now = settings.now()
     plan = serving_plan(
-        name, folder, settings.cache_dir, now, port=port, server_parser=server_parser
+        name,
+        folder,
+        settings.cache_dir,
+        now,
+        port=port,
+        server_parser=server_parser,
+        compiled=compiled,
     )
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
     line = shlex.join(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
@@ -87,9 +107,12 @@ async def serve_embedded(
     settings: Settings,
     *,
     server_parser: bool,
+    compiled: bool = False,
     weights: Path | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM; return the exit code.
+
+    With `compiled` it takes longer until it serves, and is faster then.
 
     With `weights`, a folder such as `lhkit tune merge` writes, that model is served the same way,
     under the folder's name.
@@ -108,7 +131,13 @@ async def serve_embedded(
         return 0
     with setup_progress() as reports:
         plan = await _plan(
-            name, reports, port, settings, server_parser=server_parser, weights=weights
+            name,
+            reports,
+            port,
+            settings,
+            server_parser=server_parser,
+            compiled=compiled,
+            weights=weights,
         )
         server = VllmServer(plan, report=reports.server)
         await server.__aenter__()
@@ -145,15 +174,27 @@ async def _plan(
     settings: Settings,
     *,
     server_parser: bool,
+    compiled: bool,
     weights: Path | None,
 ) -> ServerSettings:
     if weights is None:
         return await app.embedded_server(
-            settings, reports.weights, name=name, port=port, server_parser=server_parser
+            settings,
+            reports.weights,
+            name=name,
+            port=port,
+            server_parser=server_parser,
+            compiled=compiled,
         )
     folder, now = await asyncio.to_thread(weights.resolve), settings.now()
     return serving_plan(
-        name, folder, settings.cache_dir, now, port=port, server_parser=server_parser
+        name,
+        folder,
+        settings.cache_dir,
+        now,
+        port=port,
+        server_parser=server_parser,
+        compiled=compiled,
     )
 
 

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from lhkit.errors import RunError
 from lhkit.harness.manifest_shape import manifest_fault
 from lhkit.harness.record import SampleRecord
-from lhkit.harness.record_line import decode_record, encode_record
+from lhkit.harness.record_line import decode_line, encode_record
 
 RECORDS = "records.jsonl"
 MANIFEST = "manifest.json"
@@ -33,18 +33,26 @@ class Journal:
         self.folder = folder
         self.found = found
         self._file = file
+        self._fault: OSError | None = None
 
     def append(self, *records: SampleRecord) -> None:
         """Write records, a line each, and wait until they are on the disk.
 
+        After a fault nothing more is taken: it would stand behind half a line, and be lost with it.
+
         Raises:
             RunError: the disk does not take it.
         """
+        lines = memoryview("".join(f"{encode_record(each)}\n" for each in records).encode())
         try:
-            self._file.write("".join(f"{encode_record(each)}\n" for each in records).encode())
+            if self._fault is not None:
+                raise self._fault
+            while lines:  # a disk that is getting full takes a part
+                lines = lines[self._file.write(lines) :]
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
+            self._fault = error
             raise _unwritable(self.folder, error) from error
 
 
@@ -55,25 +63,36 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     Raises:
         RunError: another process uses the folder, it cannot be written, or a record is broken.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
     lock = FileLock(folder / _LOCK)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(blocking=False)
     except Timeout as error:
         raise RunError(
             f"{folder} is in use by another run: wait for its end, or give another name"
         ) from error
+    except OSError as error:
+        raise _unwritable(folder, error) from error
     try:
         lines = _whole_lines(folder)
         found = tuple(lines.records())
-        with lines.path.open("ab") as file:
-            file.truncate(lines.size_bytes)
+        with _appending(folder, lines) as file:
             yield Journal(folder, file, found)
     finally:
         lock.release()
+
+
+def _appending(folder: Path, lines: "_Lines") -> BinaryIO:
+    """Open a file of records behind its last whole line.
+
+    Unbuffered: what a full disk refuses must not be tried again when the file is closed.
+    """
+    try:
+        if lines.path.exists():
+            os.truncate(lines.path, lines.size_bytes)
+        return lines.path.open("ab", buffering=0)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
 
 
 def read_records(folder: Path) -> tuple[SampleRecord, ...]:
@@ -103,15 +122,26 @@ class _Lines:
 
 def _whole_lines(folder: Path) -> _Lines:
     path = folder / RECORDS
-    if not path.exists():
+    if not _is_there(path):
         return _Lines(path, ())
     with path.open("rb") as file:
         return _Lines(path, tuple(line for line in file if line.endswith(b"\n")))
 
 
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file to read.
+
+    Raises:
+        RunError: there is something else, such as a pipe, which would be read for ever.
+    """
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is no file: remove it or choose another folder")
+    return path.exists()
+
+
 def _decoded(line: bytes, where: str) -> SampleRecord:
     try:
-        return decode_record(json.loads(line))
+        return decode_line(line)
     except (ValueError, RecursionError) as error:
         raise RunError(
             f"{where} is no record of this version of lhkit ({error}): "
@@ -126,7 +156,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
         RunError: the file is no JSON object, or a field is not as lhkit writes it.
     """
     path = folder / MANIFEST
-    if not path.exists():
+    if not _is_there(path):
         return {}
     try:
         manifest = json.loads(path.read_bytes())

@@ -17,6 +17,7 @@ from lhkit.harness.selection import NO_CALL, Selection, selection
 from lhkit.harness.statistics import Interval, rate_interval
 from lhkit.harness.timings import (
     Latency,
+    Spent,
     Times,
     Tokens,
     latency,
@@ -35,6 +36,7 @@ __all__ = [
     "Repeats",
     "Selection",
     "Share",
+    "Spent",
     "Summary",
     "Tally",
     "Times",
@@ -110,7 +112,8 @@ class Summary:
     """A run in numbers. `models` are all that answered, normally one.
 
     `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
-    the group without a name must call none); `by_tag` by tags, likewise.
+    the group without a name must call none); `by_tag` by tags, likewise. `spent` is where the wall
+    time of the newest sitting went, None where records are all that is known.
     """
 
     by_ac: tuple[Tally, ...]
@@ -123,6 +126,7 @@ class Summary:
     confirm: ConfirmScore = field(default_factory=ConfirmScore)
     flips: Flips = field(default_factory=Flips)
     times: Times = field(default_factory=Times)
+    spent: Spent | None = None
 
     @property
     def confusion(self) -> Mapping[tuple[str, str], int]:

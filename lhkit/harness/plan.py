@@ -5,8 +5,8 @@ Two samples with the same hash are the same question to the same model: the answ
 
 import hashlib
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -18,7 +18,7 @@ from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.breakage import breaking
 from lhkit.harness.distractors import is_distractor
 from lhkit.harness.environment import Environment
-from lhkit.harness.record import SampleId
+from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.script import Scenario
 from lhkit.models.base import ChatModel
 from lhkit.models.cassette import CassetteModel
@@ -27,6 +27,7 @@ from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.json_values import canonical
 
 _SCENARIO = TypeAdapter(Scenario)
+_SHOWN_FAULTS = 10
 
 ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
 """One model for all samples, or a maker of one for each (it is closed after its sample)."""
@@ -85,6 +86,29 @@ class Plan:
         """Every repeat of every scene."""
         return tuple(scene.job(repeat) for scene in self.scenes for repeat in range(self.repeats))
 
+    def kept(self, found: Iterable[SampleRecord]) -> dict[SampleId, SampleRecord]:
+        """Return, by sample, the newest valid record that answers exactly what is asked now."""
+        asked = {(job.sample_id, job.content_hash) for job in self.jobs}
+        return {
+            record.sample_id: record
+            for record in found
+            if (record.sample_id, record.content_hash) in asked
+            and record.verdict is not Verdict.INVALID
+        }
+
+    def is_answered_by(self, found: Iterable[SampleRecord]) -> bool:
+        """Return whether nothing would be left to play."""
+        return len(self.kept(found)) == len(self.scenes) * self.repeats
+
+    def openings(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
+        """Return one job for each instructions with tools that several of the jobs begin with."""
+        scenes = {scene.scenario.id: scene for scene in self.scenes}
+        groups: defaultdict[tuple[ModelIdentity, str, str], list[Job]] = defaultdict(list)
+        for job in jobs:
+            scene = scenes[job.scenario.id]
+            groups[scene.identity, scene.instructions, scene.tools_sha256].append(job)
+        return tuple(group[0] for group in groups.values() if len(group) > 1)
+
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest says: models, sampling, hashes of prompts, tools and scenarios."""
@@ -115,8 +139,8 @@ def plan_run(
     """Open each scenario's world once and return what there is to play.
 
     Raises:
-        ScenarioError: worlds that cannot be, or scenarios that the model's maker refuses; one line
-            per fault.
+        ScenarioError: worlds that cannot be, or scenarios that the model's maker refuses; a line
+            for each of the first faults.
         UsageError: two scenarios have one id.
     """
     counted = Counter(scenario.id for scenario in scenarios)
@@ -132,8 +156,16 @@ def plan_run(
         except UsageError as error:
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
-        raise ScenarioError("\n".join(faults))
+        raise ScenarioError("\n".join(_first(faults)))
     return Plan(scenes=tuple(scenes), repeats=repeats)
+
+
+def _first(faults: Sequence[str]) -> list[str]:
+    """Return a screen of faults; so many of one kind are mostly one mistake."""
+    if len(faults) <= _SHOWN_FAULTS:
+        return list(faults)
+    more = f"… and {len(faults) - _SHOWN_FAULTS} more: `lhkit lint` lists all, with their lines"
+    return [*faults[:_SHOWN_FAULTS], more]
 
 
 def _named(scenario_id: str, line: str) -> str:
@@ -164,11 +196,14 @@ def _told_sha256(
     instructions: str, max_turns: int, sampling: Sampling, identity: ModelIdentity
 ) -> str:
     """Return the hash of who is asked, and how: the same for most samples of a run."""
+    model = asdict(replace(identity, base_url=""))  # it may move to a new port
+    if not identity.weights:  # a name that says it all: as records were hashed before this field
+        del model["weights"]
     content = {
         "instructions": instructions,
         "max_turns": max_turns,
         "sampling": asdict(sampling),
-        "model": asdict(replace(identity, base_url="")),  # it may move to a new port
+        "model": model,
     }
     return sha256(content)
 

@@ -13,7 +13,7 @@ from lhkit.harness.record import SampleId, SampleRecord, Verdict
 
 Manifest: TypeAlias = Mapping[str, Any]
 
-_IDENTITY = ("model", "server", "dialect", "constraint", "stress")
+_IDENTITY = ("model", "weights", "server", "dialect", "constraint", "stress")
 _SAMPLING = ("max_tokens", "temperature", "seed")
 _HASH_CHARS = 12
 
@@ -22,7 +22,7 @@ _HASH_CHARS = 12
 class Change:
     """One thing that two runs were told differently.
 
-    `what` is model, server, dialect, constraint, stress, sampling, prompt, tools, lhkit or
+    `what` is model, weights, server, dialect, constraint, stress, sampling, prompt, tools, lhkit or
     scenario; `where` the locale, the scenario or the field. `before` and `after` are names, numbers
     or parts of hashes.
     """

@@ -4,17 +4,18 @@ Reads run folders; writing them is for `runner` and `journal`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lhkit.errors import RunError, UsageError
+from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness import frames
 from lhkit.harness.fragments import SampleView, run_html
 from lhkit.harness.journal import RECORDS, read_manifest, read_records
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.questions import answers, asked_of
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.timings import spent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,11 +44,12 @@ class Run:
         one. A half-written last line is left out; a run that still goes on can be read.
 
         Raises:
-            RunError: the folder holds no run, or a broken one; the message names the line.
+            MissingRunError: the folder holds no run.
+            RunError: the run is broken; the message names the line.
         """
         path = Path(folder)
         if not (path / RECORDS).is_file():
-            raise RunError(
+            raise MissingRunError(
                 f"{path} holds no run: give a folder with a {RECORDS}, such as runs/NAME"
             )
         manifest = read_manifest(path)
@@ -56,7 +58,7 @@ class Run:
 
     def summary(self) -> Summary:
         """Return the run in numbers."""
-        return summarise(self.records)
+        return replace(summarise(self.records), spent=spent(self.manifest))
 
     @property
     def scenarios(self) -> "pd.DataFrame":

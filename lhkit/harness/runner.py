@@ -26,14 +26,15 @@ from lhkit.errors import (
 from lhkit.harness.assignment import load_solver
 from lhkit.harness.environment import Environment
 from lhkit.harness.journal import Journal, open_journal, read_manifest, write_manifest
-from lhkit.harness.manifest import Provenance, Sitting, manifest_of
+from lhkit.harness.manifest import Provenance, Sitting, earlier_sittings, manifest_of
 from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.questions import Resumption, resumption
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.run import Run
-from lhkit.harness.sample import Stage, play_sample, sample_record
+from lhkit.harness.sample import Stage, play_sample, sample_record, warm_up
 from lhkit.harness.script import Scenario
 from lhkit.harness.stored import stored_records, without_evidence
+from lhkit.harness.turn_record import WallTime
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -107,6 +108,7 @@ async def replay(
     _refuse_below_one(repeats=repeats, concurrency=concurrency, max_attempts=max_attempts)
     if run_dir is None and not keep_records:
         raise UsageError("keep_records=False needs a run_dir: where else should the records be?")
+    wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
     plan = plan_run(scenarios, model, environment, repeats=repeats)
     load_solver()  # not in the middle of a turn that is being timed
     told = provenance or Provenance()
@@ -118,6 +120,7 @@ async def replay(
         keep_prompts=keep_prompts,
         begun_s=clock(),
         started_at=told.started_at,
+        wall=wall,
     )
     with ExitStack() as stack:
         journal = stack.enter_context(open_journal(run_dir)) if run_dir else None
@@ -129,6 +132,7 @@ async def replay(
             max_attempts=max_attempts,
             patience=max_attempts * min(concurrency, max(1, len(plan.scenes) * plan.repeats)),
             sleep=sleep,
+            wall=wall,
         )
         return await _replayed(
             plan, crew, told, concurrency=concurrency, progress=progress, report=report
@@ -155,7 +159,7 @@ async def _replayed(
     found = crew.journal.found if crew.journal else ()
     resumed = resumption({job.sample_id: job.content_hash for job in jobs}, found, before, facts)
     report(resumed)
-    kept = _kept(jobs, found)
+    kept = plan.kept(found)
     crew.done |= {sample_id: crew.held(record) for sample_id, record in kept.items()}
     todo = [job for job in jobs if job.sample_id not in kept]
     sitting = Sitting(
@@ -163,8 +167,10 @@ async def _replayed(
         concurrency=concurrency,
         kept=len(kept),
         changes=list(resumed.changes),
+        setup_s=told.setup_s,
+        server_s=told.server_s,
     )
-    earlier = _earlier_sittings(before)
+    earlier = earlier_sittings(before)
 
     def file_manifest(present: Sitting) -> Mapping[str, Any]:
         manifest = manifest_of(facts, told, [*earlier, asdict(present)])
@@ -175,6 +181,7 @@ async def _replayed(
     file_manifest(sitting)
     try:
         with tqdm(total=len(jobs), initial=len(kept), unit="sample", disable=not progress) as bar:
+            await crew.warm_up(plan.openings(todo) if concurrency > 1 else ())
             await crew.work(todo, concurrency, bar.update)
     finally:
         manifest = file_manifest(_closed(sitting, crew, len(jobs)))
@@ -190,22 +197,6 @@ def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:
     return tuple(crew.done[job.sample_id] for job in jobs)
 
 
-def _kept(jobs: Iterable[Job], found: Iterable[SampleRecord]) -> dict[SampleId, SampleRecord]:
-    """Return, by sample, the newest record that answers exactly what is asked now."""
-    asked = {(job.sample_id, job.content_hash) for job in jobs}
-    return {
-        record.sample_id: record
-        for record in found
-        if (record.sample_id, record.content_hash) in asked
-        and record.verdict is not Verdict.INVALID
-    }
-
-
-def _earlier_sittings(before: Mapping[str, Any]) -> list[Any]:
-    earlier = before.get("sittings", [])
-    return earlier if isinstance(earlier, list) else []
-
-
 def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
     verdicts = [record.verdict for record in crew.done.values()]
     return replace(
@@ -214,6 +205,8 @@ def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
         played=len(verdicts) - sitting.kept,
         invalid=verdicts.count(Verdict.INVALID),
         finished=len(verdicts) == asked,
+        warmed_up=crew.warmed_up,
+        **crew.wall.seconds(),
     )
 
 
@@ -228,9 +221,17 @@ class _Crew:
     max_attempts: int
     patience: int
     sleep: Callable[[float], Awaitable[None]]
+    wall: WallTime
     unreachable: int = 0
+    warmed_up: int = 0
     unwritten: deque[SampleRecord] = field(default_factory=deque)
     done: dict[SampleId, SampleRecord] = field(default_factory=dict)
+
+    async def warm_up(self, openings: Sequence[Job]) -> None:
+        """Have the server read what many samples begin with, before they all ask at once."""
+        with self.wall.asking():
+            done = await asyncio.gather(*(warm_up(each, self.stage) for each in openings))
+        self.warmed_up = sum(done)
 
     async def work(self, todo: Iterable[Job], concurrency: int, tick: Callable[[], object]) -> None:
         """Play all jobs, `concurrency` at a time; the first failure of ours stops everybody."""
@@ -282,7 +283,8 @@ class _Crew:
             self.unwritten.append(record)
             write = loop.run_in_executor(self.writer, self._write, self.journal)
             write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits any more
-            await asyncio.wait({write})  # which does not cancel it: what is finished gets written
+            with self.wall.writing():
+                await asyncio.wait({write})  # which does not cancel it: it gets written
             write.result()
 
     def _write(self, journal: Journal) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
+from lhkit.errors import LhkitError
 from lhkit.harness.audit import audited
 from lhkit.harness.breakage import breaking
 from lhkit.harness.distractors import counted_tools
@@ -30,17 +31,21 @@ from lhkit.harness.record import (
 from lhkit.harness.scorers import ToolFacts, judge
 from lhkit.harness.script import Turn
 from lhkit.harness.state_diff import state_diff
-from lhkit.harness.turn_record import EventLog, turn_record
+from lhkit.harness.turn_record import EventLog, WallTime, turn_record
 from lhkit.locales import load_catalog
-from lhkit.models.base import ChatModel
+from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.json_values import plain_json
+from lhkit.vocab.messages import UserMessage
+
+_OPENING = "…"
+"""What nobody says in a scenario: of a sample's own words nothing is to be in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What all samples of a run share. `clock` gives monotonic seconds."""
+    """What all samples of a run share. `clock` gives monotonic seconds, `wall` adds them up."""
 
     model: ModelSource
     environment: Environment
@@ -48,6 +53,7 @@ class Stage:
     keep_prompts: bool = False
     begun_s: float = 0.0
     started_at: datetime | None = None
+    wall: WallTime | None = None
 
     def moment(self) -> str | None:
         """Return the present, counted from the start of the run; None if nobody told that."""
@@ -73,6 +79,33 @@ class _SoFar:
             broken_rules=self.broken_rules,
             fault=fault,
         )
+
+
+async def warm_up(job: Job, stage: Stage) -> bool:
+    """Have the server read what samples like this one begin with: instructions and tools.
+
+    Return whether it did. It has to come before many of them ask at once, or each has the same
+    beginning read anew. A fault is left for the samples to meet, which tell it better.
+    """
+    scenario = job.scenario
+    with closing(stage.environment.open(scenario.world, scenario.locale)) as session:
+        model = chosen_model(stage.model, scenario, session.registry)
+        request = ModelRequest(
+            messages=(UserMessage(text=_OPENING),),
+            tools=session.registry.definitions,
+            instructions=session.assistant.instructions,
+            sampling=session.assistant.sampling,
+        )
+        try:
+            if not isinstance(model, ReadsAhead):
+                return False
+            await model.warm(request)
+        except LhkitError:
+            return False
+        finally:
+            if model is not stage.model:
+                await model.aclose()
+    return True
 
 
 async def play_sample(job: Job, stage: Stage, *, attempt: int = 1) -> SampleRecord:
@@ -162,6 +195,8 @@ async def _converse(
     )
     log = EventLog(stage.clock)
     controller.subscribe(log)
+    if stage.wall is not None:
+        controller.subscribe(stage.wall.listener())
     play.before = _state_of(session)
     schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
     for turn in job.scenario.turns:

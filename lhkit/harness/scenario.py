@@ -137,7 +137,11 @@ def read_document(file: FilePath) -> Document:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise ScenarioError(f"{file}: larger than {MAX_FILE_BYTES:,} bytes: split the file")
         return read_yaml(file.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
+    except FileNotFoundError as error:
+        raise ScenarioError(f"{file}: there is no such file") from error
+    except OSError as error:
+        raise ScenarioError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise ScenarioError(f"{file}: cannot be read as UTF-8 text: {error}") from error
 
 

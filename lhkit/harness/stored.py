@@ -12,7 +12,7 @@ from typing import overload
 from lhkit.errors import RunError
 from lhkit.harness.journal import RECORDS
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
-from lhkit.harness.record_line import decode_record
+from lhkit.harness.record_line import decode_line
 
 
 class StoredRecords(Sequence[SampleRecord]):
@@ -41,7 +41,7 @@ class StoredRecords(Sequence[SampleRecord]):
         with self._path.open("rb") as file:
             for place in places:
                 file.seek(place)
-                yield decode_record(json.loads(file.readline()))
+                yield decode_line(file.readline())
 
 
 def stored_records(folder: Path, asked: Sequence[tuple[SampleId, str]]) -> StoredRecords:

@@ -21,7 +21,7 @@ from lhkit.harness.environment import (
 )
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.script import Scenario
-from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity
 
@@ -115,6 +115,11 @@ class _Disguised:
                 if isinstance(told, Finished):
                     told = replace(told, identity=self.identity)
                 yield told
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Have the prompt read in the disguise, if the inner model can."""
+        if isinstance(self._inner, ReadsAhead):
+            await self._inner.warm(self._names.request(request))
 
     async def aclose(self) -> None:
         """Close the inner model."""

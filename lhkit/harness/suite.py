@@ -51,12 +51,15 @@ class Arms(_Table):
 
 
 class Suite(_Table):
-    """One suite. `scenarios` is a split, or files and folders as seen from the suite's own."""
+    """One suite. `scenarios` is a split, or files and folders as seen from the suite's own.
+
+    Without `concurrency` it is chosen for each arm's server.
+    """
 
     scenarios: Literal["dev", "test", "all"] | tuple[Path, ...] = "dev"
     limit: _Least | None = None
     repeats: _Least = 1
-    concurrency: _Least = 8
+    concurrency: _Least | None = None
     max_tokens: _Least = 128
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
     max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None

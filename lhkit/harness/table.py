@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from rich.markup import escape
 from rich.table import Table
 
-from lhkit.harness.metrics import Interval, Latency, Share, Summary, Tally, Tokens
+from lhkit.harness.metrics import Interval, Latency, Share, Spent, Summary, Tally, Tokens
 from lhkit.locales import Catalog
 from lhkit.vocab.generation import ModelIdentity
 from lhkit.vocab.printable import printable
@@ -77,6 +77,7 @@ def _caption(summary: Summary, catalog: Catalog) -> str:
         ),
         *_cache_lines(summary, catalog),
         _token_line(summary.tokens, catalog),
+        *([spent_words(summary.spent, catalog)] if summary.spent else []),
     ]
     return "\n".join(escape(printable(line)) for line in lines)
 
@@ -170,6 +171,19 @@ def _token_line(tokens: Tokens, catalog: Catalog) -> str:
         prompt=f"{tokens.prompt:,}",
         cached=_NOTHING if share is None else f"{share:.0%}",
         completion=f"{tokens.completion:,}",
+    )
+
+
+def spent_words(spent: Spent, catalog: Catalog) -> str:
+    """Return where the wall time went, and which share of it was not the model's."""
+    return catalog.text(
+        "table.spent_line",
+        wall=_seconds(spent.wall_s),
+        share=_percent(spent.own_share),
+        setup=_seconds(spent.setup_s),
+        server=_seconds(spent.server_s),
+        harness=_seconds(spent.harness_s),
+        writing=_seconds(spent.writing_s),
     )
 
 

@@ -5,9 +5,9 @@ defines them the same way. A user turn is timed from the user's message, and tim
 a person's answer is taken out of everything but `waiting`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lhkit.harness.record import ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.vocab.generation import Timing
@@ -113,6 +113,47 @@ class Times:
     turns: TurnTimes = field(default_factory=TurnTimes)
     passed: TurnTimes = field(default_factory=TurnTimes)
     failed: TurnTimes = field(default_factory=TurnTimes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Where the wall time of one sitting went, in seconds; the parts add up to `wall_s`.
+
+    Attributes:
+        setup_s: starting, reading, weights: all before the first sample but the server's start.
+        server_s: waiting for the server that was started for it.
+        model_s: a request was with the model, of at least one conversation.
+        writing_s: no request was, and a record was on its way to the disk.
+        harness_s: the rest: worlds, rules, scores.
+    """
+
+    setup_s: float = 0.0
+    server_s: float = 0.0
+    model_s: float = 0.0
+    writing_s: float = 0.0
+    harness_s: float = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """All of it."""
+        return self.setup_s + self.server_s + self.model_s + self.writing_s + self.harness_s
+
+    @property
+    def own_share(self) -> float | None:
+        """The share that was not the model's; None where there is nothing to share."""
+        return 1 - self.model_s / self.wall_s if self.wall_s else None
+
+
+def spent(manifest: Mapping[str, Any]) -> Spent | None:
+    """Return where the time of a run's newest sitting went; None if it played or told nothing."""
+    sitting = next(reversed(manifest.get("sittings") or [{}]))
+    parts = ("setup_s", "server_s", "model_s", "writing_s")
+    told = {name: sitting.get(name) for name in (*parts, "wall_s")}
+    seconds = {name: value for name, value in told.items() if isinstance(value, float)}
+    if not sitting.get("played") or len(seconds) < len(told):
+        return None
+    harness_s = seconds.pop("wall_s") - seconds["model_s"] - seconds["writing_s"]
+    return Spent(**seconds, harness_s=max(0.0, harness_s))
 
 
 def times(records: Sequence[SampleRecord]) -> Times:

@@ -1,8 +1,9 @@
 """What the chat asks of a model: one request in, a stream of events out."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
-from typing import Protocol
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
@@ -40,3 +41,28 @@ class ChatModel(Protocol):
     async def aclose(self) -> None:
         """Release connections. The model must not be used afterwards."""
         ...
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A model that can be shown a prompt in advance: its server keeps what it has read of it."""
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Have the prompt read, so that prompts with the same beginning are answered sooner.
+
+        Raises:
+            ModelError: as `ChatModel.stream`.
+        """
+        ...
+
+
+async def read_ahead(model: ChatModel, request: ModelRequest) -> None:
+    """Have a request read by the shortest answer there is: one token, which nobody sees.
+
+    Raises:
+        ModelError: as `ChatModel.stream`.
+    """
+    shortest = replace(request, sampling=replace(request.sampling, max_tokens=1))
+    async with aclosing(model.stream(shortest)) as events:
+        async for _ in events:
+            pass

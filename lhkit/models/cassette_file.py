@@ -146,6 +146,8 @@ def read_cassette(path: Path) -> Cassette:
     Raises:
         CassetteError: there is none, or it is broken or newer; the message names file and place.
     """
+    if path.exists() and not path.is_file():  # a pipe, or a device without an end
+        raise CassetteError(f"{path} is no file: give the path of a cassette")
     try:
         data = json.loads(path.read_bytes(), parse_constant=_no_constant)
     except OSError as error:

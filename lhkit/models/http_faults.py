@@ -28,6 +28,8 @@ _SHOWN_CHARS = 300
 _NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
 _NO_PARSER = re.compile(r"tool choice requires .*--tool-call-parser", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context (?:length|size)|maximum model length", re.IGNORECASE)
+_PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
+"""How an answer begins that a web server or proxy gives, for a browser."""
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def has_no_parser(said: str) -> bool:
 
 
 def message_of(text: str) -> str:
-    """Return the human part of an error body, shortened."""
+    """Return the human part of an error body, shortened; nothing of a page for browsers."""
     try:
         payload: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -104,7 +106,7 @@ def message_of(text: str) -> str:
         error = payload.get("error") or payload
         said = error.get("message") or error.get("detail") if isinstance(error, dict) else None
         text = str(said or error)
-    return _short(text)
+    return "" if _PAGE.match(text) else _short(text)
 
 
 def _short(text: str) -> str:

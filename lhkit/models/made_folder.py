@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from filelock import AsyncFileLock, Timeout
 
 from lhkit.errors import MissingPackageError, WeightsError
+from lhkit.models.child_process import run_to_end
 from lhkit.models.weights_source import Report, Stage, WeightsProgress, file_sha256
 
 MANIFEST = "lhkit-manifest.json"
@@ -195,17 +196,5 @@ async def run_offline(*arguments: str) -> tuple[int, str]:
 
     Returns its exit code and the last line that it wrote to standard error.
     """
-    process = await asyncio.create_subprocess_exec(
-        *("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, output = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    told = (output.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-    return process.returncode or 0, told
+    code, output = await run_to_end("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments)
+    return code, (output.strip().splitlines() or ["no message"])[-1]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from lhkit.errors import ModelError, UsageError
-from lhkit.models.base import ModelRequest
+from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.chat_content import ChatContent
 from lhkit.models.connection import Connection, Endpoint, Pace, connecting
 from lhkit.models.detokenizing import detokenized
@@ -83,6 +83,14 @@ class OpenAiHttp:
             prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
         )
         yield await self._with_second_opinion(finished, request.tools, reader.stop_token_id)
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Have the server read a prompt in advance (see `ReadsAhead`).
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        await read_ahead(self, request)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -11,7 +11,7 @@ from lhkit.errors import ServerFailedError, StreamBrokenError
 from lhkit.models.dialects.base import ParsedEvent, ParseResult
 from lhkit.models.moments import Moments
 from lhkit.models.sse import EventStreamDecoder
-from lhkit.models.stream_payload import no_completion, payload_of, typed
+from lhkit.models.stream_payload import integers, no_completion, payload_of, typed
 from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity, Usage
 
 _DONE = "[DONE]"
@@ -185,11 +185,11 @@ class ResponseReader:
 
     def _note_prompt(self, source: Mapping[str, Any]) -> None:
         """Keep the prompt's ids: `/v1/completions` has them in the choice, chat beside it."""
-        if prompt_token_ids := typed(source, "prompt_token_ids", list):
+        if prompt_token_ids := integers(source, "prompt_token_ids"):
             self._prompt_token_ids = tuple(prompt_token_ids)
 
     def _note_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
-        token_ids = typed(choice, "token_ids", list) or []
+        token_ids = integers(choice, "token_ids")
         if token_ids or self._content.has_token(choice):
             self._moments.note_token(now_s)
             self._token_ids += token_ids

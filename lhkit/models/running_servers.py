@@ -17,12 +17,13 @@ import psutil
 
 from lhkit.models.vllm_server import VllmServer, answers_health
 
-_SAME_START_S = 1.0
+_SAME_START_S = 2.0
+"""The kernel tells the moment of the boot in whole seconds, and is asked for it twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A server that was advertised. `pid` lives as long as it; `create_time` is in epoch seconds.
+    """A server that was advertised. `pid` lives as long as it, and began `after_boot_s`.
 
     `options` are the command line arguments that it was started with.
     """
@@ -31,7 +32,7 @@ class RunningServer:
     base_url: str
     model: str
     pid: int
-    create_time: float
+    after_boot_s: float
     options: tuple[str, ...] = ()
 
 
@@ -64,7 +65,7 @@ async def advertised(cache_dir: Path, server: VllmServer) -> AsyncIterator[Runni
         base_url=server.base_url,
         model=str(settings.model),
         pid=server.pid,
-        create_time=psutil.Process(server.pid).create_time(),
+        after_boot_s=after_boot_s(server.pid),
         options=settings.arguments(server.port),
     )
     path = _path(cache_dir, settings.served_name)
@@ -77,6 +78,15 @@ async def advertised(cache_dir: Path, server: VllmServer) -> AsyncIterator[Runni
     finally:
         if _read(path) == running:  # not if a later server took the name
             path.unlink(missing_ok=True)
+
+
+def after_boot_s(pid: int) -> float:
+    """Return when a process began, in seconds since the boot: the clock may be set meanwhile.
+
+    Raises:
+        psutil.Error: there is no such process, or it must not be looked at.
+    """
+    return psutil.Process(pid).create_time() - psutil.boot_time()
 
 
 def _path(cache_dir: Path, served_name: str) -> Path:
@@ -93,8 +103,7 @@ def _read(path: Path) -> RunningServer | None:
 
 def _alive(server: RunningServer) -> bool:
     try:
-        process = psutil.Process(server.pid)
-        same_start = abs(process.create_time() - server.create_time) < _SAME_START_S
-        return same_start and process.status() != psutil.STATUS_ZOMBIE
+        is_same = abs(after_boot_s(server.pid) - server.after_boot_s) < _SAME_START_S
+        return is_same and psutil.Process(server.pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False

@@ -8,9 +8,14 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.openai_http import OPENAI, OpenAiHttp, require_promised
 from lhkit.models.vllm_http import VllmHttp
+from lhkit.models.vllm_server import MAX_NUM_SEQS
+from lhkit.vocab.generation import ModelIdentity
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """Every dialect that `--dialect` takes."""
+
+UNKNOWN_CONCURRENCY = 8
+"""Conversations at once with who does not say what it can take: a script, a server unlike vLLM."""
 
 CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
 
@@ -30,6 +35,15 @@ async def connect(endpoint: Endpoint | str, *, pace: Pace | None = None) -> Vllm
     if endpoint.dialect == OPENAI:
         return await OpenAiHttp.connect(endpoint, pace=pace)
     return await VllmHttp.connect(endpoint, pace=pace)
+
+
+def fitting_concurrency(identity: ModelIdentity) -> int:
+    """Return how many conversations to have at once with a model where nobody says.
+
+    As many as a vLLM that lhkit starts runs at once: fewer leave it idle, of more some wait in its
+    queue, and their times with them. A vLLM of somebody else runs 128 or more by default.
+    """
+    return MAX_NUM_SEQS if identity.server.startswith("vllm ") else UNKNOWN_CONCURRENCY
 
 
 def constraint_of(word: str) -> Constraint:

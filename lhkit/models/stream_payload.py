@@ -44,6 +44,18 @@ def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
+def integers(payload: Mapping[str, Any], key: str) -> list[int]:
+    """Return a member that is a list of integers; empty where it is absent or null.
+
+    Raises:
+        StreamBrokenError: it is something else. What is kept of it could not be read again.
+    """
+    found: list[int] = typed(payload, key, list) or []
+    if not all(type(each) is int for each in found):
+        raise no_completion(payload)
+    return found
+
+
 def no_completion(what_came: object) -> StreamBrokenError:
     """Return the exception for an event that no server of ours would send."""
     return StreamBrokenError(

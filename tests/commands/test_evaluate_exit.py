@@ -80,7 +80,7 @@ def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
         ("gold", {}, 0, ""),
         ("gold", {"fail_under": 100.0, "max_violations": 0}, 0, ""),
         ("silent", {}, 0, ""),
-        ("silent", {"fail_under": 0.5}, 1, "The pass rate 0.0% is below 0.5%."),
+        ("silent", {"fail_under": 1.5}, 1, "The pass rate 0.0% is below 1.5%."),
         ("silent", {"max_violations": 0}, 0, ""),
     ],
 )
@@ -94,6 +94,15 @@ async def test_a_pass_rate_below_the_least_ends_with_1(  # noqa: PLR0917 - one t
 ) -> None:
     assert await run_eval(model, **options) == code
     assert sentence in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_played(
+    run_eval: Eval, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"--fail-under is in percent: .* 0\.85 give 85$"):
+        await run_eval("gold", fail_under=0.85)
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.promise("eval.exit_codes")

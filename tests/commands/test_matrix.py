@@ -66,13 +66,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
     choices: list[app.ModelChoice] = []
 
     @asynccontextmanager
-    async def opened(choice: app.ModelChoice, _settings: Settings) -> AsyncIterator[ChatModel]:
+    async def opened(choice: app.ModelChoice, settings: Settings) -> AsyncIterator[ChatModel]:
         choices.append(choice)
         identity = ModelIdentity(
             model=choice.name or "served",
             base_url=choice.base_url or "http://started:1",
             dialect=choice.dialect,
             constraint=choice.constraint,
+            weights=app.embedded_folder(app.EMBEDDED, settings).name,
         )
         if choice.is_embedded:
             identity = ModelIdentity(
@@ -80,6 +81,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
                 base_url="http://started:1",
                 dialect=choice.dialect,
                 constraint=choice.constraint,
+                weights=app.embedded_folder(app.EMBEDDED, settings).name,
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
@@ -149,6 +151,18 @@ async def test_the_same_folder_under_another_condition_is_not_taken_for_finished
     asked.clear()
     assert await bench.play('[arms]\nmodels = ["gemma"]\ndialects = ["pythonic"]') == 0
     assert len(asked) == 1
+
+
+async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
+    bench: Bench, asked: list[app.ModelChoice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = '[arms]\nmodels = ["gemma"]'
+    assert await bench.play(arms) == 0
+    asked.clear()
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
+    assert await bench.play(arms) == 0
+    assert len(asked) == 1
+    assert bench.lines("gemma") == 4
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,42 @@ async def test_the_embedded_line_is_printed_without_making_anything(
     assert not is_file_in(tmp_path)
 
 
+async def test_the_line_of_a_folder_names_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mine"
+    settings = Settings(cache_dir=tmp_path / "cache")
+    with pytest.raises(UsageError, match="holds no model"):
+        await embedded_line("gemma", None, settings, server_parser=False, weights=folder)
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    assert await embedded_line("gemma", 8123, settings, server_parser=False, weights=folder) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert words[words.index("--model") + 1] == str(folder)
+    assert words[words.index("--served-model-name") + 1] == "mine"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    compiled: bool,
+) -> None:
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
+    settings = Settings(cache_dir=tmp_path)
+    await embedded_line("gemma", 8123, settings, server_parser=False, compiled=compiled)
+    words = shlex.split(capsys.readouterr().out)
+    assert ("--enforce-eager" in words) != compiled
+    assert (f"VLLM_CACHE_ROOT={tmp_path / 'vllm'}" in words) == compiled
+
+
+async def test_a_line_of_another_model_is_not_compiled_for_it() -> None:
+    with pytest.raises(UsageError, match="--compile is for gemma"):
+        await serve_line("org/m", "gpu", server_parser=False, dry_run=True, compiled=True)
+
+
 async def test_a_model_that_is_not_embedded_has_no_embedded_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no embedded model 'nope'"):
         await embedded_line("nope", None, Settings(cache_dir=tmp_path), server_parser=False)

@@ -121,6 +121,15 @@ def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, hal
         b"[" * 100_000,
         encode_record(record()).replace('"schema":1', '"schema":2').encode(),
         encode_record(record()).replace('"fail"', '"maybe"').encode(),
+        *(  # what could be read, but not be written again as JSON
+            encode_record(record()).replace(*change).encode()
+            for change in (
+                ("2.5", "NaN"),
+                ("2.5", "1e999"),
+                ('"wall_s":0.0', '"wall_s":-1e999'),
+                ('"wall_s":0.0', '"wall_s":"inf"'),
+            )
+        ),
     ],
 )
 def test_any_other_bad_line_is_named(tmp_path: Path, bad: bytes) -> None:

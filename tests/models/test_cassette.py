@@ -1,6 +1,7 @@
 """Cassettes: what was recorded is what is replayed, and nothing else is."""
 
 import json
+import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
@@ -568,6 +569,12 @@ def test_a_broken_file_is_refused_naming_file_and_place(
     assert said in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "record it again" in str(caught.value)
+
+
+def test_a_pipe_in_place_of_a_cassette_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(CassetteError, match=r"pipe\.json is no file: give the path of a cassette"):
+        CassetteModel.open(tmp_path / "pipe.json")
 
 
 def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -283,3 +283,11 @@ def test_silence_is_counted_from_the_last_data_and_comments_are_silence() -> Non
     list(it.feed(chunk(text="네")))
     now = 4.0
     assert it.silent_s == 1.0
+
+
+@pytest.mark.parametrize("ids", [["1"], [1.5], [None], [[1]], [True], [1e999]])
+@pytest.mark.parametrize("key", ["token_ids", "prompt_token_ids"])
+def test_token_ids_that_are_no_integers_are_no_completion(key: str, ids: list[Any]) -> None:
+    """A record with them could be written and never be read again."""
+    with pytest.raises(StreamBrokenError, match="not one of completions"):
+        read(chunk(text="a", **{key: ids}))

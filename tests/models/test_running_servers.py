@@ -8,7 +8,7 @@ import psutil
 import pytest
 from aiohttp import web
 
-from lhkit.models.running_servers import RunningServer, advertised, find_running
+from lhkit.models.running_servers import RunningServer, advertised, after_boot_s, find_running
 from lhkit.models.vllm_server import HOST, ServerSettings, VllmServer
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ async def here() -> AsyncIterator[RunningServer]:
         base_url=f"http://{HOST}:{runner.addresses[0][1]}/v1",
         model="/weights",
         pid=os.getpid(),
-        create_time=psutil.Process().create_time(),
+        after_boot_s=after_boot_s(os.getpid()),
         options=("--port", "1"),
     )
     await runner.cleanup()
@@ -70,6 +70,17 @@ async def test_a_living_server_that_answers_is_found(tmp_path: Path, here: Runni
     assert await find_running(tmp_path, NAME) == here
 
 
+@pytest.mark.parametrize("seconds", [-86_400, 3_600])
+async def test_a_clock_that_is_set_back_or_forward_hides_no_server(
+    tmp_path: Path, here: RunningServer, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    path = write(tmp_path, json.dumps(asdict(here)))
+    booted = psutil.boot_time() + seconds  # the kernel reckons it back from the present clock
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted)
+    assert await find_running(tmp_path, NAME) == here
+    assert path.exists()
+
+
 async def test_a_server_of_another_folder_is_not_the_one_that_is_looked_for(
     tmp_path: Path, here: RunningServer
 ) -> None:
@@ -80,7 +91,7 @@ async def test_a_server_of_another_folder_is_not_the_one_that_is_looked_for(
 
 
 @pytest.mark.parametrize(
-    "change", [{"pid": 2**22 + 1}, {"create_time": 1.0}], ids=["dead", "other process, same pid"]
+    "change", [{"pid": 2**22 + 1}, {"after_boot_s": -1.0}], ids=["dead", "other process, same pid"]
 )
 async def test_a_stale_file_is_removed(
     tmp_path: Path, here: RunningServer, change: dict[str, float]

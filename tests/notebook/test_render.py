@@ -19,7 +19,7 @@ from lhkit.notebook.items import (
     UserItem,
 )
 from lhkit.notebook.patches import patches
-from lhkit.notebook.render import fragment, render
+from lhkit.notebook.render import MAX_CHARS, fragment, render
 from lhkit.notebook.state import Connection, PanelState, TurnFigures
 from lhkit.vocab.generation import ModelIdentity
 from lhkit.vocab.results import ToolErr, ToolOk
@@ -63,6 +63,14 @@ def test_foreign_text_is_text_everywhere(item: Item) -> None:
     assert found.tags <= harmless
     assert not any(name.startswith("on") for name in found.attributes)
     assert "src" not in found.attributes
+
+
+def test_a_result_of_ten_megabytes_leaves_the_page_small() -> None:
+    rows = ["<b>가" * 500_000] * 4
+    item = ToolItem(name="big", args={"all": "x" * 100_000}, result=ToolOk({"rows": rows}))
+    html = fragment(item, KO)
+    assert len(html) < 10 * MAX_CHARS
+    assert "[8,000," in html  # how long it was
 
 
 def test_streamed_words_are_text_too() -> None:

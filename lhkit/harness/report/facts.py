@@ -6,6 +6,7 @@ from typing import Any
 
 from lhkit.harness.metrics import Summary
 from lhkit.harness.run import Run
+from lhkit.harness.table import spent_words
 from lhkit.locales import Catalog
 from lhkit.vocab.generation import ModelIdentity
 
@@ -20,6 +21,7 @@ def facts(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str]
         ("sampling", " · ".join(_pairs(each) for each in manifest.get("sampling", ()))),
         ("scenarios", _scenarios(run)),
         ("tokens", _tokens(summary)),
+        ("time", spent_words(summary.spent, catalog) if summary.spent else ""),
         ("started", ", ".join(_starts(manifest))),
         ("versions", _pairs(manifest.get("versions", {}))),
         ("commit", str(manifest.get("git_commit") or "")),

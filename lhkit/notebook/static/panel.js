@@ -247,6 +247,24 @@ function inputRows(model, root, list, view, line) {
   };
 }
 
+/** Presses in the list that came before the kernel heard us. An answer to a card is not one. */
+function earlyPresses(model, root) {
+  const kept = new Set();
+  return {
+    keep(pressed) {
+      kept.add(pressed.dataset.action);
+      pressed.setAttribute("aria-disabled", "true"); // taken: once is enough
+    },
+    /** Send them, but for those whose question is settled by now. */
+    send() {
+      for (const action of kept) {
+        if (root.querySelector(`[data-action="${action}"]`)) model.send({ type: action });
+      }
+      kept.clear();
+    },
+  };
+}
+
 function saveFile({ name, text }) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
@@ -273,6 +291,7 @@ function render({ model, el }) {
   root.classList.toggle("lhkit-alone", rows === null);
   const messages = messageList(model, list);
   const card = confirmCard(model, root, line);
+  const early = earlyPresses(model, root);
 
   const ready = () => line.state !== LOST && model.send({ type: "ready", view });
   const look = () => {
@@ -286,7 +305,10 @@ function render({ model, el }) {
       rows?.settled();
       look();
     } else if (message.type === "file") saveFile(message);
-    else if (message.type === "here") turn(HEARD);
+    else if (message.type === "here") {
+      turn(HEARD);
+      early.send();
+    }
     else if (message.type === "roll_call") ready();
     else if (message.type === "unsent" && message.view === view) rows?.giveBack(message.text);
   };
@@ -302,6 +324,7 @@ function render({ model, el }) {
     const pressed = event.target.closest("[data-action]");
     if (pressed?.dataset.action === "copy") copyText(pressed, model.get("labels"));
     else if (pressed && line.state === HEARD) model.send({ type: pressed.dataset.action });
+    else if (pressed && line.state === WAITING) early.keep(pressed);
   };
 
   const onAnyKey = (event) => {

