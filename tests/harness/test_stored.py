@@ -27,7 +27,7 @@ FIND = """
     - user: find milk
       expect: {{calls: [{{tool: find_notes, args: {{query: milk}}}}]}}
 """
-BENCHMARK = Path(__file__).parents[2] / "evals" / "benchmarks" / "harness_cost.py"
+BENCHMARK = Path(__file__).parents[2] / "evals" / "benchmarks" / "growth.py"
 
 
 async def play(load: Load, environment: Any, folder: Path, model: Any = gold_model) -> Run:
@@ -86,11 +86,12 @@ async def test_a_record_that_has_gone_is_a_sentence(
 
 
 @pytest.mark.promise("eval.memory")
-async def test_memory_does_not_grow_with_the_records() -> None:
+async def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
     """Five times as many samples, and not another record (4 KiB) for each."""
 
     def peak_mib(samples: int) -> float:
-        line = [sys.executable, str(BENCHMARK), "--samples", str(samples)]
+        folder = str(tmp_path / str(samples))
+        line = [sys.executable, str(BENCHMARK), "--samples", str(samples), "--folder", folder]
         done = subprocess.run(line, capture_output=True, text=True, check=True)
         peak: float = json.loads(done.stdout)["peak_mib"]
         return peak
