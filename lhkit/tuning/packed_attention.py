@@ -1,10 +1,10 @@
 """Attention over conversations that lie end to end behind one prefix, without padding.
 
 A packed text is prefix, row, row, …: each row sees the prefix and itself, as if it stood alone.
-Rows of any length cost what they hold, and the prefix is computed once. On a CPU two matrix
-products a block beat the fused kernel, which computes what the mask then hides (measured:
-`evals/benchmarks/training_step.md`). Grouped-query attention: Ainslie et al. 2023; the sliding
-window of Gemma 3: a token sees itself and the `window - 1` before it.
+Rows of any length cost what they hold, and the prefix is computed once; what that saves beside
+whole padded rows is in `evals/benchmarks/training_step.md`. Blocks of plain matrix products, since
+the fused CPU kernel also computes what a mask then hides. Grouped-query attention: Ainslie et al.
+2023; the sliding window of Gemma 3: a token sees itself and the `window - 1` before it.
 """
 
 from collections.abc import Iterator
