@@ -52,6 +52,11 @@ def put_entry(store: Store, entry: Entry) -> Entry | None:
     return before
 
 
+def done_days(entries: Iterable[Entry]) -> int:
+    """Return how many of `entries` are done."""
+    return sum(entry.value == DONE for entry in entries)
+
+
 def done_rate(entries: Iterable[Entry]) -> float | None:
     """Return the share of `entries` that are done, 0..1; None if there are no entries."""
     values = [entry.value for entry in entries]

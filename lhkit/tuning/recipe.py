@@ -1,7 +1,8 @@
 """How to train: the settings, and the one recipe of the shipped adapter. Numbers only.
 
-`lhkit tune train` takes its defaults from `TuneSettings`, `lhkit tune life-helper` (`make tune`)
-all of `RECIPE`. Nothing heavy is imported here, since the command line reads it.
+`lhkit tune train` and `lhkit tune life-helper` (`make tune`) take theirs from `RECIPE`; the
+defaults of `TuneSettings` are for tests and notebooks. Nothing heavy is imported here, since the
+command line reads it.
 """
 
 import math
@@ -56,9 +57,9 @@ class Recipe:
 
 
 RECIPE = Recipe(
-    count=6_000,
+    count=10_500,
     data_seed=1,
-    dev_share=0.005,
-    tuning=TuneSettings(steps=500, learning_rate=7e-4, adapter=AdapterShape(rank=32, alpha=64)),
+    dev_share=0.004,
+    tuning=TuneSettings(steps=800, learning_rate=1e-3, adapter=AdapterShape(rank=32, alpha=64)),
 )
 """The shipped life-helper adapter: `make tune` follows it."""

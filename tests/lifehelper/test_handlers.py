@@ -318,6 +318,8 @@ async def test_the_tracker_reports_entries_rate_and_streak_per_habit(
             {
                 "habit_id": "daily-walk",
                 "title": "매일 20분 걷기",
+                "done_days": 2,
+                "logged_days": 3,
                 "done_rate": 0.67,
                 "streak_days": 2,
                 "entries": values,
@@ -325,6 +327,8 @@ async def test_the_tracker_reports_entries_rate_and_streak_per_habit(
             {
                 "habit_id": "stretch-break",
                 "title": "한 시간마다 스트레칭",
+                "done_days": 0,
+                "logged_days": 0,
                 "done_rate": None,
                 "streak_days": 0,
                 "entries": {},

@@ -128,7 +128,7 @@ async def test_after_a_no_the_same_call_is_not_made_again(
 
 @pytest.mark.anyio
 async def test_slips_are_in_the_history_but_not_learnt() -> None:
-    told = [each for each in conversations(400, seed=6) if each.kind == "mended-date"]
+    told = [each for each in conversations(3_000, seed=6) if each.kind == "mended-date"]
     (sequence, *_) = await simulate(told, app.LifeHelperEnvironment(), progress=False)
     learnt = [sequence.text[begin:end] for begin, end in sequence.answers]
     assert '"code":"validation"' in sequence.text
@@ -147,6 +147,26 @@ def test_what_is_searched_for_is_found_and_sentences_are_what_they_should_be(loc
         assert all(negation_in(each) is None for each in said.sentences), protocol_id
         assert not any(wish.text.endswith(".") for wish in said.wishes), protocol_id
         assert negation_in(said.refused), protocol_id
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+@pytest.mark.parametrize("key", ["told", "told_two", "told_opened", "told_absent"])
+def test_a_wish_told_at_length_has_words_that_the_search_finds_or_rightly_not(
+    locale: str, key: str
+) -> None:
+    for line in phrases(locale).lines[key]:
+        _user, *queries = (part.strip() for part in line.split("|"))
+        assert len(queries) == (2 if key == "told_two" else 1), line
+        for query in queries:
+            assert bool(scene.hits(query, locale)) is (key != "told_absent"), line
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_no_line_is_said_twice_under_one_key(locale: str) -> None:
+    for key, lines in phrases(locale).lines.items():
+        is_plain = isinstance(lines, list) and all(isinstance(line, str) for line in lines)
+        if is_plain and key != "ask":  # there a word is as frequent as it stands there
+            assert len(lines) == len(set(lines)), (key, Counter(lines).most_common(1))
 
 
 def test_both_languages_have_the_same_keys() -> None:

@@ -173,6 +173,15 @@ def two_wishes(scene: Scene) -> None:
     if wish.query == wish2.query:
         return
     calls = [call("search_catalog", query=each.query) for each in (wish, wish2)]
+    if scene.chance(0.5):
+        user = scene.user("two_topics", q=wish.query, q2=wish2.query)
+    else:
+        user = scene.user("two_wishes", wish=wish.text, wish2=wish2.text)
+    scene.add(user, scene.acts(calls, two_found_words(first, second)))
+
+
+def two_found_words(first: str | None = None, second: str | None = None) -> Last:
+    """Return the reply to two searches: a title of each, that of the protocol meant if known."""
 
     def last(settled: Settled, words: Words) -> str:
         titles = [
@@ -183,16 +192,12 @@ def two_wishes(scene: Scene) -> None:
             return words("one_lacking", title="".join(titles))
         return words("found_two", title=titles[0], title2=titles[1])
 
-    if scene.chance(0.5):
-        user = scene.user("two_topics", q=wish.query, q2=wish2.query)
-    else:
-        user = scene.user("two_wishes", wish=wish.text, wish2=wish2.text)
-    scene.add(user, scene.acts(calls, last))
+    return last
 
 
-def _title_among(found: Sequence[Mapping[str, str]], target: str) -> str:
+def _title_among(found: Sequence[Mapping[str, str]], target: str | None) -> str:
     titles = {each["id"]: each["title"] for each in found}
-    return titles.get(target) or next(iter(titles.values()), "")
+    return titles.get(target or "") or next(iter(titles.values()), "")
 
 
 def detail(scene: Scene) -> None:

@@ -11,8 +11,6 @@ from lhkit.tuning.life_helper.tracker_talk import (
     asked_day,
     asked_range,
     closed,
-    done_days,
-    enumerated,
     query,
     unit,
 )
@@ -36,8 +34,8 @@ def everything(scene: Scene) -> None:
         items = _items(rows, scene.locale)
         if not is_best:
             return words("all_report", range=said.text, items=items)
-        best = max(rows, key=lambda row: done_days(row["entries"]))
-        key = "best" if done_days(best["entries"]) else "best_none"
+        best = max(rows, key=lambda row: row["done_days"])
+        key = "best" if best["done_days"] else "best_none"
         return words(key, title=best["title"], range=said.text, items=items)
 
     user = scene.user("asked_best" if is_best else "asked_all", range=said.text)
@@ -53,9 +51,7 @@ def undone(scene: Scene) -> None:
     scene.is_listed = scene.is_listed or is_listed
 
     def last(settled: Settled, words: Words) -> str:
-        empty = [
-            row["title"] for row in rows_of(settled, "habits") if not done_days(row["entries"])
-        ]
+        empty = [row["title"] for row in rows_of(settled, "habits") if not row["done_days"]]
         key = "undone" if empty else "undone_none"
         return words(key, range=said.text, titles=scene.listing(empty or [""]))
 
@@ -128,12 +124,8 @@ def _pair_words(scene: Scene, pair: Sequence[Habit], day: date) -> Last:
 
 
 def _items(rows: Sequence[Mapping[str, Any]], locale: str) -> str:
-    return ". ".join(_item(row["title"], row["entries"], locale) for row in rows)
+    return ". ".join(_item(row["title"], row["done_days"], locale) for row in rows)
 
 
-def _item(title: str, entries: Mapping[str, str], locale: str) -> str:
-    done = done_days(entries)
-    days = f"{enumerated(entries)}, " if done else ""
-    if locale == "ko":
-        return f"{title}: {days}모두 {done}일"
-    return f"{title}: {days}{done} {unit(done)}"
+def _item(title: str, done: int, locale: str) -> str:
+    return f"{title}: {done}일" if locale == "ko" else f"{title}: {done} {unit(done)}"

@@ -17,7 +17,7 @@ from lhkit.tuning.life_helper.scene import (
     titles_of,
 )
 from lhkit.tuning.life_helper.spoken_dates import SaidDay, past_days, ranges
-from lhkit.tuning.life_helper.tracker_talk import done_days, listed_first, only_report, query
+from lhkit.tuning.life_helper.tracker_talk import listed_first, only_report, query
 from lhkit.tuning.life_helper.worlds import with_active
 from lhkit.vocab.results import ToolCancelled
 
@@ -75,9 +75,9 @@ def counted(title: str, range_said: str) -> Last:
     """Return what is said about the days done in a span."""
 
     def last(settled: Settled, words: Words) -> str:
-        entries = only_report(settled)["entries"]
-        key = "counted" if entries else "counted_none"
-        return words(key, title=title, range=range_said, done=done_days(entries))
+        report = only_report(settled)
+        key = "counted" if report["entries"] else "counted_none"
+        return words(key, title=title, range=range_said, done=report["done_days"])
 
     return last
 

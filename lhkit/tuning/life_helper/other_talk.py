@@ -1,7 +1,8 @@
 """Talk that asks for nothing a tool can do: chat, and what is out of scope, unclear or barred."""
 
 from lhkit.models.scripted import call, say
-from lhkit.tuning.life_helper.list_talk import listing
+from lhkit.tuning.expert import Act
+from lhkit.tuning.life_helper.list_talk import list_them, listing
 from lhkit.tuning.life_helper.log_talk import log, log_two
 from lhkit.tuning.life_helper.scene import Scene
 
@@ -15,6 +16,23 @@ def small_talk(scene: Scene) -> None:
         _chat(scene, key)
         if key == "hostile" and scene.chance(0.4):
             _chat(scene, "sorry")
+
+
+def chat(scene: Scene) -> None:
+    """Whatever people say to an assistant that asks for none of its tools."""
+    for _ in range(scene.rng.choice((1, 1, 2))):
+        _chat(scene, "chat")
+
+
+def small_talk_on(scene: Scene) -> None:
+    """One thing leads to another: several exchanges on end, sometimes a task among them."""
+    talk = scene.rng.choice(scene.phrases.lines["talks"])
+    asked_after = scene.rng.randrange(len(talk)) if scene.chance(0.3) else None
+    for number, exchange in enumerate(talk):
+        user, answer = (part.strip() for part in exchange.split("|"))
+        scene.add(user, _saying(answer))
+        if number == asked_after:
+            scene.rng.choice((log, list_them))(scene)
 
 
 def small_task(scene: Scene) -> None:
@@ -106,7 +124,11 @@ def _chat(scene: Scene, key: str) -> None:
 
 def _answered(scene: Scene, key: str, **slots: object) -> None:
     user, answer = scene.paired(key, **slots)
-    scene.add(user, lambda _settled: say(answer))
+    scene.add(user, _saying(answer))
+
+
+def _saying(answer: str) -> Act:
+    return lambda _settled: say(answer)
 
 
 def _sum(scene: Scene) -> None:

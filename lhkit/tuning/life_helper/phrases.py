@@ -16,6 +16,7 @@ from lhkit.errors import TuningError
 from lhkit.tuning.particles import Word
 
 _FOLDER = Path(__file__).parent / "phrases"
+_FILES = ("lines", "lookups", "small_talk", "wishes", "tracking", "changed_minds")
 
 
 def chance(rng: random.Random, share: float) -> bool:
@@ -83,7 +84,7 @@ def phrases(locale: str) -> Phrases:
         raise TuningError(f"no training phrases in {locale!r}: choose ko or en")
     return Phrases(
         locale=locale,
-        lines={**_read(f"lines_{locale}"), **_read(f"lookups_{locale}")},
+        lines=_lines(locale),
         replies=_read(f"replies_{locale}"),
         spoken={key: _spoken(each) for key, each in _read(f"protocols_{locale}").items()},
     )
@@ -94,6 +95,15 @@ def withheld() -> tuple[str, ...]:
     """Return lines that are never said: they came too near to a scenario of the evaluation."""
     lines = (_FOLDER / "withheld.txt").read_text(encoding="utf-8").splitlines()
     return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _lines(locale: str) -> Mapping[str, Any]:
+    """Return the users' lines of all files; what several files say to one key is put together."""
+    together: dict[str, Any] = {}
+    for name in _FILES:
+        for key, said in _read(f"{name}_{locale}").items():
+            together[key] = [*together[key], *said] if key in together else said
+    return together
 
 
 def _read(name: str) -> Any:

@@ -23,6 +23,7 @@ from lhkit.tuning.life_helper.noise import typed
 from lhkit.tuning.life_helper.phrases import Phrases, Spoken, chance, withheld
 from lhkit.tuning.life_helper.spoken_dates import plain_day
 from lhkit.tuning.life_helper.worlds import Habit, World
+from lhkit.tuning.noise import careless, is_literal
 from lhkit.vocab.messages import ToolCallMessage
 from lhkit.vocab.results import ToolErr, ToolOk
 
@@ -116,6 +117,11 @@ class Scene:
         """Return a user's line, as typed, and the answer that stands beside it."""
         text, answer = self.phrases.line(key, self.rng, **slots).rsplit("|", 1)
         return self._remarked(text.strip()), answer.strip()
+
+    def written(self, key: str) -> tuple[str, ...]:
+        """Return a whole turn, as typed by hand, and what stands beside it."""
+        text, *beside = (part.strip() for part in self.phrases.line(key, self.rng).split("|"))
+        return text if is_literal(text) else careless(text, self.locale, self.rng), *beside
 
     def remark(self, key: str, **slots: object) -> str:
         """Return a user's line that asks for nothing, as typed."""

@@ -12,7 +12,6 @@ from lhkit.tuning.life_helper.spoken_dates import (
     past_days,
     plain_day,
     ranges,
-    short_day,
 )
 from lhkit.tuning.life_helper.worlds import Habit, with_sibling
 
@@ -178,21 +177,10 @@ def breaks(scene: Scene) -> None:
     scene.add(scene.user("try_again"), scene.acts([asked], words))
 
 
-def enumerated(entries: Mapping[str, str]) -> str:
-    """Return the days that were done as digits, in the order of the tool: it helps to count."""
-    done = [day for day, value in entries.items() if value == _DONE]
-    return ", ".join(short_day(date.fromisoformat(day)) for day in done)
-
-
 def only_report(settled: Settled) -> Mapping[str, Any]:
     """Return the tracker's report on the one habit that was asked for."""
     (report,) = data_of(settled)["habits"]
     return dict(report)
-
-
-def done_days(entries: Mapping[str, str]) -> int:
-    """Return how many entries are done."""
-    return sum(value == _DONE for value in entries.values())
 
 
 def unit(count: int) -> str:
@@ -262,14 +250,13 @@ def _streak_words() -> Last:
 def _range_words(scene: Scene, said: SaidRange, kind: str) -> Last:
     def last(settled: Settled, words: Words) -> str:
         report = only_report(settled)
-        entries = report["entries"]
-        done = done_days(entries)
+        entries, done = report["entries"], report["done_days"]
         slots = {
             "range": said.text,
             "title": report["title"],
             "done": done,
             "unit": unit(done),
-            "total": len(entries),
+            "total": report["logged_days"],
             "percent": round(100 * (report["done_rate"] or 0)),
         }
         if not entries:
@@ -280,7 +267,7 @@ def _range_words(scene: Scene, said: SaidRange, kind: str) -> Last:
             return words(key, **slots, days=_dates(scene, blank))
         if not done:
             return words("count_zero", **slots)
-        return words(kind, **slots, days=enumerated(entries))
+        return words(kind, **slots)
 
     return last
 

@@ -99,7 +99,7 @@ def draw_world(
     """
     now = _clock(rng)
     counts = (
-        rng.choice((1, 2, 2, 2, 3, 3)) if active is None else active,
+        rng.choice((1, 2, 2, 3, 3, 3, 4)) if active is None else active,
         rng.choice((0, 0, 0, 1, 2)) if archived is None else archived,
     )
     chosen = _of_different_categories(rng, sum(counts))
