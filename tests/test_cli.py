@@ -82,10 +82,22 @@ def test_a_wrong_base_url_says_what_to_do(tmp_path: Path) -> None:
     assert "lhkit serve" in run.stderr
 
 
-def test_a_bad_environment_variable_is_named() -> None:
-    run = lhkit("chat", env={"LHKIT_TIMEZONE": "Mars/Olympus"})
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("LHKIT_TIMEZONE", "Mars/Olympus", "LHKIT_TIMEZONE: 'Mars/Olympus' is no IANA time zone"),
+        ("LHKIT_LOCAL", "en", "LHKIT_LOCAL is no setting of lhkit: did you mean LHKIT_LOCALE?"),
+    ],
+)
+def test_a_bad_environment_variable_is_named(
+    variable: str, value: str, sentence: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "runs"
+    own = {"LHKIT_CACHE_DIR": str(tmp_path / "cache"), variable: value}
+    run = lhkit("eval", "--model", "gold", "--limit", "1", "--runs-dir", str(folder), env=own)
     assert run.returncode == 2
-    assert "LHKIT_TIMEZONE" in run.stderr
+    assert f"lhkit: environment variable {sentence}" in run.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
@@ -117,6 +129,15 @@ def test_a_serve_line_is_printed_for_any_model() -> None:
     run = lhkit("serve", "google/gemma-3n-E2B-it", "--dry-run")
     assert run.returncode == 0
     assert run.stdout.startswith("vllm serve google/gemma-3n-E2B-it ")
+    assert "--port" not in run.stdout
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
+def test_the_port_of_a_serve_line_is_the_one_that_was_asked_for(device: str) -> None:
+    model = "google/gemma-3n-E2B-it"
+    run = lhkit("serve", model, "--dry-run", "--port", "8123", "--device", device)
+    assert run.returncode == 0
+    assert " --port 8123 " in run.stdout
 
 
 def test_another_model_is_served_by_vllms_own_command(tmp_path: Path) -> None:

@@ -23,9 +23,12 @@ ORDER = (
 )
 """The benchmarks with figures, in the order of the page; further ones come after, by name."""
 
+ON_THE_MODEL = ("throughput", "main_job")
+"""Those of `make bench-model`; `main_job` leaves a page without figures."""
+
 COMMANDS = {
-    "make bench": "all but throughput, within ten minutes on two quiet cores",
-    "python evals/benchmarks/throughput.py": "against vLLM's own benchmark, on the real Gemma",
+    "make bench": "all but those on the real Gemma, within ten minutes on two quiet cores",
+    "make bench-model": "throughput.py beside vLLM's own benchmark, main_job.py: on the real Gemma",
 }
 
 
@@ -44,7 +47,10 @@ def gathered(folder: Path) -> tuple[list[Found], list[str]]:
     found = [
         Found(stem=stem, measurement=figures.read(there[stem])) for stem in stems if stem in there
     ]
-    return found, [stem for stem in ORDER if stem not in there]
+    known = dict.fromkeys((*ON_THE_MODEL, *ORDER))
+    return found, [
+        stem for stem in known if stem not in there and not (folder / f"{stem}.md").exists()
+    ]
 
 
 def page(found: Sequence[Found], missing: Sequence[str], others: Sequence[str]) -> str:
@@ -123,7 +129,12 @@ def _section(each: Found) -> list[str]:
 
 
 def _missing(stems: Sequence[str]) -> list[str]:
-    return [line for stem in stems for line in (f"Not measured here: `{stem}.py`.", "")]
+    told: dict[str, list[str]] = {}
+    for stem in stems:
+        command = "make bench-model" if stem in ON_THE_MODEL else "make bench"
+        told.setdefault(command, []).append(f"`{stem}.py`")
+    groups = (f"Not measured here: {', '.join(names)} (`{how}`)." for how, names in told.items())
+    return [line for group in groups for line in (group, "")]
 
 
 def _others(stems: Sequence[str]) -> list[str]:

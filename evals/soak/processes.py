@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-MARK = "LHKIT_SOAK"
+MARK = "SOAK_OF_LHKIT"  # not LHKIT_…: that prefix is for settings
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is looked at, nothing is put there
 MIB = 1024 * 1024
 

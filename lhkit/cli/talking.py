@@ -11,6 +11,11 @@ from lhkit.cli.options import BaseUrl, Constrain, Dialect, Locale, Model
 _ServerParser = Annotated[
     bool, typer.Option("--server-parser", help="Let it parse calls too, for --dialect openai.")
 ]
+_Port = Annotated[
+    int | None, typer.Option(help="Default: a free port; another model's: vLLM's own.")
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")]
+_Weights = Annotated[Path | None, typer.Option(help="Folder of a tuned model, instead of MODEL.")]
 _Compiled = Annotated[
     bool, typer.Option("--compile", help="Embedded: start later, answer faster. For long runs.")
 ]
@@ -50,16 +55,12 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
         model: Annotated[
             str, typer.Argument(help="gemma or gemma-base (embedded), or a name such as org/model.")
         ] = "gemma",
-        port: Annotated[int | None, typer.Option(help="Default: a free port.")] = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
-        ] = False,
+        port: _Port = None,
+        dry_run: _DryRun = False,
         device: Annotated[str, typer.Option(help="Another model's: gpu or cpu.")] = "gpu",
         server_parser: _ServerParser = False,
         compiled: _Compiled = False,
-        weights: Annotated[
-            Path | None, typer.Option(help="Folder of a tuned model, instead of MODEL.")
-        ] = None,
+        weights: _Weights = None,
     ) -> None:
         """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
         from lhkit.commands.serve import (  # noqa: PLC0415 - aiohttp
@@ -74,7 +75,12 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             finish(
                 run,
                 lambda _: serve_line(
-                    model, device, server_parser=server_parser, dry_run=dry_run, compiled=compiled
+                    model,
+                    device,
+                    port,
+                    server_parser=server_parser,
+                    dry_run=dry_run,
+                    compiled=compiled,
                 ),
             )
         if dry_run:

@@ -26,7 +26,13 @@ _DRY_PORT = 8000  # shown where a free one would be taken
 
 
 async def serve_line(
-    model: str, device: str, *, server_parser: bool, dry_run: bool, compiled: bool = False
+    model: str,
+    device: str,
+    port: int | None = None,
+    *,
+    server_parser: bool,
+    dry_run: bool,
+    compiled: bool = False,
 ) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
@@ -43,7 +49,7 @@ async def serve_line(
     if compiled:
         raise UsageError("--compile is for gemma and gemma-base: any other vLLM line is yours")
     known: Device = "gpu" if device == "gpu" else "cpu"
-    command = serve_command(model, known, server_parser=server_parser)
+    command = serve_command(model, known, port=port, server_parser=server_parser)
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
     return 0 if dry_run else await _run(command)

@@ -111,16 +111,19 @@ def parser_args(model: str) -> tuple[str, ...]:
     return family.parser_args
 
 
-def serve_command(model: str, device: Device, *, server_parser: bool = False) -> tuple[str, ...]:
+def serve_command(
+    model: str, device: Device, *, port: int | None = None, server_parser: bool = False
+) -> tuple[str, ...]:
     """Return the command line that serves `model` with what lhkit wants to see of a server.
 
-    On a CPU it begins with environment variables, as for `env`.
+    On a CPU it begins with environment variables, as for `env`. Without a port, vLLM takes its own.
 
     Raises:
         UsageError: the server is to parse calls, and the name tells no family.
     """
     family = family_of(model)
-    extra = family.serve_args if family else ()
+    extra: tuple[str, ...] = () if port is None else ("--port", str(port))
+    extra += family.serve_args if family else ()
     extra += parser_args(model) if server_parser else ()
     if device == "gpu":
         return ("vllm", "serve", model, *_COMMON, *extra)

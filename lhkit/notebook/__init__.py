@@ -39,7 +39,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"lhkit.notebook.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
         raise MissingPackageError(
-            f"the notebook needs the package {error.name}: pip install 'lhkit[notebook]'"
+            f"the notebook needs the package {error.name}: in the clone, "
+            "`pip install -e '.[notebook]'`"
         ) from error
     globals()[name] = value
     return value

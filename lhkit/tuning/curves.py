@@ -34,8 +34,8 @@ def require_packages() -> None:
     missing = [name for name in ("altair", "vl_convert") if find_spec(name) is None]
     if missing:
         raise MissingPackageError(
-            f"Tuning needs {' and '.join(missing)} for its curves: run `make venv`, or "
-            "`pip install 'lhkit[tune]'`."
+            f"Tuning needs {' and '.join(missing)} for its curves: run `make venv`, or in the "
+            "clone `pip install -e '.[tune]'`."
         )
 
 

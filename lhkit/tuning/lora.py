@@ -36,7 +36,8 @@ def require_packages() -> None:
         import transformers  # noqa: F401 - heavy, and only looked for
     except ImportError as error:
         raise MissingPackageError(
-            f"Tuning needs the package {error.name}: run `make venv`, or `pip install lhkit[tune]`."
+            f"Tuning needs the package {error.name}: run `make venv`, or in the clone "
+            "`pip install -e '.[tune]'`."
         ) from error
 
 

@@ -1,16 +1,19 @@
 """The second toolset and the how-to of own tools are what they say they are."""
 
+import importlib
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import lhkit
 from lhkit import app
 from lhkit.commands.environments import load_environment, registry_of
 from lhkit.confirm.gate import ScriptedGate
@@ -21,6 +24,7 @@ from lhkit.harness.mutate import mutate
 from lhkit.harness.record import Verdict
 from lhkit.harness.scenario import load_scenarios, read_sources
 from lhkit.harness.trial import tried
+from lhkit.testing import call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.vocab.results import ToolErr, ToolOk
 
@@ -186,6 +190,28 @@ def test_the_guide_to_own_tools_does_what_it_says(tmp_path: Path) -> None:
         "gold-json-kitchen",
         "silent-json-kitchen",
     }
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.guide")
+async def test_the_chat_of_the_guide_is_a_panel_over_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
+    cell = blocks("ipython")[0].replace("ChatPanel(model", "return session, ChatPanel(model")
+    cell = cell.replace('locale="en")', 'locale="en", opt_in=True)')
+    body = textwrap.indent(cell, "    ")
+    (tmp_path / "kitchen_chat.py").write_text(f"async def cell():\n{body}", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    script = [call("use_item", item_id="egg", amount=3), say("There are 6 left.")]
+
+    async def scripted(_address: str) -> lhkit.ScriptedModel:
+        return lhkit.ScriptedModel(script)
+
+    monkeypatch.setattr(lhkit, "connect", scripted)
+    session, panel = await importlib.import_module("kitchen_chat").cell()
+    await panel.send("I used three eggs.", answers=[True])
+    assert [item["amount"] for item in session.state()["items"]] == [6]
 
 
 def test_the_links_of_the_guide_lead_somewhere() -> None:

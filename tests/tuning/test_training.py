@@ -13,7 +13,7 @@ from lhkit.tuning.needs import Machine
 from lhkit.tuning.recipe import AdapterShape, TuneSettings
 from lhkit.tuning.sequence import Exchange, TrainingSequence, sequences_of
 from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
-from lhkit.tuning.training import Material, train
+from lhkit.tuning.training import Material, Point, train
 
 PREAMBLE = " ".join(["<bos>", "<start_of_turn>", "user", *["tools"] * 20])
 
@@ -46,6 +46,28 @@ def ticking() -> Callable[[], float]:
     return iter(range(1_000_000)).__next__
 
 
+def trained(
+    base: Path,
+    folder: Path,
+    *,
+    given: Material | None = None,
+    stop_after: int | None = None,
+    around: Surroundings | None = None,
+    **changes: object,
+) -> tuple[Point, ...]:
+    """Train `given`, else the usual material, into `folder`; stop after so many steps."""
+    stops = iter([] if stop_after is None else [False] * (stop_after - 1) + [True])
+    return train(
+        given or material(base),
+        settings(**changes),
+        folder,
+        clock=ticking(),
+        progress=False,
+        stop=lambda: next(stops, False),
+        surroundings=around,
+    )
+
+
 def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> None:
     import torch
 
@@ -66,13 +88,7 @@ def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> 
 
 
 def test_training_lowers_the_loss_and_leaves_an_adapter(tiny_gemma: Path, tmp_path: Path) -> None:
-    log = train(
-        material(tiny_gemma),
-        settings(steps=40, learning_rate=0.1),
-        tmp_path,
-        clock=ticking(),
-        progress=False,
-    )
+    log = trained(tiny_gemma, tmp_path, steps=40, learning_rate=0.1)
     assert log[-1].loss < 0.6 * log[0].loss
     assert [point.step for point in log if point.dev_loss is not None] == [
         6,
@@ -89,107 +105,63 @@ def test_training_lowers_the_loss_and_leaves_an_adapter(tiny_gemma: Path, tmp_pa
 def test_a_stopped_training_goes_on_and_ends_as_if_it_had_not_been_stopped(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    whole = train(material(tiny_gemma), settings(), tmp_path / "a", clock=ticking(), progress=False)
-    stops = iter([False] * 6 + [True])
-    part = train(
-        material(tiny_gemma),
-        settings(),
-        tmp_path / "b",
-        clock=ticking(),
-        progress=False,
-        stop=lambda: next(stops, False),
-    )
+    whole = trained(tiny_gemma, tmp_path / "a")
+    part = trained(tiny_gemma, tmp_path / "b", stop_after=7)
     assert len(part) == 7
-    resumed = train(
-        material(tiny_gemma), settings(), tmp_path / "b", clock=ticking(), progress=False
-    )
+    resumed = trained(tiny_gemma, tmp_path / "b")
     assert [point.loss for point in resumed] == pytest.approx([point.loss for point in whole])
     logged = (tmp_path / "b" / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in logged] == list(range(1, 13))
 
 
 def test_a_folder_of_another_training_is_refused_by_name(tiny_gemma: Path, tmp_path: Path) -> None:
-    train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    trained(tiny_gemma, tmp_path)
     with pytest.raises(TuningError, match="another settings"):
-        train(material(tiny_gemma), settings(seed=9), tmp_path, clock=ticking(), progress=False)
+        trained(tiny_gemma, tmp_path, seed=9)
     with pytest.raises(TuningError, match="another data_sha256"):
-        train(material(tiny_gemma, 31), settings(), tmp_path, clock=ticking(), progress=False)
+        trained(tiny_gemma, tmp_path, given=material(tiny_gemma, 31))
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 100, -1])
 def test_of_a_broken_checkpoint_the_one_before_is_taken_and_the_end_is_the_same(
     tiny_gemma: Path, tmp_path: Path, kept_bytes: int
 ) -> None:
-    whole = train(material(tiny_gemma), settings(), tmp_path / "a", clock=ticking(), progress=False)
-    stops = iter([False] * 8 + [True])
-    train(
-        material(tiny_gemma),
-        settings(),
-        tmp_path / "b",
-        clock=ticking(),
-        progress=False,
-        stop=lambda: next(stops, False),
-    )
+    whole = trained(tiny_gemma, tmp_path / "a")
+    trained(tiny_gemma, tmp_path / "b", stop_after=9)
     state = tmp_path / "b" / "state.pt"
     state.write_bytes(state.read_bytes()[:kept_bytes])
     told: list[Notice] = []
-    mended = train(
-        material(tiny_gemma),
-        settings(),
-        tmp_path / "b",
-        clock=ticking(),
-        progress=False,
-        surroundings=Surroundings(notify=told.append),
-    )
+    mended = trained(tiny_gemma, tmp_path / "b", around=Surroundings(notify=told.append))
     assert told == [BrokenCheckpoint(path=state, step=8)]
     assert [point.loss for point in mended] == pytest.approx([point.loss for point in whole])
 
 
 def test_a_kill_between_two_checkpoints_loses_neither(tiny_gemma: Path, tmp_path: Path) -> None:
-    stops = iter([False] * 4 + [True])
-    begin = {"clock": ticking(), "progress": False}
-    train(material(tiny_gemma), settings(), tmp_path, **begin, stop=lambda: next(stops, False))  # type: ignore[arg-type] - a test's table
+    trained(tiny_gemma, tmp_path, stop_after=5)
     (tmp_path / "state.pt").rename(tmp_path / "state.previous.pt")
-    log = train(material(tiny_gemma), settings(), tmp_path, **begin)  # type: ignore[arg-type] - a test's table
+    log = trained(tiny_gemma, tmp_path)
     assert [point.step for point in log] == list(range(1, 13))
 
 
 def test_where_no_checkpoint_can_be_read_the_sentence_names_both_and_the_way_out(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    stops = iter([False] * 4 + [True])
-    train(
-        material(tiny_gemma),
-        settings(),
-        tmp_path,
-        clock=ticking(),
-        progress=False,
-        stop=lambda: next(stops, False),
-    )
+    trained(tiny_gemma, tmp_path, stop_after=5)
     (tmp_path / "state.pt").write_bytes(b"half a file")
     (tmp_path / "state.previous.pt").write_bytes(b"")
     sentence = (
         r"state\.pt is broken \(.*\) and .*state\.previous\.pt is broken .*: remove .* to begin"
     )
     with pytest.raises(TuningError, match=sentence):
-        train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+        trained(tiny_gemma, tmp_path)
 
 
 def test_with_each_checkpoint_come_a_manifest_and_the_curves(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    stops = iter([False] * 3 + [True])
     around = Surroundings(facts={"cores": 2}, locale="en")
-    for steps_done in (4, 12):
-        train(
-            material(tiny_gemma),
-            settings(),
-            tmp_path,
-            clock=ticking(),
-            progress=False,
-            stop=lambda: next(stops, False),
-            surroundings=around,
-        )
+    for stop_after, steps_done in ((4, 4), (None, 12)):
+        trained(tiny_gemma, tmp_path, stop_after=stop_after, around=around)
         told = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
         log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
         assert told["steps_done"] == steps_done == len(log)
@@ -208,7 +180,7 @@ def test_with_each_checkpoint_come_a_manifest_and_the_curves(
 def test_the_finished_adapter_stands_alone_and_names_no_path_of_this_machine(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    train(material(tiny_gemma), settings(steps=2), tmp_path, clock=ticking(), progress=False)
+    trained(tiny_gemma, tmp_path, steps=2)
     files = {path.name: path for path in (tmp_path / "adapter").iterdir()}
     assert sorted(files) == [
         "adapter_config.json",
@@ -224,20 +196,20 @@ def test_the_finished_adapter_stands_alone_and_names_no_path_of_this_machine(
 def test_a_training_that_is_over_is_not_done_again(
     tiny_gemma: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    done = trained(tiny_gemma, tmp_path)
     monkeypatch.delattr(lora, "load_model")
-    again = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    again = trained(tiny_gemma, tmp_path)
     assert again == done
 
 
 def test_an_adapter_without_its_manifest_is_written_again_without_training(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    done = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    done = trained(tiny_gemma, tmp_path)
     weights = tmp_path / "adapter" / "adapter_model.safetensors"
     before = weights.read_bytes()
     (tmp_path / "adapter" / "manifest.json").unlink()
-    again = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
+    again = trained(tiny_gemma, tmp_path)
     assert again == done
     assert (tmp_path / "adapter" / "manifest.json").is_file()
     assert weights.read_bytes() == before
@@ -245,14 +217,12 @@ def test_an_adapter_without_its_manifest_is_written_again_without_training(
 
 def test_what_is_too_long_to_learn_is_told(tiny_gemma: Path, tmp_path: Path) -> None:
     told: list[Notice] = []
-    shortest = settings(steps=1, max_sequence_tokens=29)
-    train(
-        material(tiny_gemma),
-        shortest,
+    trained(
+        tiny_gemma,
         tmp_path,
-        clock=ticking(),
-        progress=False,
-        surroundings=Surroundings(notify=told.append),
+        around=Surroundings(notify=told.append),
+        steps=1,
+        max_sequence_tokens=29,
     )
     (notice,) = told
     assert isinstance(notice, LeftOut)
@@ -260,13 +230,7 @@ def test_what_is_too_long_to_learn_is_told(tiny_gemma: Path, tmp_path: Path) -> 
     left_out = manifest["data"]["left_out"] + manifest["dev"]["left_out"]
     assert notice == LeftOut(count=left_out, most_tokens=29)
     with pytest.raises(TuningError, match="are longer than 5 tokens"):
-        train(
-            material(tiny_gemma),
-            settings(max_sequence_tokens=5),
-            tmp_path / "none",
-            clock=ticking(),
-            progress=False,
-        )
+        trained(tiny_gemma, tmp_path / "none", max_sequence_tokens=5)
 
 
 @pytest.mark.promise("tune.bad_input")
@@ -286,33 +250,20 @@ def test_a_machine_that_is_too_small_is_told_before_the_model_is_loaded(
 ) -> None:
     monkeypatch.delattr(lora, "load_model")
     with pytest.raises(TuningError, match=sentence):
-        train(
-            material(tiny_gemma),
-            settings(),
-            tmp_path / "new",
-            clock=ticking(),
-            progress=False,
-            surroundings=Surroundings(machine=machine),
-        )
+        trained(tiny_gemma, tmp_path / "new", around=Surroundings(machine=machine))
 
 
 def test_data_of_another_dialect_is_one_sentence(tiny_gemma: Path, tmp_path: Path) -> None:
     other = sequences_of("c", "en", "x", [Exchange(prompt="<bos><|turn>user ", answer="add ")])
     with pytest.raises(TuningError, match=r"c\.0: <\|turn> is no token of .*tokenizer\.json"):
-        train(
-            Material(train=other, dev=(), base=tiny_gemma),
-            settings(),
-            tmp_path,
-            clock=ticking(),
-            progress=False,
-        )
+        trained(tiny_gemma, tmp_path, given=Material(train=other, dev=(), base=tiny_gemma))
 
 
 def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:
     import torch
     from peft import PeftModel  # noqa: PLC0415 - heavy
 
-    train(material(tiny_gemma), settings(steps=40), tmp_path, clock=ticking(), progress=False)
+    trained(tiny_gemma, tmp_path, steps=40)
     merge(tiny_gemma, tmp_path / "adapter", tmp_path / "merged")
     adapted = PeftModel.from_pretrained(lora.load_model(tiny_gemma), tmp_path / "adapter")
     prompt = torch.tensor([lora.encoder(tiny_gemma)(learn(0)[0].text)[0][:-2]])
@@ -329,7 +280,7 @@ def test_an_adapter_for_another_base_is_one_sentence(tiny_gemma: Path, tmp_path:
     import torch
     from transformers import Gemma3ForCausalLM
 
-    train(material(tiny_gemma), settings(steps=2), tmp_path, clock=ticking(), progress=False)
+    trained(tiny_gemma, tmp_path, steps=2)
 
     other = lora.load_model(tiny_gemma).config
     other.hidden_size = 64

@@ -208,6 +208,6 @@ def _altair() -> Any:
         import altair as alt
     except ImportError as error:
         raise MissingPackageError(
-            "altair is not installed: pip install 'lhkit[report]' for plots and reports"
+            "altair is not installed: in the clone, `pip install -e '.[report]'`"
         ) from error
     return alt

@@ -209,7 +209,7 @@ def _template() -> Any:
         from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - part of an extra
     except ImportError as error:
         raise MissingPackageError(
-            "jinja2 is not installed: pip install 'lhkit[report]' for reports"
+            "jinja2 is not installed: in the clone, `pip install -e '.[report]'`"
         ) from error
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(_asset("page.html.j2"))

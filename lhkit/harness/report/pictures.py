@@ -47,7 +47,7 @@ def svg_of(spec: dict[str, Any]) -> str:
         import vl_convert  # noqa: PLC0415 - heavy, and part of an extra
     except ImportError as error:
         raise MissingPackageError(
-            "vl-convert-python is not installed: pip install 'lhkit[report]' for reports"
+            "vl-convert-python is not installed: in the clone, `pip install -e '.[report]'`"
         ) from error
     svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return svg

@@ -91,7 +91,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
     package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingPackageError, match=r"not installed: pip install 'lhkit\[report\]'"):
+    with pytest.raises(MissingPackageError, match=r"in the clone, `pip install -e '\.\[report\]'`"):
         html_page(full_run, korean, name="x")
 
 

@@ -1,0 +1,66 @@
+"""What is read from the environment: a variable that no setting has is told, never ignored."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.settings import Settings, load_settings
+
+README = Path(__file__).parents[1] / "README.md"
+VALUES = {
+    "LHKIT_BASE_URL": "http://127.0.0.1:8000",
+    "LHKIT_API_KEY": "secret",
+    "LHKIT_LOCALE": "en",
+    "LHKIT_TIMEZONE": "Europe/Vienna",
+    "LHKIT_CACHE_DIR": "cache",
+    "LHKIT_DATA_DIR": "data",
+    "LHKIT_CONFIG_DIR": "config",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("LHKIT_LOCAL", "did you mean LHKIT_LOCALE?"),
+        ("LHKIT_BASEURL", "did you mean LHKIT_BASE_URL?"),
+        ("lhkit_timezon", "did you mean LHKIT_TIMEZONE?"),
+        ("LHKIT_CACHE", "did you mean LHKIT_CACHE_DIR?"),
+        ("LHKIT_MODEL", f"choose one of {', '.join(sorted(VALUES))}"),
+        ("LHKIT_", f"choose one of {', '.join(sorted(VALUES))}"),
+    ],
+)
+def test_a_mistyped_variable_is_one_sentence_without_its_value(
+    name: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "secret")
+    with pytest.raises(UsageError) as told:
+        load_settings()
+    assert str(told.value) == f"environment variable {name} is no setting of lhkit: {hint}"
+
+
+@pytest.mark.parametrize("spelt", [str.upper, str.lower])
+def test_every_setting_is_read_in_capitals_and_in_small_letters(
+    spelt: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in VALUES.items():
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(spelt(name), value)
+    read = load_settings()
+    fields = {name: name.removeprefix("LHKIT_").lower() for name in VALUES}
+    assert {name: str(getattr(read, field)) for name, field in fields.items()} == VALUES
+
+
+@pytest.mark.parametrize("name", ["LHKITTEN", "MY_LHKIT_LOCAL", "LHKIT"])
+def test_a_variable_of_somebody_else_is_left_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    assert load_settings() == Settings()
+
+
+def test_readme_names_every_setting_and_no_other() -> None:
+    named = re.findall(r"LHKIT_[A-Z_]+", README.read_text(encoding="utf-8"))
+    assert {*named} == {*VALUES} == {f"LHKIT_{field.upper()}" for field in Settings.model_fields}
