@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lhkit.harness.data_check import checksum
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
+from lhkit.harness.authoring.data_check import checksum
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "ac"
 SVG, CARD = "coverage.svg", "card.md"

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     )
     from lhkit.confirm.summary import summarize
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
-    from lhkit.harness.compare import Comparison, compare
-    from lhkit.harness.gold import gold_model
-    from lhkit.harness.matching import match_calls, values_equal
-    from lhkit.harness.rescore import rescore
-    from lhkit.harness.run import Run
-    from lhkit.harness.runner import replay
-    from lhkit.harness.scenario import load_scenarios
+    from lhkit.harness.authoring.gold import gold_model
+    from lhkit.harness.expectations.matching import match_calls, values_equal
+    from lhkit.harness.replay.rescore import rescore
+    from lhkit.harness.replay.runner import replay
+    from lhkit.harness.results.compare import Comparison, compare
+    from lhkit.harness.results.run import Run
+    from lhkit.harness.scenarios.scenario import load_scenarios
     from lhkit.models.base import ChatModel, ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
     from lhkit.models.connection import Endpoint
@@ -57,7 +57,7 @@ _HOMES = {
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ChatModel": "models.base",
-    "Comparison": "harness.compare",
+    "Comparison": "harness.results.compare",
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
     "DenyGate": "confirm.gate",
@@ -69,7 +69,7 @@ _HOMES = {
     "OpenAiHttp": "models.openai_http",
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
-    "Run": "harness.run",
+    "Run": "harness.results.run",
     "Sampling": "vocab.generation",
     "ScriptedGate": "confirm.gate",
     "ScriptedModel": "models.scripted",
@@ -86,18 +86,18 @@ _HOMES = {
     "UsageError": "errors",
     "VllmHttp": "models.vllm_http",
     "VllmServer": "models.vllm_server",
-    "compare": "harness.compare",
+    "compare": "harness.results.compare",
     "connect": "models.served",
     "encode_tool_result": "vocab.results",
     "ensure_tuned": "tuning.tuned_weights",
     "ensure_weights": "models.weights",
-    "gold_model": "harness.gold",
-    "load_scenarios": "harness.scenario",
-    "match_calls": "harness.matching",
-    "replay": "harness.runner",
-    "rescore": "harness.rescore",
+    "gold_model": "harness.authoring.gold",
+    "load_scenarios": "harness.scenarios.scenario",
+    "match_calls": "harness.expectations.matching",
+    "replay": "harness.replay.runner",
+    "rescore": "harness.replay.rescore",
     "summarize": "confirm.summary",
-    "values_equal": "harness.matching",
+    "values_equal": "harness.expectations.matching",
 }
 
 __all__ = [

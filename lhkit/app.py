@@ -14,8 +14,8 @@ from typing import Any
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import StoreError, UsageError
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.prompts import instructions, now_line
 from lhkit.lifehelper.state_rules import State, broken_rules

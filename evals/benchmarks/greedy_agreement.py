@@ -20,9 +20,9 @@ from typing import Any
 
 from lhkit import app
 from lhkit.commands.progress import opened_model
-from lhkit.harness.environment import Session
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
+from lhkit.harness.replay.environment import Session
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.gemma_turns import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.settings import Settings, load_settings

@@ -25,11 +25,11 @@ from statistics import median
 import aiohttp
 
 from lhkit import app
-from lhkit.harness.run import Run
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
-from lhkit.harness.timings import Latency, Spent, latency, spent
+from lhkit.harness.figures.timings import Latency, Spent, latency, spent
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.connection import Endpoint
 from lhkit.models.served import connect, fitting_concurrency

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import Run
-from lhkit.harness.runner import replay
-from lhkit.harness.script import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.script import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry

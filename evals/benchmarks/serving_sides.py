@@ -19,12 +19,12 @@ import aiohttp
 
 from lhkit import app
 from lhkit.chat.controller import Assistant
-from lhkit.harness.environment import Environment, SessionAround
-from lhkit.harness.plan import plan_run
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.runner import replay
-from lhkit.harness.sample import Stage, warm_up
-from lhkit.harness.script import Scenario
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.replay.environment import Environment, SessionAround
+from lhkit.harness.replay.plan import plan_run
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.sample import Stage, warm_up
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ChatModel
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.tools.registry import ToolRegistry

@@ -27,8 +27,8 @@ from figures import Figure, Machine, Measurement, Plot
 from serving_sides import Bench, Side
 
 from lhkit import app
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ChatModel
 from lhkit.models.connection import Endpoint
 from lhkit.models.served import connect

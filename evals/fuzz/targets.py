@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 from edits import edited
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
+from lhkit.harness.figures.metrics import summarise
 from lhkit.harness.fragments import SampleView
-from lhkit.harness.metrics import summarise
-from lhkit.harness.record import SampleRecord
-from lhkit.harness.record_line import decode_line, decode_record, encode_record
-from lhkit.harness.run import Run
-from lhkit.harness.scenario import read_sources
-from lhkit.harness.turn_record import Timed, turn_record
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.records.record_line import decode_line, decode_record, encode_record
+from lhkit.harness.records.turn_record import Timed, turn_record
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import read_sources
 from lhkit.models.cassette_file import encode_cassette, read_cassette
 from lhkit.models.chat_content import ChatContent
 from lhkit.models.completion_content import CompletionContent

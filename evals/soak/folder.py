@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from lhkit.harness.journal import RECORDS
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.record_line import decode_line
+from lhkit.harness.records.journal import RECORDS
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.record_line import decode_line
 
 MISSED, WORLD, INTERRUPTED = 1, 3, 130
 """Exit codes of `lhkit eval`, beside 0."""

@@ -29,7 +29,7 @@ from processes import Surroundings, gone, is_command, kill, resident_mib
 from server import Server
 
 from lhkit import __version__, app
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.settings import load_settings
 
 _HERE = Path(__file__).parent

@@ -114,7 +114,7 @@ def add_data_check(cli: typer.Typer, run: Run) -> None:
     ) -> None:
         """Check all that the shipped scenarios promise: lint, gold, mistakes, splits, counts."""
         from lhkit.commands.data_check import DataCheckOptions, data_check  # noqa: PLC0415 - scipy
-        from lhkit.harness.data_check import Requirements  # noqa: PLC0415 - scipy
+        from lhkit.harness.authoring.data_check import Requirements  # noqa: PLC0415 - scipy
 
         wanted = Requirements(total=total, per_ac=per_ac, noticed=noticed)
         options = DataCheckOptions(folder=folder, requirements=wanted, warnings=warnings)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.errors import MissingRunError, UsageError
-from lhkit.harness.accept import (
+from lhkit.harness.authoring.accept import (
     Edit,
     Observed,
     accept_argument,
@@ -18,9 +18,9 @@ from lhkit.harness.accept import (
     observed_arguments,
     refuse_changed,
 )
-from lhkit.harness.record import SampleId, SampleRecord
-from lhkit.harness.run import Run
-from lhkit.harness.scenario import Sources, read_sources
+from lhkit.harness.records.record import SampleId, SampleRecord
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import Sources, read_sources
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.harness.audit import Audit, Disagreement, Fault, audit
-from lhkit.harness.record import ParsedCall, SampleId
-from lhkit.harness.run import Run
-from lhkit.harness.second_opinion import Difference
+from lhkit.harness.records.record import ParsedCall, SampleId
+from lhkit.harness.results.run import Run
+from lhkit.harness.verdicts.audit import Audit, Disagreement, Fault, audit
+from lhkit.harness.verdicts.second_opinion import Difference
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.json_values import compact

@@ -5,9 +5,9 @@ from pathlib import Path
 from rich.console import Console
 
 from lhkit.commands.evaluate import wide_console
-from lhkit.harness.compare import compare
-from lhkit.harness.run import Run
-from lhkit.harness.verdict_table import render
+from lhkit.harness.report.verdict_table import render
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.run import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.commands.mutate import SURVIVORS
-from lhkit.harness.data_check import Check, Requirements, check_data
-from lhkit.harness.mutate import read_survivors
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.authoring.data_check import Check, Requirements, check_data
+from lhkit.harness.authoring.mutate import read_survivors
+from lhkit.harness.scenarios.scenario import read_sources
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable

@@ -21,7 +21,7 @@ from typing import Any
 from lhkit import app
 from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.environment import (
+from lhkit.harness.replay.environment import (
     Environment,
     SessionAround,
 )
@@ -105,7 +105,7 @@ class OwnEnvironment:
         if missing:
             raise UsageError(
                 f"world: open() of {self.reference} returned {_kind(session)} without "
-                f"{', '.join(missing)}: see `Session` in lhkit/harness/environment.py"
+                f"{', '.join(missing)}: see `Session` in lhkit/harness/replay/environment.py"
             )
         return OwnSession(inner=session, max_tokens=self.max_tokens)
 
@@ -195,7 +195,7 @@ def _environment(found: Any, reference: str) -> Environment:
     if not callable(opening):
         raise UsageError(
             f"--environment {reference}: {_kind(found)} has no method open(world, locale): see "
-            "`Environment` in lhkit/harness/environment.py"
+            "`Environment` in lhkit/harness/replay/environment.py"
         )
     environment: Environment = found
     return environment

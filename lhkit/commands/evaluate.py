@@ -17,16 +17,16 @@ from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import SCRIPTED, concurrency_for, opened_source
 from lhkit.commands.thresholds import Judged, Thresholds, judged, resumed
 from lhkit.errors import UsageError
-from lhkit.harness.environment import Environment
-from lhkit.harness.journal import RECORDS, read_records
-from lhkit.harness.plan import ModelSource, plan_run
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import Run
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
-from lhkit.harness.stress import parse_stress, stressed
-from lhkit.harness.table import WIDTH, render
+from lhkit.harness.records.journal import RECORDS, read_records
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.plan import ModelSource, plan_run
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.stress import parse_stress, stressed
+from lhkit.harness.report.table import WIDTH, render
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.served import require_constraint
 from lhkit.settings import Settings

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.commands.environments import load_environment, require_paths
-from lhkit.harness.lint import Finding, Level, lint
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.authoring.lint import Finding, Level, lint
+from lhkit.harness.scenarios.scenario import read_sources
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable

@@ -16,18 +16,18 @@ from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import concurrency_for
 from lhkit.commands.thresholds import Thresholds, judged
-from lhkit.harness.environment import Environment
-from lhkit.harness.gold import gold_model, silent_model
-from lhkit.harness.journal import read_manifest, read_records
-from lhkit.harness.matrix import matrix_rows, render_matrix
-from lhkit.harness.plan import ModelSource, plan_run
-from lhkit.harness.record import Verdict
-from lhkit.harness.run import Run
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.script import Scenario
-from lhkit.harness.stress import parse_stress, stressed
-from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.records.journal import read_manifest, read_records
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.plan import ModelSource, plan_run
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.stress import parse_stress, stressed
+from lhkit.harness.results.matrix import matrix_rows, render_matrix
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.scenarios.suite import Arm, Suite, arms_of, load_suite
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import require_constraint

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.commands.environments import load_environment, require_paths
-from lhkit.harness.mutate import (
+from lhkit.harness.authoring.mutate import (
     ADVICE,
     MutationReport,
     Outcome,
@@ -19,7 +19,7 @@ from lhkit.harness.mutate import (
     mutate,
     read_survivors,
 )
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable

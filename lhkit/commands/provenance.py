@@ -5,7 +5,7 @@ Not the model: that is the model's identity.
 
 import asyncio
 
-from lhkit.harness.manifest import Provenance
+from lhkit.harness.records.manifest import Provenance
 from lhkit.settings import Settings, hardware
 
 

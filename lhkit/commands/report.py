@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit.errors import RunError
-from lhkit.harness.run import Run
+from lhkit.harness.results.run import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable

@@ -9,11 +9,11 @@ from lhkit import app
 from lhkit.commands.environments import load_environment, require_paths
 from lhkit.commands.evaluate import ac_words, wide_console
 from lhkit.errors import RunError
-from lhkit.harness.journal import write_rescored
-from lhkit.harness.rescore import rescore
-from lhkit.harness.run import Run
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.table import render
+from lhkit.harness.records.journal import write_rescored
+from lhkit.harness.replay.rescore import rescore
+from lhkit.harness.report.table import render
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable

@@ -8,8 +8,8 @@ from typing import NoReturn
 from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.errors import RunError
-from lhkit.harness.gold import gold_model, silent_model
-from lhkit.harness.plan import ModelSource
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.replay.plan import ModelSource
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency

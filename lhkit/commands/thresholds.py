@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lhkit.harness.compare import Comparison, compare
-from lhkit.harness.questions import Resumption
-from lhkit.harness.run import Run
-from lhkit.harness.verdict_table import change_text, first_names, sentence
+from lhkit.harness.records.questions import Resumption
+from lhkit.harness.report.verdict_table import change_text, first_names, sentence
+from lhkit.harness.results.compare import Comparison, compare
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 
 

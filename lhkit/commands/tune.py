@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from lhkit import app
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import UsageError
-from lhkit.harness.environment import Environment
+from lhkit.harness.replay.environment import Environment
 from lhkit.locales import load_catalog
 from lhkit.models.weights import ensure_weights
 from lhkit.settings import Settings, hardware

@@ -12,7 +12,7 @@ from rich.console import Console
 from lhkit.commands.environments import load_environment, registry_of
 from lhkit.commands.tune import DataOptions, write_played
 from lhkit.errors import TuningError, UsageError
-from lhkit.harness.environment import Environment
+from lhkit.harness.replay.environment import Environment
 from lhkit.locales import available_locales, load_catalog
 from lhkit.settings import Settings
 from lhkit.tools.registry import ToolRegistry

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
-from lhkit.harness.matchers import MATCHER_KEYS
+from lhkit.harness.expectations.matchers import MATCHER_KEYS
 from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
 from lhkit.notebook.state import PanelState
 from lhkit.vocab.json_values import JSON, NotJsonError, canonical, compact, plain_json

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from lhkit.harness.script import ScriptedFault
+from lhkit.harness.scenarios.script import ScriptedFault
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Dialect
 from lhkit.models.scripted import Reply, ScriptedModel

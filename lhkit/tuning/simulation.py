@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lhkit.errors import TuningError
-from lhkit.harness.environment import Environment
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.runner import replay
-from lhkit.harness.script import Expect, Scenario, Turn
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.script import Expect, Scenario, Turn
 from lhkit.models.dialects import DIALECTS
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.expert import Conversation, ExpertModel

@@ -15,7 +15,7 @@ from serving_sides import Bench, Sent, Side
 from throughput import Pair
 
 from lhkit import app
-from lhkit.harness.script import Scenario
+from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ModelRequest
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.testing import Reply, ScriptedModel, call, say

@@ -8,7 +8,7 @@ import pytest
 
 from lhkit.commands.audit import audit_run
 from lhkit.errors import RunError
-from lhkit.harness.record import (
+from lhkit.harness.records.record import (
     ModelCallRecord,
     ParsedCall,
     SampleId,
@@ -16,7 +16,7 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.record_line import encode_record
+from lhkit.harness.records.record_line import encode_record
 from lhkit.settings import Settings
 from lhkit.vocab.events import EndReason
 

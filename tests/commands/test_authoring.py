@@ -11,9 +11,9 @@ from lhkit.commands.data_check import DataCheckOptions, data_check
 from lhkit.commands.lint import lint_paths
 from lhkit.commands.mutate import MutateOptions, mutate_paths
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.data_check import Requirements
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.authoring.data_check import Requirements
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings, load_settings
 

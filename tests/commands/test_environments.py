@@ -13,8 +13,8 @@ from lhkit.commands.lint import lint_paths
 from lhkit.commands.mutate import MutateOptions, mutate_paths
 from lhkit.commands.rescore import rescore_run
 from lhkit.errors import UsageError
-from lhkit.harness.environment import KnowsIds, KnowsRules
-from lhkit.harness.run import Run
+from lhkit.harness.replay.environment import KnowsIds, KnowsRules
+from lhkit.harness.results.run import Run
 from lhkit.settings import Settings, load_settings
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ from lhkit.commands.compare import compare_runs
 from lhkit.commands.evaluate import EvalOptions, evaluate
 from lhkit.commands.rescore import rescore_run
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.journal import RECORDS, read_records
-from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation
-from lhkit.harness.record_line import encode_record
+from lhkit.harness.records.journal import RECORDS, read_records
+from lhkit.harness.records.record import SampleRecord, Severity, Verdict, Violation
+from lhkit.harness.records.record_line import encode_record
 from lhkit.settings import Settings, load_settings
 
 CHAT = """
@@ -140,7 +140,7 @@ async def test_invalid_samples_end_with_3_and_a_missed_threshold_with_1(
     def bug(*_: object, **__: object) -> None:
         raise RuntimeError("a bug of the harness")
 
-    monkeypatch.setattr("lhkit.harness.sample.judge", bug)
+    monkeypatch.setattr("lhkit.harness.replay.sample.judge", bug)
     assert await run_eval() == 3
     assert await run_eval(fail_under=1.0) == 1
     assert await run_eval(baseline=tmp_path / "runs" / "gold") == 1

@@ -14,9 +14,9 @@ import pytest
 from lhkit import app
 from lhkit.commands import sources
 from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.harness.journal import RECORDS, read_records
-from lhkit.harness.record import Verdict
-from lhkit.harness.record_line import encode_record
+from lhkit.harness.records.journal import RECORDS, read_records
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.records.record_line import encode_record
 from lhkit.models import embedded
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.harness.record import Verdict
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.models.base import ChatModel
 from lhkit.vocab.generation import Sampling
 

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from lhkit import app
-from lhkit.harness.record import Verdict
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.models.base import ModelRequest
 from lhkit.models.vllm_http import Endpoint, VllmHttp
 from lhkit.models.vllm_server import VllmServer

@@ -13,10 +13,10 @@ import pytest
 from lhkit import app
 from lhkit.commands.audit import audit_run
 from lhkit.errors import RequestRefusedError
-from lhkit.harness.audit import audit
-from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.verdicts.audit import audit
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.connection import Endpoint
 from lhkit.models.dialects import DIALECTS

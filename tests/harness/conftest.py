@@ -10,7 +10,7 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenarios.scenario import Scenario, load_scenarios
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Sampling

@@ -18,12 +18,12 @@ from lhkit import app
 from lhkit.commands.environments import load_environment, registry_of
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.gold import gold_model, silent_model
-from lhkit.harness.lint import lint
-from lhkit.harness.mutate import mutate
-from lhkit.harness.record import Verdict
-from lhkit.harness.scenario import load_scenarios, read_sources
-from lhkit.harness.trial import tried
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.authoring.mutate import mutate
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.trial import tried
+from lhkit.harness.scenarios.scenario import load_scenarios, read_sources
 from lhkit.testing import call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.vocab.results import ToolErr, ToolOk

@@ -9,8 +9,8 @@ import pytest
 
 import lhkit
 from lhkit import app
-from lhkit.harness.lint import lint
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.scenarios.scenario import read_sources
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ BOUNDARIES = {
     "chat/controller.py": 2,  # the model's stream; a subscriber
     "confirm/gate.py": 1,  # a gate that waits for a person
     "confirm/summary.py": 1,  # a tool's own summary
-    "harness/sample.py": 1,  # one sample
+    "harness/replay/sample.py": 1,  # one sample
     "tools/dispatcher.py": 3,  # validation of any object; the gate; the handler
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.environment import KnowsRules
+from lhkit.harness.replay.environment import KnowsRules
 from lhkit.lifehelper.rules import RuleLimits
 from lhkit.lifehelper.state_rules import broken_rules
 

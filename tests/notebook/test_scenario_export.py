@@ -8,11 +8,11 @@ import pytest
 
 from lhkit import app
 from lhkit.errors import UsageError
-from lhkit.harness.gold import gold_model
-from lhkit.harness.lint import lint
-from lhkit.harness.record import Verdict
-from lhkit.harness.runner import replay
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.authoring.gold import gold_model
+from lhkit.harness.authoring.lint import lint
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import read_sources
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel

@@ -23,12 +23,18 @@ from lhkit import app
 from lhkit.cli.finish import EXIT_WORLD, finish
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import RunError, StoreError
-from lhkit.harness.journal import MANIFEST, RECORDS, open_journal, read_manifest, read_records
+from lhkit.harness.records.journal import (
+    MANIFEST,
+    RECORDS,
+    open_journal,
+    read_manifest,
+    read_records,
+)
 from lhkit.lifehelper.toolset import LifeHelper
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.vocab.results import ToolErr, ToolOk
-from tests.harness.test_journal import record
+from tests.harness.records.test_journal import record
 
 SAMPLES = 6
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from lhkit.errors import LhkitError, RunError, ScenarioError
-from lhkit.harness import pattern, scenario
-from lhkit.harness.manifest_shape import MAX_REPEATS
-from lhkit.harness.pattern import Pattern, pattern_fault
-from lhkit.harness.run import Run
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.expectations import pattern
+from lhkit.harness.expectations.pattern import Pattern, pattern_fault
+from lhkit.harness.records.manifest_shape import MAX_REPEATS
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios import scenario
+from lhkit.harness.scenarios.scenario import load_scenarios
 
 GOOD = """- id: a{n}
   ac: AC-01

@@ -12,11 +12,11 @@ from types import ModuleType
 
 import pytest
 
-from lhkit.harness.journal import RECORDS
-from lhkit.harness.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.record_line import encode_record
+from lhkit.harness.records.journal import RECORDS
+from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
+from lhkit.harness.records.record_line import encode_record
 from lhkit.vocab.trace import GateOutcome
-from tests.harness.test_journal import record
+from tests.harness.records.test_journal import record
 
 SOAK = Path(__file__).parents[2] / "evals" / "soak"
 

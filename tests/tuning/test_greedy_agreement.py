@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.scenarios.scenario import load_scenarios
 
 SCRIPT = Path(__file__).parents[2] / "evals" / "benchmarks" / "greedy_agreement.py"
 EOS, TURN_END = 1, 106

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.similarity import NEAR, similarity
+from lhkit.harness.expectations.similarity import NEAR, similarity
+from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.tuning.life_helper.conversations import conversations
 
 EDIT_NEAR = 0.75

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.harness.record import SampleRecord
-from lhkit.harness.run import Run
-from lhkit.harness.runner import replay
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.results.run import Run
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.framing import negation_in
 from lhkit.models.dialects import DIALECTS

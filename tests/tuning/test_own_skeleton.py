@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import TuningError
-from lhkit.harness.yaml_source import read_yaml
+from lhkit.harness.scenarios.yaml_source import read_yaml
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.own_tools.checks import check_fit

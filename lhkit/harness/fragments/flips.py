@@ -6,12 +6,12 @@ Knows a comparison by its shape only: computing one is `compare`'s business.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from lhkit.harness.figures.statistics import Interval
 from lhkit.harness.fragments.markup import Html, join, percent, tag
 from lhkit.harness.fragments.overview import table
 from lhkit.harness.fragments.samples import verdict_chip
 from lhkit.harness.fragments.trace import trace_html
-from lhkit.harness.record import SampleRecord
-from lhkit.harness.statistics import Interval
+from lhkit.harness.records.record import SampleRecord
 from lhkit.locales import Catalog
 
 _SMALLEST_P = 0.001

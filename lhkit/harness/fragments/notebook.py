@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from lhkit.harness.figures.metrics import Summary
 from lhkit.harness.fragments.flips import Compared, flip_list, numbers_table
 from lhkit.harness.fragments.markup import Html, tag
 from lhkit.harness.fragments.overview import criterion_words, tally_table, tiles, violation_table
@@ -17,8 +18,7 @@ from lhkit.harness.fragments.samples import (
     verdict_chip,
 )
 from lhkit.harness.fragments.trace import trace_html
-from lhkit.harness.metrics import Summary
-from lhkit.harness.record import SampleRecord
+from lhkit.harness.records.record import SampleRecord
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 
 _SHOWN_SAMPLES = 30

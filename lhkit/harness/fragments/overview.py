@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from lhkit.harness.figures.metrics import Latency, Summary, Tally
+from lhkit.harness.figures.statistics import Interval
 from lhkit.harness.fragments.markup import Html, join, percent, seconds, tag
 from lhkit.harness.fragments.trace import severity_chip
-from lhkit.harness.metrics import Latency, Summary, Tally
-from lhkit.harness.record import Severity
-from lhkit.harness.statistics import Interval
+from lhkit.harness.records.record import Severity
 from lhkit.locales import Catalog
 
 _TALLY_COLUMNS = (

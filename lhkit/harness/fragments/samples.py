@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from lhkit.harness.fragments.markup import Html, chip, seconds, tag
 from lhkit.harness.fragments.trace import trace_html
-from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
+from lhkit.harness.records.record import SampleId, SampleRecord, Severity, Verdict
 from lhkit.locales import Catalog
 
 VERDICT_KINDS = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lhkit.harness.fragments.markup import Html, chip, join, json_text, label, tag
-from lhkit.harness.record import ArgumentScore, CallScore, TurnScore
+from lhkit.harness.records.record import ArgumentScore, CallScore, TurnScore
 from lhkit.locales import Catalog
 
 _COLUMNS = ("call", "argument", "expected", "actual", "why")

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from lhkit.harness.figures.metrics import Share, Summary
 from lhkit.harness.fragments.markup import Html, percent, tag
 from lhkit.harness.fragments.overview import table
-from lhkit.harness.metrics import Share, Summary
 from lhkit.locales import Catalog
 
 _GATE = ("asked", "refusals", "unasked", "second_tries", "bypasses", "false_claims")

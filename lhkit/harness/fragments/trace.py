@@ -18,7 +18,7 @@ from lhkit.harness.fragments.markup import (
     tag,
 )
 from lhkit.harness.fragments.scored import score_table
-from lhkit.harness.record import (
+from lhkit.harness.records.record import (
     CallRecord,
     ModelCallRecord,
     ParsedCall,

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lhkit.errors import MissingPackageError
-from lhkit.harness.compare import Comparison
-from lhkit.harness.metrics import Tally
-from lhkit.harness.record import Verdict
+from lhkit.harness.figures.metrics import Tally
+from lhkit.harness.figures.statistics import Interval
+from lhkit.harness.figures.timings import turn_s
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report.plain import one_line, xml_text
-from lhkit.harness.run import Run
-from lhkit.harness.statistics import Interval
-from lhkit.harness.timings import turn_s
+from lhkit.harness.results.compare import Comparison
+from lhkit.harness.results.run import Run
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 
 if TYPE_CHECKING:

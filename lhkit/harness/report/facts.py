@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lhkit.harness.metrics import Summary
-from lhkit.harness.run import Run
-from lhkit.harness.table import spent_words
+from lhkit.harness.figures.metrics import Summary
+from lhkit.harness.report.table import spent_words
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 from lhkit.vocab.generation import ModelIdentity
 

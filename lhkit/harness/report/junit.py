@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.report.facts import facts
 from lhkit.harness.report.plain import transcript, xml_text
-from lhkit.harness.run import Run
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 
 _TRANSCRIPT_CHARS: Final = 20_000

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from lhkit.harness.compare import Comparison, compare
+from lhkit.harness.figures.metrics import Summary, Tally
 from lhkit.harness.fragments.flips import numbers
 from lhkit.harness.fragments.markup import percent, seconds
 from lhkit.harness.fragments.overview import interval_words
 from lhkit.harness.fragments.samples import failures_first
-from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.report.facts import facts
 from lhkit.harness.report.plain import one_line, transcript
-from lhkit.harness.run import Run
+from lhkit.harness.results.compare import Comparison, compare
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 
 MAX_CHARS: Final = 65_000

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from lhkit.errors import MissingPackageError
-from lhkit.harness.compare import compare
+from lhkit.harness.figures.metrics import Summary, Tally
 from lhkit.harness.fragments.flips import flip_list, numbers_table
 from lhkit.harness.fragments.markup import Html, join, tag
 from lhkit.harness.fragments.notebook import style
@@ -26,13 +26,13 @@ from lhkit.harness.fragments.overview import (
 )
 from lhkit.harness.fragments.samples import failures_first, sample_row
 from lhkit.harness.fragments.scores import gate_sheet, score_sheet
-from lhkit.harness.metrics import Summary, Tally
-from lhkit.harness.record import Verdict
+from lhkit.harness.records.record import Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.facts import facts
 from lhkit.harness.report.pictures import picture
-from lhkit.harness.run import Run
-from lhkit.harness.verdict_table import notes, sentence
+from lhkit.harness.report.verdict_table import notes, sentence
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 from lhkit.vocab.printable import printable
 

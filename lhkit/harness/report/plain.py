@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lhkit.harness.fragments.markup import seconds
-from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
+from lhkit.harness.records.record import CallRecord, SampleRecord, TurnRecord
 from lhkit.locales import Catalog
 from lhkit.vocab.printable import printable
 from lhkit.vocab.trace import GateOutcome

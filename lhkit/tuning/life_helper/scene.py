@@ -12,8 +12,8 @@ from datetime import date
 from functools import cache
 from typing import Any, TypeAlias
 
-from lhkit.harness.script import ScriptedFault
-from lhkit.harness.similarity import similarity
+from lhkit.harness.expectations.similarity import similarity
+from lhkit.harness.scenarios.script import ScriptedFault
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import Store, StoreImage

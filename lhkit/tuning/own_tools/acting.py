@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from lhkit.errors import TuningError
-from lhkit.harness.equality import is_number
+from lhkit.harness.expectations.equality import is_number
 from lhkit.models.scripted import Reply, say
 from lhkit.tuning.expert import Act
 from lhkit.tuning.own_tools.templates import Slot, Taken, filled, taken, word_in

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhkit.errors import TuningError
-from lhkit.harness.matchers import Fault, Path
+from lhkit.harness.expectations.matchers import Fault, Path
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.own_tools.phrase_file import (

@@ -11,10 +11,10 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lhkit.errors import ScenarioError, TuningError
-from lhkit.harness.matchers import Fault, shown_path
-from lhkit.harness.matchers import Path as DataPath
-from lhkit.harness.scenario import SourceFault, read_document, shape_faults
-from lhkit.harness.yaml_source import Document
+from lhkit.harness.expectations.matchers import Fault, shown_path
+from lhkit.harness.expectations.matchers import Path as DataPath
+from lhkit.harness.scenarios.scenario import SourceFault, read_document, shape_faults
+from lhkit.harness.scenarios.yaml_source import Document
 from lhkit.locales import available_locales
 from lhkit.vocab.json_values import compact
 

@@ -7,8 +7,8 @@ from datetime import date
 from typing import Any
 
 from lhkit.errors import TuningError
-from lhkit.harness.equality import SchemaNode, property_of
-from lhkit.harness.matchers import DateIs, slot_faults
+from lhkit.harness.expectations.equality import SchemaNode, property_of
+from lhkit.harness.expectations.matchers import DateIs, slot_faults
 from lhkit.tools.validation import Accepted, ArgumentValidator, Invalid, describe
 from lhkit.tuning.own_tools.templates import filled, plain_word, slots_of, steps_of
 from lhkit.vocab.json_values import compact

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.record import (
+from lhkit.harness.records.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
@@ -23,8 +23,8 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.record_line import decode_record, encode_record
-from lhkit.harness.run import Run
+from lhkit.harness.records.record_line import decode_record, encode_record
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog, load_catalog
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.generation import ModelIdentity, Timing, Usage

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from lhkit.errors import MissingPackageError
-from lhkit.harness.compare import compare
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.report import charts
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.pictures import picture, svg_of
-from lhkit.harness.run import Run
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 
 OF_A_RUN = (charts.pass_rates, charts.latencies, charts.confusion, charts.violations)

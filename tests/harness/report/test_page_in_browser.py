@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.report.page import html_page
-from lhkit.harness.run import Run
+from lhkit.harness.results.run import Run
 from lhkit.locales import load_catalog
 
 SAMPLES = 2_000

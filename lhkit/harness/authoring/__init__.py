@@ -1,0 +1,1 @@
+"""What helps to write scenarios: gold answers, bluffs, lint, mutants, accepting, checking data."""

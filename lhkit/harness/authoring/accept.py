@@ -1,0 +1,196 @@
+"""A failure taken as an alternative: what a model did goes into the scenario's YAML as `one_of`.
+
+Only that value changes in the file. Whether it is right is for the author to say; that the tool
+takes it, that the file is still the one that was played, and that the result says what it should
+is checked here. Showing and writing is the command's business.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.authoring import yaml_edit
+from lhkit.harness.expectations.comparison import Place, mismatch, shown
+from lhkit.harness.expectations.equality import SchemaNode, folded, property_of
+from lhkit.harness.expectations.matchers import MATCHER_KEYS, AnyValue, Path, parse_slot, shown_path
+from lhkit.harness.records.record import SampleRecord
+from lhkit.harness.replay.plan import scenario_hash
+from lhkit.harness.scenarios.scenario import Origin
+from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.scenarios.yaml_source import read_yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One argument that a model gave and that was not expected so."""
+
+    turn: int
+    call: int
+    expected: int
+    tool: str
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        place = f"--turn {self.turn} --call {self.call} --arg {self.name}"
+        return f"{place}: {self.tool}.{self.name}={shown(self.value)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A file before and after."""
+
+    file: FilePath
+    before: str
+    after: str
+
+    @property
+    def diff(self) -> str:
+        """The change as a unified diff, without a trailing newline."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(),
+            self.after.splitlines(),
+            fromfile=str(self.file),
+            tofile=str(self.file),
+            lineterm="",
+        )
+        return "\n".join(lines)
+
+
+def observed_arguments(record: SampleRecord) -> tuple[Observed, ...]:
+    """Return the wrong arguments of calls that were expected; those left out are none."""
+    return tuple(
+        Observed(
+            turn=t,
+            call=row.actual,
+            expected=row.expected,
+            tool=row.tool,
+            name=argument.name,
+            value=record.turns[t].calls[row.actual].raw_args[argument.name],
+        )
+        for t, score in enumerate(record.scores)
+        for row in score.calls
+        if row.expected is not None and row.actual is not None
+        for argument in row.arguments
+        if not argument.ok and _is_given(record.turns[t].calls[row.actual].raw_args, argument.name)
+    )
+
+
+def _is_given(args: Any, name: str) -> bool:
+    return isinstance(args, Mapping) and name in args
+
+
+def refuse_changed(scenario: Scenario, manifest: Mapping[str, Any]) -> None:
+    """Refuse a scenario that is not the one that was played.
+
+    Raises:
+        UsageError: it changed since, or the run knows nothing of it.
+    """
+    if manifest.get("scenarios", {}).get(scenario.id) != scenario_hash(scenario):
+        raise UsageError(f"{scenario.id} changed since it was played: play it again first")
+
+
+def accept_argument(
+    observed: Observed, origin: Origin, schema: Mapping[str, Any], text: str
+) -> Edit:
+    """Return the file with the observed argument as one more alternative.
+
+    Args:
+        observed: what the model gave.
+        origin: where the scenario stands.
+        schema: of the tool's arguments.
+        text: the file as it is now.
+
+    Raises:
+        UsageError: the tool refuses the value (`lhkit lint` would, too).
+        ScenarioError: the YAML is written in a way that cannot be edited by a program.
+    """
+    node = SchemaNode.of(schema)
+    properties = node.branches()[0].get("properties", {})
+    inner = node.at(property_of(node.branches()[0], observed.name))
+    fault = next(Draft202012Validator(inner.schema or {}).iter_errors(observed.value), None)
+    if observed.name not in properties or fault is not None:
+        reason = fault.message if fault else f"it has no argument {observed.name!r}"
+        raise UsageError(f"{observed.tool} refuses {shown(observed.value)}: {reason}")
+    path = _args_path(observed, origin)
+    after = _with_alternative(text, path, observed)
+    _refuse_unless_accepted(after, (*path, observed.name), observed.value, Place(inner))
+    return Edit(file=origin.file, before=text, after=after)
+
+
+def accept_phrase(phrase: str, turn: int, reply: str, origin: Origin, text: str) -> Edit:
+    """Return the file with a phrase as one more alternative under `reply.contains_any`.
+
+    Raises:
+        UsageError: the model did not say that, or it is there already.
+        ScenarioError: the turn has no `contains_any`, or it cannot be edited by a program.
+    """
+    if not phrase.strip() or folded(phrase) not in folded(reply):
+        raise UsageError(f"the reply of turn {turn} does not say {phrase!r}: {shown(reply)}")
+    path: Path = (origin.index, "turns", turn, "reply", "contains_any")
+    place = yaml_edit.found(text, path)
+    if phrase in [item.value for item in place.node.value]:
+        raise UsageError(
+            f"{phrase!r} is already among the alternatives: `lhkit rescore` the run to see it count"
+        )
+    after = yaml_edit.appended(place, yaml_edit.written_json(phrase))
+    if _value_at(after, path)[-1:] != [phrase]:
+        raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: add the phrase by hand")
+    return Edit(file=origin.file, before=text, after=after)
+
+
+def _args_path(observed: Observed, origin: Origin) -> Path:
+    call = ("turns", observed.turn, "expect", "calls", observed.expected)
+    return (origin.index, *call, "args")
+
+
+def _with_alternative(text: str, path: Path, observed: Observed) -> str:
+    value = _option(observed.value)
+    args = yaml_edit.found(text, path)
+    present = args.child(observed.name)
+    if present is None:
+        return yaml_edit.appended(args, f"{observed.name}: {{one_of: [{value}], optional: true}}")
+    place = yaml_edit.found(text, (*path, observed.name))
+    options = place.child("one_of")
+    if options is not None:
+        return yaml_edit.appended(options, value)
+    return yaml_edit.replaced(place, _widened(place, value))
+
+
+def _option(value: Any) -> str:
+    """Return a value as one alternative; one that looks like a matcher is written with equals."""
+    source = yaml_edit.written_json(value)
+    is_like_matcher = isinstance(value, Mapping) and any(key in MATCHER_KEYS for key in value)
+    return f"{{equals: {source}}}" if is_like_matcher else source
+
+
+def _widened(place: yaml_edit.Found, value: str) -> str:
+    """Return `{one_of: [old, new]}`, with the old matcher's `optional` beside `one_of`."""
+    optional = place.child("optional")
+    if optional is None:
+        return f"{{one_of: [{place.source}, {value}]}}"
+    kept = [
+        f"{name}: {part.source}" for name, part in place.children().items() if name != "optional"
+    ]
+    return f"{{one_of: [{{{', '.join(kept)}}}, {value}], optional: {optional.source}}}"
+
+
+def _refuse_unless_accepted(text: str, path: Path, value: Any, place: Place) -> None:
+    slot = parse_slot(_value_at(text, path))
+    if isinstance(slot.matcher, AnyValue) or mismatch(slot.matcher, value, place) is not None:
+        raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: widen it by hand")
+
+
+def _value_at(text: str, path: Path) -> Any:
+    document = read_yaml(text)
+    if document.faults:
+        raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: {document.faults[0]}")
+    value = document.value
+    for step in path:
+        value = value[step]
+    return value

@@ -1,0 +1,139 @@
+"""A concrete value for a matcher or a JSON Schema: what a gold trace is made of.
+
+Not a generator of test data: one plain value each, always the same.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from math import inf
+from typing import Any, assert_never
+
+from lhkit.harness.expectations.equality import SchemaNode, item_of, property_of
+from lhkit.harness.expectations.matchers import (
+    AnyValue,
+    Approx,
+    DateIs,
+    Equals,
+    Fields,
+    Items,
+    Matcher,
+    Matches,
+    OneOf,
+    Slot,
+    Text,
+)
+
+_EXAMPLE_DATE = date(2026, 1, 1)
+_EXAMPLE_TEXT = "sample"
+
+
+class Underivable(Exception):  # noqa: N818 - a question that has no answer, caught by its asker
+    """No value follows from a matcher; the message is the path to it."""
+
+
+def derived(
+    slots: Mapping[str, Slot], schema: Mapping[str, Any], *, today: date | None = None
+) -> dict[str, Any]:
+    """Return arguments that fit every matcher; optional ones are left out.
+
+    Raises:
+        Underivable: a required `matches`, of which only an author knows what fits.
+    """
+    return _Deriving(today).object(slots, SchemaNode.of(schema))
+
+
+class _Deriving:
+    def __init__(self, today: date | None) -> None:
+        self._today = today
+
+    def object(self, slots: Mapping[str, Slot], node: SchemaNode) -> dict[str, Any]:
+        branch = node.branches()[0]
+        return {
+            name: self.at(name, slot.matcher, node.at(property_of(branch, name)))
+            for name, slot in slots.items()
+            if not slot.optional
+        }
+
+    def at(self, name: str, matcher: Matcher, node: SchemaNode) -> Any:
+        try:
+            return self.value(matcher, node)
+        except Underivable as inner:
+            raise Underivable(f"{name}.{inner}") from inner
+
+    def value(self, matcher: Matcher, node: SchemaNode) -> Any:  # noqa: C901 - one arm a matcher
+        match matcher:
+            case Equals(value=value) | Approx(value=value):
+                found = value
+            case OneOf(options=options):
+                found = self.value(options[0], node)
+            case AnyValue():
+                found = example(node, self._today)
+            case DateIs():
+                found = matcher.resolved(self._today)
+            case Text(text=text):
+                found = text
+            case Fields(fields=fields):
+                found = self.object(fields, node)
+            case Items():
+                found = self._items(matcher, node)
+            case Matches():
+                raise Underivable("matches")
+            case _:
+                assert_never(matcher)
+        return found
+
+    def _items(self, matcher: Items, node: SchemaNode) -> list[Any]:
+        branch = node.branches()[0]
+        return [
+            self.at(f"items[{i}]", slot.matcher, node.at(item_of(branch, i)))
+            for i, slot in enumerate(matcher.items)
+            if not slot.optional
+        ]
+
+
+def example(node: SchemaNode, today: date | None = None) -> Any:
+    """Return a value that a schema most likely accepts (the caller validates)."""
+    schema = node.branches()[0]
+    given = _given(schema)
+    return given[0] if given else _of_type(schema, node, today or _EXAMPLE_DATE)
+
+
+def _given(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values that a schema itself names."""
+    named = [schema[keyword] for keyword in ("const", "default") if keyword in schema]
+    return named or schema.get("enum") or schema.get("examples") or ()
+
+
+def _of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
+    kind = schema.get("type", "string")
+    match kind if isinstance(kind, str) else next(iter(kind), "string"):
+        case "integer" | "number":
+            return _number(schema)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case "array":
+            items = range(schema.get("minItems", 0))
+            return [example(node.at(item_of(schema, i)), today) for i in items]
+        case "object":
+            required = schema.get("required", ())
+            return {name: example(node.at(property_of(schema, name)), today) for name in required}
+        case _:
+            return _string(schema, today)
+
+
+def _number(schema: Mapping[str, Any]) -> Any:
+    """Return 1, or the number nearest to it that the bounds allow."""
+    low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+    high = schema.get("maximum", schema.get("exclusiveMaximum", inf) - 1)
+    return min(max(1, low), high)
+
+
+def _string(schema: Mapping[str, Any], today: date) -> str:
+    candidates = (_EXAMPLE_TEXT, today.isoformat())
+    pattern = schema.get("pattern", "")
+    text = next((each for each in candidates if re.search(pattern, each)), _EXAMPLE_TEXT)
+    padded = text.ljust(schema.get("minLength", 0), "x")
+    return padded[: schema.get("maxLength", len(padded))]

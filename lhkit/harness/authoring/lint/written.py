@@ -1,0 +1,203 @@
+"""What can be seen without playing: tools, arguments, values, ids, patterns, language."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from lhkit.harness.authoring.lint.finding import Remark
+from lhkit.harness.expectations.comparison import shown
+from lhkit.harness.expectations.equality import SchemaNode, property_of
+from lhkit.harness.expectations.matchers import (
+    DateIs,
+    Equals,
+    Matcher,
+    Matches,
+    OneOf,
+    Path,
+    Text,
+    parse_slot,
+)
+from lhkit.harness.expectations.pattern import Pattern
+from lhkit.harness.scenarios.script import (
+    ExpectedCall,
+    ExpectedReply,
+    ForbiddenCall,
+    Scenario,
+    Turn,
+)
+from lhkit.harness.verdicts.reply import reply_reasons
+from lhkit.tools.registry import ToolRegistry
+
+_GOES_THROUGH = (None, "ok", "cancelled")  # with another result, an id may be wrong on purpose
+_HANGUL = re.compile(r"[가-힣]")
+_LATIN = re.compile(r"[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What there is: tools, and ids by argument; `made` are those that the gold trace makes."""
+
+    registry: ToolRegistry
+    ids: Mapping[str, Collection[str]] = field(default_factory=dict)
+    made: Collection[str] = ()
+
+
+def written_remarks(scenario: Scenario, known: Known) -> Iterator[Remark]:
+    """Yield what is wrong with a scenario as it is written."""
+    yield from _locale_remarks(scenario)
+    for number, turn in enumerate(scenario.turns):
+        path: Path = ("turns", number)
+        yield from _turn_remarks(turn, path, known, scenario)
+        yield from _reply_remarks(turn, (*path, "reply"))
+
+
+def _turn_remarks(turn: Turn, path: Path, known: Known, scenario: Scenario) -> Iterator[Remark]:
+    lawless = {call.tool for call in turn.expect.calls if call.result == "unknown_tool"}
+    for i, call in enumerate(turn.expect.calls):
+        yield from _expected_remarks(call, (*path, "expect", "calls", i), known, scenario.today)
+    for i, forbidden in enumerate(turn.forbid):
+        yield from _forbidden_remarks(forbidden, (*path, "forbid", i), known, scenario)
+    for i, given in enumerate(turn.gold.calls or ()):
+        here = (*path, "gold", "calls", i)
+        if given.tool not in lawless:
+            yield from _tool_remarks(given.tool, here, known)
+        yield from _argument_remarks(given.tool, given.args, here, known)
+
+
+def _expected_remarks(
+    call: ExpectedCall, path: Path, known: Known, today: date | None
+) -> Iterator[Remark]:
+    if call.result == "unknown_tool":
+        return
+    yield from _tool_remarks(call.tool, path, known)
+    yield from _pattern_remarks(call.args, (*path, "args"))
+    tool = known.registry.get(call.tool)
+    if tool is None or call.result == "validation":
+        return
+    yield from _argument_remarks(call.tool, call.args, path, known)
+    for name in tool.parameters.get("required", ()):
+        if name not in call.args:
+            advice = f"{call.tool} requires {name!r}: give it a matcher, or every call is wrong"
+            yield Remark("missing_argument", (*path, "args"), advice)
+    for name, value in _literals(call.args, today):
+        here = (*path, "args", name)
+        yield from _value_remarks(call.tool, name, value, here, known)
+        if call.result in _GOES_THROUGH:
+            yield from _id_remarks(name, value, here, known)
+
+
+def _forbidden_remarks(
+    call: ForbiddenCall, path: Path, known: Known, scenario: Scenario
+) -> Iterator[Remark]:
+    yield from _tool_remarks(call.tool, path, known)
+    yield from _argument_remarks(call.tool, call.args, path, known)
+    said = " ".join(turn.user for turn in scenario.turns)
+    for name, value in _literals(call.args, scenario.today):
+        here = (*path, "args", name)
+        yield from _value_remarks(call.tool, name, value, here, known)
+        if str(value) not in said:  # what the user names may be forbidden though it does not exist
+            yield from _id_remarks(name, value, here, known)
+
+
+def _tool_remarks(name: str, path: Path, known: Known) -> Iterator[Remark]:
+    if name not in known.registry:
+        choices = ", ".join(known.registry)
+        yield Remark(
+            "unknown_tool", (*path, "tool"), f"there is no tool {name!r}: choose one of {choices}"
+        )
+
+
+def _argument_remarks(
+    tool_name: str, args: Mapping[str, Any], path: Path, known: Known
+) -> Iterator[Remark]:
+    tool = known.registry.get(tool_name)
+    names = tool.parameters.get("properties", {}) if tool else args
+    for name in args:
+        if name not in names:
+            message = f"{tool_name} has no argument {name!r}: choose one of {', '.join(names)}"
+            yield Remark("unknown_argument", (*path, "args", name), message)
+
+
+def _value_remarks(
+    tool_name: str, name: str, value: Any, path: Path, known: Known
+) -> Iterator[Remark]:
+    tool = known.registry.get(tool_name)
+    if tool is None or name not in tool.parameters.get("properties", {}):
+        return
+    node = SchemaNode.of(tool.parameters)
+    schema = property_of(node.branches()[0], name)
+    fault = next(Draft202012Validator(schema).iter_errors(value), None)
+    if fault is not None:
+        message = f"{tool_name} refuses {name}={shown(value)}: {fault.message}"
+        yield Remark("refused_value", path, message)
+
+
+def _id_remarks(name: str, value: Any, path: Path, known: Known) -> Iterator[Remark]:
+    if name in known.ids and value not in known.ids[name] and value not in known.made:
+        message = f"there is no {name} {shown(value)} in the data of this scenario"
+        yield Remark("unknown_id", path, message)
+
+
+def _literals(args: Mapping[str, Any], today: date | None) -> Iterator[tuple[str, Any]]:
+    """Yield every value that a matcher names, with its argument."""
+    for name, raw in args.items():
+        for value in _named(parse_slot(raw).matcher, today):
+            yield name, value
+
+
+def _named(matcher: Matcher, today: date | None) -> Iterator[Any]:
+    match matcher:
+        case Equals(value=value):
+            yield value
+        case Text(text=text):
+            yield text
+        case DateIs():
+            yield matcher.resolved(today)
+        case OneOf(options=options):
+            for option in options:
+                yield from _named(option, today)
+        case _:
+            pass
+
+
+def _pattern_remarks(args: Mapping[str, Any], path: Path) -> Iterator[Remark]:
+    for name, raw in args.items():
+        matcher = parse_slot(raw).matcher
+        if isinstance(matcher, Matches) and matcher.pattern.is_in(""):
+            yield Remark("empty_pattern", (*path, name), _EMPTY.format(matcher.pattern.text))
+
+
+_EMPTY = "/{}/ matches an empty text, so it asks for nothing: demand at least one character"
+
+
+def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
+    expected = turn.reply
+    pattern = expected.matches
+    if pattern is not None and Pattern(pattern).is_in(""):
+        yield Remark("empty_pattern", (*path, "matches"), _EMPTY.format(pattern))
+    elif not reply_reasons(expected, ""):
+        yield Remark("unchecked_reply", path, "silence passes: demand words (contains_any, …)")
+    elif expected != ExpectedReply() and not reply_reasons(expected, turn.user):
+        yield Remark("echo", path, "the user's own words pass as a reply: demand other words")
+
+
+def _locale_remarks(scenario: Scenario) -> Iterator[Remark]:
+    said = " ".join(turn.user for turn in scenario.turns)
+    is_spoken = _SPEAKS.get(scenario.locale)
+    if is_spoken is not None and not is_spoken(said):
+        message = f"the user does not speak {scenario.locale}: correct locale or words"
+        yield Remark("locale", ("turns", 0, "user"), message)
+    named = re.search(r"-(ko|en)(?:-|$)", scenario.id)
+    if named is not None and named[1] != scenario.locale:
+        message = f"the id says {named[1]}, the locale {scenario.locale}: make them agree"
+        yield Remark("locale", ("id",), message)
+
+
+_SPEAKS: Mapping[str, Callable[[str], bool]] = {
+    "ko": lambda said: _HANGUL.search(said) is not None,
+    "en": lambda said: len(_LATIN.findall(said)) > len(_HANGUL.findall(said)),
+}

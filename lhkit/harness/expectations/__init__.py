@@ -1,0 +1,1 @@
+"""What a scenario expects, and whether a value, a call or a list of calls is that."""

@@ -1,0 +1,300 @@
+"""Which calls were expected, which happened, and which argument is wrong. Plain data in and out.
+
+Pure: no model, no notebook, no server. Arguments are compared by typed equality (`equality`),
+calls are assigned optimally (`assignment`), and nothing missing or surplus goes unreported.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal, TypeAlias
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.expectations.assignment import (
+    Pairs,
+    Problem,
+    assign,
+    assign_ordered,
+    strictly_ordered,
+    transitive,
+)
+from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
+from lhkit.harness.expectations.equality import SchemaNode, equal
+from lhkit.harness.expectations.matchers import Slot, parse_slot
+
+__all__ = ["ArgumentVerdict", "MatchResult", "match_calls", "values_equal"]
+
+Order: TypeAlias = Literal["any", "strict"] | Sequence[Sequence[int]]
+Extra: TypeAlias = Literal["none", "reads", "any"]
+
+_ALONE = 1_000_000  # a required call that is missing, or a call that nobody expected
+_EXACT = -1  # also takes an optional expectation, where that costs nothing
+_SIMILAR = (100_000, 900_000)  # discount on two who stay alone, from none to all right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentVerdict:
+    """One argument of one pair; `reason` says why it is wrong and is empty where it is right."""
+
+    expected: int
+    actual: int
+    tool: str
+    name: str
+    ok: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchResult:
+    """How calls and expectations fit together. All numbers are indices into the two lists.
+
+    `pairs` are (expected, actual) of the same tool, right or not; `arguments` says what is wrong
+    in them. `missing` are required expectations without a call, `surplus` calls that nobody
+    expected, `tolerated` those that `extra` allows. `disorder` are (first, second) expectations
+    that happened the other way round, `outcomes` reasons of calls that came to another result.
+    """
+
+    matched: bool
+    pairs: Pairs = ()
+    missing: tuple[int, ...] = ()
+    surplus: tuple[int, ...] = ()
+    tolerated: tuple[int, ...] = ()
+    arguments: tuple[ArgumentVerdict, ...] = ()
+    disorder: Pairs = ()
+    outcomes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> Pairs:
+        """The pairs in which every argument is right."""
+        wrong = {verdict.expected for verdict in self.arguments if not verdict.ok}
+        return tuple(pair for pair in self.pairs if pair[0] not in wrong)
+
+
+def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
+    """Return True if two JSON values mean the same under a JSON Schema.
+
+    `1` equals `1.0`, `true` never equals `1`, `"1"` never equals `1`; text compares in NFC; an
+    optional property that is left out equals its default; arrays are ordered.
+    """
+    return equal(expected, actual, SchemaNode.of(schema))
+
+
+def match_calls(
+    expected: Sequence[Mapping[str, Any]],
+    actual: Sequence[Mapping[str, Any]],
+    *,
+    schemas: Mapping[str, Mapping[str, Any]],
+    order: Order = "any",
+    extra: Extra = "none",
+    reads: Collection[str] = (),
+    today: date | None = None,
+) -> MatchResult:
+    """Compare the calls that were expected with those that were made.
+
+    Args:
+        expected: `{"tool": name, "args": {argument: matcher}, "optional"?: bool,
+            "result"?: ok | cancelled | error code}` each; see `matchers` for the grammar.
+        actual: `{"tool": name, "args": {…}, "result"?: …}` each, in order of time.
+        schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped.
+        order: `any`, `strict` (as listed), or pairs (i, j) of expectations: i before j.
+        extra: which calls beyond the expected ones are tolerated.
+        reads: the tools that only read.
+        today: the day that `{date: "today-1d"}` counts from.
+
+    Raises:
+        ScenarioError: an expectation or the order is malformed.
+    """
+    wishes = [_Wish.of(each, index) for index, each in enumerate(expected)]
+    calls = [_Call.of(each) for each in actual]
+    readers = frozenset(reads)
+    tolerated = [extra == "any" or (extra == "reads" and call.tool in readers) for call in calls]
+    table = [[_reasons(wish, call, schemas, today) for call in calls] for wish in wishes]
+    problem = _problem(wishes, tolerated, table)
+    given = _before(order, len(wishes))
+    before = transitive(len(wishes), given) if given else ()
+    pairs = assign_ordered(problem, before) if before else assign(problem)
+    verdict = _Verdict(wishes=wishes, calls=calls, tolerated=tolerated, table=table, before=before)
+    result = verdict.of(pairs)
+    return result if result.matched or not before else verdict.of(assign(problem))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    tool: str
+    slots: Mapping[str, Slot]
+    optional: bool
+    result: str | None
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any], index: int) -> "_Wish":
+        tool, args = raw.get("tool"), raw.get("args")
+        args = {} if args is None else args
+        if not isinstance(tool, str) or not isinstance(args, Mapping):
+            raise ScenarioError(f"expected[{index}] needs a tool's name and a mapping of args")
+        return cls(
+            tool=tool,
+            slots={name: parse_slot(matcher) for name, matcher in args.items()},
+            optional=raw.get("optional") is True,
+            result=raw.get("result"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    tool: str
+    args: Any
+    result: str | None
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "_Call":
+        tool = raw.get("tool")
+        return cls(
+            tool=tool if isinstance(tool, str) else "",
+            args=raw.get("args", {}),
+            result=raw.get("result"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    """Why each argument of a possible pair is wrong, None where it is right; and the result."""
+
+    arguments: Mapping[str, str | None]
+    outcome: str | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        return self.outcome is None and not any(self.arguments.values())
+
+    @property
+    def share_right(self) -> float:
+        verdicts = [*self.arguments.values(), self.outcome]
+        return sum(reason is None for reason in verdicts) / len(verdicts)
+
+
+def _reasons(
+    wish: _Wish, call: _Call, schemas: Mapping[str, Mapping[str, Any]], today: date | None
+) -> _Reasons | None:
+    """Return what is wrong if `call` is taken for `wish`; None for another tool."""
+    if wish.tool != call.tool:
+        return None
+    outcome = None
+    if wish.result is not None and wish.result != call.result:
+        outcome = f"expected the result {wish.result}, got {call.result or 'none'}"
+    if not isinstance(call.args, Mapping):
+        return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
+    node = SchemaNode.of(schemas.get(wish.tool, {}))
+    place = Place(node.at(node.branches()[0]), today)
+    return _Reasons(fields_reasons(wish.slots, call.args, place, extra=False), outcome)
+
+
+def _problem(
+    wishes: Sequence[_Wish],
+    tolerated: Sequence[bool],
+    table: Sequence[Sequence[_Reasons | None]],
+) -> Problem:
+    left_expected = [0 if wish.optional else _ALONE for wish in wishes]
+    left_actual = [0 if each else _ALONE for each in tolerated]
+    costs = [
+        [
+            _cost(reasons, left_expected[i] + left_actual[j], is_optional=wishes[i].optional)
+            for j, reasons in enumerate(row)
+        ]
+        for i, row in enumerate(table)
+    ]
+    return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
+
+
+def _cost(reasons: _Reasons | None, both_alone: int, *, is_optional: bool) -> int | None:
+    """Return what a pair costs: an inexact one less than two alone, and never nothing.
+
+    A wrong call is rather taken for a required expectation than for an optional one.
+    """
+    if reasons is None:
+        return None
+    if reasons.is_exact:
+        return _EXACT
+    if both_alone == 0:
+        return None
+    low, high = _SIMILAR
+    return both_alone - low - int((high - low) * reasons.share_right) + is_optional
+
+
+def _before(order: Order, n: int) -> Pairs:
+    if order == "any":
+        return ()
+    if order == "strict":
+        return strictly_ordered(n)
+    try:
+        return tuple((int(first), int(second)) for first, second in order)
+    except (TypeError, ValueError) as error:
+        raise ScenarioError(f"order must be any, strict or index pairs, not {order!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    """Turns an assignment into a `MatchResult`."""
+
+    wishes: Sequence[_Wish]
+    calls: Sequence[_Call]
+    tolerated: Sequence[bool]
+    table: Sequence[Sequence[_Reasons | None]]
+    before: Pairs
+
+    def of(self, pairs: Pairs) -> MatchResult:
+        paired, used = dict(pairs), {j for _, j in pairs}
+        alone = [j for j in range(len(self.calls)) if j not in used]
+        missing = tuple(
+            i for i, wish in enumerate(self.wishes) if i not in paired and not wish.optional
+        )
+        surplus = tuple(j for j in alone if not self.tolerated[j])
+        arguments = tuple(verdict for pair in pairs for verdict in self._arguments(*pair))
+        disorder = tuple(
+            (first, second)
+            for first, second in self.before
+            if first in paired and second in paired and paired[first] > paired[second]
+        )
+        outcomes = tuple(reason for pair in pairs for reason in self._outcome(*pair))
+        reasons = (
+            *(f"{self.wishes[i].tool} was expected and not called" for i in missing),
+            *(self._surplus_reason(j) for j in surplus),
+            *(f"{v.tool}.{v.name}: {v.reason}" for v in arguments if not v.ok),
+            *outcomes,
+            *(f"{self._named(i)} must come before {self._named(k)}" for i, k in disorder),
+        )
+        return MatchResult(
+            matched=not reasons,
+            pairs=pairs,
+            missing=missing,
+            surplus=surplus,
+            tolerated=tuple(j for j in alone if self.tolerated[j]),
+            arguments=arguments,
+            disorder=disorder,
+            outcomes=outcomes,
+            reasons=reasons,
+        )
+
+    def _arguments(self, i: int, j: int) -> Iterable[ArgumentVerdict]:
+        reasons = self.table[i][j]
+        for name, reason in reasons.arguments.items() if reasons else ():
+            yield ArgumentVerdict(
+                expected=i,
+                actual=j,
+                tool=self.wishes[i].tool,
+                name=name,
+                ok=reason is None,
+                reason=reason or "",
+            )
+
+    def _outcome(self, i: int, j: int) -> Iterable[str]:
+        reasons = self.table[i][j]
+        if reasons is not None and reasons.outcome is not None:
+            yield f"{self.wishes[i].tool}: {reasons.outcome}"
+
+    def _surplus_reason(self, j: int) -> str:
+        call = self.calls[j]
+        return f"{call.tool or 'a call without a name'} was not expected: {shown(call.args)}"
+
+    def _named(self, i: int) -> str:
+        return f"{self.wishes[i].tool} (call {i})"

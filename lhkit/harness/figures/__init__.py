@@ -1,0 +1,1 @@
+"""What is counted over many records: rates, intervals, times, and one summary of them all."""

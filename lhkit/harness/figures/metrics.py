@@ -1,0 +1,238 @@
+"""Records to numbers: rates by criterion, tool, locale and tag, with intervals. Pure.
+
+Rates leave `invalid` samples out and count them apart. What is counted stands beside this module:
+`selection`, `behaviour`, `confirm_scores`, `repeats`, `timings`. Comparing runs is `compare`'s.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lhkit.harness.figures.behaviour import Share, recovery, restraint, state
+from lhkit.harness.figures.confirm_scores import ConfirmScore, confirm_score
+from lhkit.harness.figures.repeats import Flips, Repeats, by_scenario, flips, repeats
+from lhkit.harness.figures.selection import NO_CALL, Selection, selection
+from lhkit.harness.figures.statistics import Interval, rate_interval
+from lhkit.harness.figures.timings import (
+    Latency,
+    Spent,
+    Times,
+    Tokens,
+    latency,
+    percentile,
+    times,
+    tokens,
+    turn_s,
+)
+from lhkit.harness.records.record import SampleRecord, Severity, TurnScore, Verdict
+from lhkit.vocab.generation import ModelIdentity
+
+__all__ = [
+    "ConfirmScore",
+    "Flips",
+    "Interval",
+    "Latency",
+    "Repeats",
+    "Selection",
+    "Share",
+    "Spent",
+    "Summary",
+    "Tally",
+    "Times",
+    "Tokens",
+    "latency",
+    "percentile",
+    "summarise",
+    "tally",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The numbers of one group of samples.
+
+    `interval` is the pass rate's at 95 %: Wilson's, or with repeats the bootstrap over scenarios.
+    `right_calls` of `counted_calls` (due or surplus) were right as the client read them,
+    `strict_right_calls` without a repair; `strict_passed` samples passed without one. `server` are
+    the due calls that the server's own parse gave right, of those where it parsed. Violations are
+    by code. `turn` is the time of a user turn without waiting for a person; `first_token` and
+    `call_ready` are of a request, from its sending.
+    """
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    invalid: int = 0
+    interval: Interval | None = None
+    strict_passed: int = 0
+    right_calls: int = 0
+    strict_right_calls: int = 0
+    counted_calls: int = 0
+    server: Share = field(default_factory=Share)
+    selection: Selection = field(default_factory=Selection)
+    restraint: Share = field(default_factory=Share)
+    recovery: Share = field(default_factory=Share)
+    state: Share = field(default_factory=Share)
+    repeats: Repeats = field(default_factory=Repeats)
+    attempted: Mapping[str, int] = field(default_factory=dict)
+    escaped: Mapping[str, int] = field(default_factory=dict)
+    turn: Latency = field(default_factory=Latency)
+    first_token: Latency = field(default_factory=Latency)
+    call_ready: Latency = field(default_factory=Latency)
+
+    @property
+    def valid(self) -> int:
+        """The number of samples that say something about the model."""
+        return self.passed + self.failed
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of valid samples that passed."""
+        return self.passed / self.valid if self.valid else None
+
+    @property
+    def strict_pass_rate(self) -> float | None:
+        """The share of valid samples that passed without a repair."""
+        return self.strict_passed / self.valid if self.valid else None
+
+    @property
+    def tool_accuracy(self) -> float | None:
+        """The share of due and surplus calls that were the right call with right arguments."""
+        return self.right_calls / self.counted_calls if self.counted_calls else None
+
+    @property
+    def strict_accuracy(self) -> float | None:
+        """The same, counting as right only what needed no repair."""
+        return self.strict_right_calls / self.counted_calls if self.counted_calls else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run in numbers. `models` are all that answered, normally one.
+
+    `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
+    the group without a name must call none); `by_tag` by tags, likewise. `spent` is where the wall
+    time of the newest sitting went, None where records are all that is known.
+    """
+
+    by_ac: tuple[Tally, ...]
+    total: Tally
+    tokens: Tokens
+    models: tuple[ModelIdentity, ...] = ()
+    by_tool: tuple[Tally, ...] = ()
+    by_locale: tuple[Tally, ...] = ()
+    by_tag: tuple[Tally, ...] = ()
+    confirm: ConfirmScore = field(default_factory=ConfirmScore)
+    flips: Flips = field(default_factory=Flips)
+    times: Times = field(default_factory=Times)
+    spent: Spent | None = None
+
+    @property
+    def confusion(self) -> Mapping[tuple[str, str], int]:
+        """How often each tool was called (second) where one was expected; "" is no call."""
+        return self.total.selection.confusion
+
+    @property
+    def cold(self) -> Latency:
+        """The first token of requests whose prompt was mostly not in the cache [TTFT]."""
+        return self.times.cold.first_token
+
+    @property
+    def warm(self) -> Latency:
+        """The first token of requests whose prompt was mostly in the cache [TTFT]."""
+        return self.times.warm.first_token
+
+
+def summarise(records: Iterable[SampleRecord]) -> Summary:
+    """Return the numbers of some records, groups in natural order of their names."""
+    everything = tuple(records)
+    requests = [call for r in everything for turn in r.turns for call in turn.model_calls]
+    identities = {call.identity: None for call in requests if call.identity is not None}
+    return Summary(
+        by_ac=_grouped(everything, lambda record: [record.ac]),
+        by_tool=_grouped(everything, _due_tools),
+        by_locale=_grouped(everything, lambda record: [record.locale]),
+        by_tag=_grouped(everything, lambda record: record.tags),
+        total=tally("total", everything),
+        tokens=tokens(requests),
+        models=tuple(identities),
+        confirm=confirm_score(everything),
+        flips=flips(everything),
+        times=times(everything),
+    )
+
+
+def _grouped(
+    records: Sequence[SampleRecord], names: Callable[[SampleRecord], Iterable[str]]
+) -> tuple[Tally, ...]:
+    groups: defaultdict[str, list[SampleRecord]] = defaultdict(list)
+    for record in records:
+        for name in names(record):
+            groups[name].append(record)
+    return tuple(tally(name, groups[name]) for name in sorted(groups, key=_natural))
+
+
+def _due_tools(record: SampleRecord) -> Iterable[str]:
+    """Return the tools that a sample must call; an invalid one was not scored and says nothing."""
+    if not record.scores:
+        return ()
+    rows = (row for score in record.scores for row in score.calls)
+    return {row.tool for row in rows if row.tool and not row.optional} or {NO_CALL}
+
+
+def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
+    """Return the numbers of one group."""
+    verdicts = Counter(record.verdict for record in records)
+    valid = [record for record in records if record.verdict is not Verdict.INVALID]
+    scores = [score for record in valid for score in record.scores]
+    turns = [turn for record in valid for turn in record.turns]
+    timings = [call.timing for turn in turns for call in turn.model_calls]
+    return Tally(
+        name=name,
+        passed=verdicts[Verdict.PASS],
+        failed=verdicts[Verdict.FAIL],
+        invalid=verdicts[Verdict.INVALID],
+        interval=_interval(valid),
+        strict_passed=sum(record.strict_verdict is Verdict.PASS for record in valid),
+        right_calls=sum(score.right_calls for score in scores),
+        strict_right_calls=sum(score.strict_right_calls for score in scores),
+        counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
+        server=_server(scores),
+        selection=selection(scores),
+        restraint=restraint(scores),
+        recovery=recovery(valid),
+        state=state(valid),
+        repeats=repeats(records),
+        attempted=_counted(records, Severity.ATTEMPTED),
+        escaped=_counted(records, Severity.ESCAPED),
+        turn=latency(map(turn_s, turns)),
+        first_token=latency(timing.first_token_s for timing in timings),
+        call_ready=latency(timing.call_ready_s for timing in timings),
+    )
+
+
+def _interval(valid: Sequence[SampleRecord]) -> Interval | None:
+    return rate_interval(
+        [record.verdict is Verdict.PASS for record in group]
+        for group in by_scenario(valid).values()
+    )
+
+
+def _server(scores: Sequence[TurnScore]) -> Share:
+    parsed = [score for score in scores if score.server_right_calls is not None]
+    return Share(
+        part=sum(score.server_right_calls or 0 for score in parsed),
+        whole=sum(score.due_calls for score in parsed),
+    )
+
+
+def _counted(records: Sequence[SampleRecord], severity: Severity) -> Mapping[str, int]:
+    codes = [v.code for record in records for v in record.violations if v.severity is severity]
+    return dict(sorted(Counter(codes).items()))
+
+
+def _natural(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Return a sorting key that puts AC-2 before AC-10."""
+    parts = re.split(r"(\d+)", name)
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts)

@@ -1,0 +1,1 @@
+"""What is written down of a run: samples, turns, states, the manifest, and the journal of them."""

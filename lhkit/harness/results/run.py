@@ -1,0 +1,111 @@
+"""A finished (or interrupted) run as a value: its records, as numbers and as tables.
+
+Reads run folders; writing them is for `runner` and `journal`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lhkit.errors import MissingRunError, UsageError
+from lhkit.harness.figures.metrics import Summary, summarise
+from lhkit.harness.figures.timings import spent
+from lhkit.harness.fragments import SampleView, run_html
+from lhkit.harness.records.journal import RECORDS, read_manifest, read_records
+from lhkit.harness.records.questions import answers, asked_of
+from lhkit.harness.records.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.results import frames
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Run:
+    """The records of the samples that were asked for, in the order of the scenarios.
+
+    `kept` of them were taken over from an earlier run of the same folder. `manifest` is what
+    `manifest.json` says. `name` is the folder's. `skipped` are samples that could not be judged
+    again, with the reason (see `rescore`).
+    """
+
+    records: Sequence[SampleRecord]
+    manifest: Mapping[str, Any]
+    kept: int = 0
+    name: str = ""
+    skipped: Mapping[SampleId, str] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Run":
+        """Return the run of a folder, as its newest sitting asked for it.
+
+        Of each sample the newest answer to that question counts, a valid one before an invalid
+        one. A half-written last line is left out; a run that still goes on can be read.
+
+        Raises:
+            MissingRunError: the folder holds no run.
+            RunError: the run is broken; the message names the line.
+        """
+        path = Path(folder)
+        if not (path / RECORDS).is_file():
+            raise MissingRunError(
+                f"{path} holds no run: give a folder with a {RECORDS}, such as runs/NAME"
+            )
+        manifest = read_manifest(path)
+        records = answers(read_records(path), asked_of(manifest))
+        return cls(records=records, manifest=manifest, name=path.resolve().name)
+
+    def summary(self) -> Summary:
+        """Return the run in numbers."""
+        return replace(summarise(self.records), spent=spent(self.manifest))
+
+    @property
+    def scenarios(self) -> "pd.DataFrame":
+        """One row per sample; see `lhkit.harness.results.frames.SCENARIOS` for the columns."""
+        return frames.scenarios_frame(self.records)
+
+    @property
+    def turns(self) -> "pd.DataFrame":
+        """One row per user turn; see `lhkit.harness.results.frames.TURNS` for the columns."""
+        return frames.turns_frame(self.records)
+
+    @property
+    def calls(self) -> "pd.DataFrame":
+        """One row per call of a tool; see `lhkit.harness.results.frames.CALLS` for the columns."""
+        return frames.calls_frame(self.records)
+
+    @property
+    def violations(self) -> "pd.DataFrame":
+        """One row per violation; see `lhkit.harness.results.frames.VIOLATIONS` for the columns."""
+        return frames.violations_frame(self.records)
+
+    @property
+    def latency(self) -> "pd.DataFrame":
+        """One row per request; see `lhkit.harness.results.frames.LATENCY` for the columns."""
+        return frames.latency_frame(self.records)
+
+    def sample(self, scenario: str, repeat: int = 0) -> SampleView:
+        """Return one sample to look at; `repeat` counts from 0.
+
+        Raises:
+            UsageError: the run has no such sample; the message names some that it has.
+        """
+        wanted = SampleId(scenario=scenario, repeat=repeat)
+        for record in self.records:
+            if record.sample_id == wanted:
+                return SampleView(record)
+        some = ", ".join(sorted({r.sample_id.scenario for r in self.records})[:5])
+        raise UsageError(f"no sample {scenario!r} with repeat {repeat}: there is {some or 'none'}")
+
+    def _repr_html_(self) -> str:
+        """Return the run for a notebook: numbers, failures first."""
+        return run_html(self.records, self.summary(), name=self.name)
+
+    def __repr__(self) -> str:
+        verdicts = [record.verdict for record in self.records]
+        passed, failed, invalid = (
+            verdicts.count(each) for each in (Verdict.PASS, Verdict.FAIL, Verdict.INVALID)
+        )
+        counts = f"{len(verdicts)} samples: {passed} passed, {failed} failed, {invalid} invalid"
+        return f"<Run {self.name}: {counts}>" if self.name else f"<Run: {counts}>"

@@ -1,0 +1,1 @@
+"""Scripted conversations: their files, their shape, and the suites that name them."""

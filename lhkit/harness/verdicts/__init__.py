@@ -1,0 +1,1 @@
+"""What is judged of one sample, from its record and its script alone."""

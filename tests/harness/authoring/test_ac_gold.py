@@ -1,0 +1,99 @@
+"""The shipped scenarios: gold passes all of them, and nothing less than the real thing does."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from lhkit.app import LifeHelperEnvironment
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios, scenario_json_schema
+from lhkit.harness.scenarios.yaml_source import read_yaml
+from lhkit.lifehelper.prompts import instructions
+from lhkit.models.scripted import ScriptedModel, say
+
+FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
+SCENARIOS = load_scenarios([FOLDER])
+GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk", "value": "done"'
+
+
+async def played(model: Any) -> tuple[SampleRecord, ...]:
+    run = await replay(
+        SCENARIOS, model, environment=LifeHelperEnvironment(), progress=False, concurrency=4
+    )
+    return run.records
+
+
+@pytest.mark.promise("ac.covered")
+def test_every_criterion_has_a_file_and_a_scenario() -> None:
+    counts = Counter(scenario.ac for scenario in SCENARIOS)
+    assert set(counts) == {f"AC-{number}" for number in range(1, 13)}
+    assert len(SCENARIOS) >= 14
+    for scenario in SCENARIOS:
+        number = int(scenario.ac.removeprefix("AC-"))
+        assert scenario.id.startswith(f"ac{number:02}-")
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.rglob("*.yaml")), ids=lambda file: file.stem)
+def test_editors_find_the_schema_and_accept_the_file(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    pointer = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / pointer).is_file()
+    Draft202012Validator(scenario_json_schema()).validate(read_yaml(text).value)
+
+
+@pytest.mark.promise("eval.gold")
+@pytest.mark.anyio
+async def test_gold_passes_every_scenario_without_a_violation() -> None:
+    records = await played(gold_model)
+    assert {r.sample_id.scenario: r.reasons for r in records if r.verdict != Verdict.PASS} == {}
+    assert {r.sample_id.scenario: r.violations for r in records if r.violations} == {}
+
+
+RECITED = instructions("ko")
+
+
+@pytest.mark.promise("ac.covered")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        GARBAGE,
+        "x",
+        "네, 추가하고 기록했어요!",
+        "Done! I added it and logged it.",
+        RECITED,
+        instructions("en"),
+    ],
+    ids=[
+        "silence",
+        "half a call",
+        "one letter",
+        "claims",
+        "claims (en)",
+        "recited",
+        "recited (en)",
+    ],
+)
+async def test_a_model_that_only_talks_passes_nothing(words: str) -> None:
+    talker = ScriptedModel(lambda _: say(words))
+    assert {r.sample_id.scenario for r in await played(talker) if r.verdict == "pass"} == set()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("words", ["네, 그렇군요!", "I see, thank you!"])
+async def test_a_nod_passes_only_where_any_friendly_words_will_do(words: str) -> None:
+    talker = ScriptedModel(lambda _: say(words))
+    passed = [r for r in await played(talker) if r.verdict is Verdict.PASS]
+    assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
+
+
+@pytest.mark.promise("eval.silent")
+@pytest.mark.anyio
+async def test_the_silent_model_passes_nothing() -> None:
+    assert {record.verdict for record in await played(silent_model())} == {Verdict.FAIL}

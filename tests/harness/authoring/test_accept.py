@@ -1,0 +1,246 @@
+"""Accepting what a model did: only that value changes in the YAML, and only if it may."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.app import LifeHelperEnvironment
+from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.authoring.accept import (
+    Edit,
+    Observed,
+    accept_argument,
+    accept_phrase,
+    observed_arguments,
+    refuse_changed,
+)
+from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.trial import tried
+from lhkit.harness.scenarios.scenario import load_scenarios, read_sources
+from lhkit.models.scripted import ScriptedModel, call, say
+
+pytestmark = pytest.mark.anyio
+
+FILE = """\
+# yaml-language-server: $schema=x.json
+# 사람이 쓴 설명
+- id: a-ko-01 # 첫 시나리오
+  ac: AC-1
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: >-
+        호흡법 좀
+        찾아 줘.
+      expect:
+        calls:
+          - tool: search_catalog
+            args:
+              query: QUERY # 왜 이런지
+              category:   stress    # 분류
+        extra: reads
+      reply:
+        contains_any: PHRASES
+      gold:
+        say: 네모 호흡
+        calls: [{tool: search_catalog, args: {query: 호흡, category: stress}}]
+
+- id: b-ko-01   # 손대지 않음
+  ac:   AC-1
+  turns: [ {user: "안녕"} ]
+"""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "maxLength": 50},
+        "category": {"enum": ["stress", "sleep"]},
+        "limit": {"type": "integer", "maximum": 10},
+        "extra": {},
+    },
+}
+
+
+def edited(
+    folder: Path, query: str, value: Any, *, name: str = "query", newline: str = "\n"
+) -> Edit:
+    file = folder / "some.yaml"
+    text = FILE.replace("QUERY", query).replace("PHRASES", '["네모 호흡"]')
+    file.write_bytes(text.replace("\n", newline).encode())
+    sources = read_sources([file])
+    observed = Observed(turn=0, call=0, expected=0, tool="search_catalog", name=name, value=value)
+    text = file.read_bytes().decode()
+    return accept_argument(observed, sources.origins["a-ko-01"], SCHEMA, text)
+
+
+def changed(edit: Edit) -> list[str]:
+    return [line for line in edit.diff.splitlines() if re.match(r"[+-](?![+-])", line)]
+
+
+@pytest.mark.promise("eval.accept")
+@pytest.mark.parametrize(
+    ("written", "value", "after"),
+    [
+        ("호흡", "숨 쉬기", '{one_of: [호흡, "숨 쉬기"]}'),
+        ('"호흡"', "no", '{one_of: ["호흡", "no"]}'),
+        ("'it''s'", "2026-06-01", "{one_of: ['it''s', \"2026-06-01\"]}"),
+        ("숨, 호흡", "숨", '{one_of: ["숨, 호흡", "숨"]}'),
+        ("2026-06-01", "yes", '{one_of: [2026-06-01, "yes"]}'),
+        ('{matches: "^호"}', "숨", '{one_of: [{matches: "^호"}, "숨"]}'),
+        (
+            '{matches: "^호", optional: true}',
+            "숨",
+            '{one_of: [{matches: "^호"}, "숨"], optional: true}',
+        ),
+        ("{one_of: [호흡]}", 'a "b"', '{one_of: [호흡, "a \\"b\\""]}'),
+        (
+            "{one_of: [호흡], optional: true}",
+            "숨",
+            '{one_of: [호흡, "숨"], optional: true}',
+        ),
+    ],
+)
+def test_the_value_becomes_one_of_and_nothing_else_changes(
+    tmp_path: Path, written: str, value: str, after: str
+) -> None:
+    edit = edited(tmp_path, written, value)
+    assert changed(edit) == [
+        f"-              query: {written} # 왜 이런지",
+        f"+              query: {after} # 왜 이런지",
+    ]
+    assert edit.after == edit.before.replace(f"query: {written} #", f"query: {after} #")
+
+
+@pytest.mark.promise("eval.accept")
+def test_a_block_of_alternatives_gets_one_more_line(tmp_path: Path) -> None:
+    block = "\n                one_of:\n                  - 호흡 # 흔함\n                  - 숨"
+    edit = edited(tmp_path, block, "들숨")
+    assert changed(edit) == ['+                  - "들숨"']
+
+
+def test_an_argument_that_nobody_expected_becomes_an_optional_one(tmp_path: Path) -> None:
+    edit = edited(tmp_path, "호흡", 3, name="limit")
+    assert changed(edit) == ["+              limit: {one_of: [3], optional: true}"]
+    (scenario, _) = reread(edit)
+    assert scenario.turns[0].expect.calls[0].args["limit"] == {"one_of": [3], "optional": True}
+
+
+def reread(edit: Edit) -> Any:
+    edit.file.write_bytes(edit.after.encode())
+    return load_scenarios([edit.file])
+
+
+def test_a_value_that_looks_like_a_matcher_is_written_with_equals(tmp_path: Path) -> None:
+    edit = edited(tmp_path, "호흡", {"any": True}, name="extra")
+    assert changed(edit) == [
+        '+              extra: {one_of: [{equals: {"any": true}}], optional: true}'
+    ]
+    args = reread(edit)[0].turns[0].expect.calls[0].args
+    assert args["extra"]["one_of"] == [{"equals": {"any": True}}]
+
+
+def test_windows_line_endings_stay(tmp_path: Path) -> None:
+    edit = edited(tmp_path, "호흡", 3, name="limit", newline="\r\n")
+    assert "\r\n              limit: {one_of: [3], optional: true}\r\n" in edit.after
+    assert edit.after.count("\n") == edit.after.count("\r\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("category", "hobby", 'search_catalog refuses "hobby"'),
+        ("limit", 30, "search_catalog refuses 30: 30 is greater than the maximum of 10"),
+        ("limit", "3", "is not of type 'integer'"),
+        ("sort", "up", "it has no argument 'sort'"),
+    ],
+)
+def test_what_the_tool_refuses_is_not_accepted(
+    tmp_path: Path, name: str, value: Any, said: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        edited(tmp_path, "호흡", value, name=name)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("&q 호흡", r"args\.query: shared by a YAML anchor"),
+        ("\n                matches: 호흡", r"write it in one line first"),
+    ],
+)
+def test_yaml_that_a_program_cannot_edit_is_left_alone(
+    tmp_path: Path, written: str, said: str
+) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        edited(tmp_path, written, "숨")
+
+
+def test_a_value_that_stands_for_another_by_an_alias_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    shared = FILE.replace("category:   stress    # 분류", "category: *p").replace("PHRASES", "[x]")
+    file.write_text(shared.replace("QUERY", "&p stress"), encoding="utf-8")
+    observed = Observed(
+        turn=0, call=0, expected=0, tool="search_catalog", name="category", value="sleep"
+    )
+    origin = read_sources([file]).origins["a-ko-01"]
+    with pytest.raises(ScenarioError, match=r"args\.category: shared by a YAML anchor"):
+        accept_argument(observed, origin, SCHEMA, file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("phrases", "after"),
+    [
+        ('["네모 호흡"]', '["네모 호흡", "box breathing"]'),
+        ("\n          - 네모 호흡 # 제목", None),
+    ],
+)
+def test_a_phrase_of_the_reply_becomes_an_alternative(
+    tmp_path: Path, phrases: str, after: str | None
+) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", phrases), encoding="utf-8")
+    origin = read_sources([file]).origins["a-ko-01"]
+    text = file.read_text(encoding="utf-8")
+    edit = accept_phrase("box breathing", 0, "Box  Breathing!", origin, text)
+    added = changed(edit)[-1]
+    assert added == (f"+        contains_any: {after}" if after else '+          - "box breathing"')
+    assert "box breathing" in reread(edit)[0].turns[0].reply.contains_any
+
+
+def test_a_phrase_that_nobody_said_or_that_is_there_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(FILE.replace("QUERY", "호흡").replace("PHRASES", "[가, 나]"), encoding="utf-8")
+    origin = read_sources([file]).origins["a-ko-01"]
+    text = file.read_text(encoding="utf-8")
+    with pytest.raises(UsageError, match="does not say 'box'"):
+        accept_phrase("box", 0, "네모 호흡", origin, text)
+    with pytest.raises(UsageError, match="is already among"):
+        accept_phrase("나", 0, "가나다", origin, text)
+
+
+async def failing(load: Callable[[str], Any]) -> tuple[Any, SampleRecord]:
+    scenario = load(FILE.replace("QUERY", "호흡").replace("PHRASES", '["네모 호흡"]'))[0]
+    model = ScriptedModel([call("search_catalog", query="숨", limit=3), say("네모 호흡")])
+    return scenario, await tried(scenario, model, LifeHelperEnvironment())
+
+
+async def test_what_can_be_accepted_is_what_was_given_otherwise(load: Callable[[str], Any]) -> None:
+    _, record = await failing(load)
+    assert record.verdict is Verdict.FAIL
+    found = {(each.name, each.value) for each in observed_arguments(record)}
+    assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
+
+
+async def test_a_scenario_that_changed_since_the_run_is_refused(
+    load: Callable[[str], Any],
+) -> None:
+    scenario, _ = await failing(load)
+    model = ScriptedModel([])
+    run = await replay([scenario], model, environment=LifeHelperEnvironment(), progress=False)
+    refuse_changed(scenario, run.manifest)
+    text = FILE.replace("QUERY", "숨").replace("PHRASES", '["네모 호흡"]')
+    with pytest.raises(UsageError, match="a-ko-01 changed since it was played"):
+        refuse_changed(load(text)[0], run.manifest)

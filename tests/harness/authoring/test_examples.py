@@ -1,0 +1,38 @@
+"""One plain value for a schema: what a gold trace puts where anything will do."""
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from lhkit.harness.authoring.examples import example
+from lhkit.harness.expectations.equality import SchemaNode
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"const": 3},
+        {"enum": ["b", "a"]},
+        {"default": 7, "type": "integer"},
+        {"examples": ["x@y"]},
+        {"type": "string", "maxLength": 3},
+        {"type": "string", "minLength": 20},
+        {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"},
+        {"type": "integer"},
+        {"type": "integer", "minimum": 5, "maximum": 9},
+        {"type": "integer", "maximum": -3},
+        {"type": "integer", "exclusiveMinimum": 4},
+        {"type": "number", "maximum": 0.5},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"type": ["integer", "null"]},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": 2},
+        {"type": "object", "properties": {"a": {"type": "null"}, "b": {}}, "required": ["a"]},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer", "minimum": 2}}},
+    ],
+)
+def test_an_example_fits_its_schema(schema: dict[str, Any]) -> None:
+    Draft202012Validator(schema).validate(example(SchemaNode.of(schema)))

@@ -1,0 +1,143 @@
+"""The gold model does what a scenario expects, or says what it cannot derive."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.base import ModelRequest
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.generation import Finished
+from lhkit.vocab.messages import Message, ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolOk
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+HEAD = """
+- id: s
+  ac: AC-1
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: hello
+"""
+
+
+async def said(model: Any, *messages: Message) -> Finished:
+    events = [event async for event in model.stream(ModelRequest(messages=messages))]
+    assert isinstance(events[-1], Finished)
+    return events[-1]
+
+
+def after(*tools: str) -> list[Message]:
+    calls = [ToolCallMessage(name=tool, args={}, result=ToolOk({})) for tool in tools]
+    return [UserMessage(text="hello"), *calls]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("matcher", "value"),
+    [
+        ("plain", "plain"),
+        ("{equals: {any: true}}", {"any": True}),
+        ("{one_of: [{text: b}, c]}", "b"),
+        ("{date: today-1d}", "2026-06-14"),
+        ("{text: Hello}", "Hello"),
+        ("{approx: 1.5}", 1.5),
+        ("{fields: {a: 1, b: {matches: x, optional: true}}}", {"a": 1}),
+        ("{items: [1, {equals: 2}]}", [1, 2]),
+    ],
+)
+async def test_a_value_is_derived_from_each_matcher(
+    load: Load, registry: ToolRegistry, matcher: str, value: Any
+) -> None:
+    text = (
+        f"{HEAD}      expect: {{calls: [{{tool: any_tool, args: {{v: {matcher}}}, result: x}}]}}\n"
+    )
+    text = text.replace("any_tool", "nope").replace("result: x", "result: unknown_tool")
+    (scenario,) = load(text)
+    response = await said(gold_model(scenario, registry), *after())
+    assert response.calls[0].args == {"v": value}
+
+
+@pytest.mark.anyio
+async def test_any_gets_a_value_that_the_schema_accepts(load: Load, registry: ToolRegistry) -> None:
+    args = "{text: {any: true}, tag: {any: true}}"
+    (scenario,) = load(f"{HEAD}      expect: {{calls: [{{tool: add_note, args: {args}}}]}}\n")
+    response = await said(gold_model(scenario, registry), *after())
+    assert response.calls[0].args == {"text": "sample", "tag": "home"}
+
+
+@pytest.mark.anyio
+async def test_required_calls_come_one_a_turn_in_an_allowed_order(
+    load: Load, registry: ToolRegistry
+) -> None:
+    (scenario,) = load(
+        HEAD
+        + "      expect:\n"
+        + "        calls:\n"
+        + "          - {tool: find_notes, args: {query: b}}\n"
+        + "          - {tool: find_notes, args: {query: c}, optional: true}\n"
+        + "          - {tool: find_notes, args: {query: a}}\n"
+        + "        order: {before: [[2, 0]]}\n"
+        + "      reply: {contains_all: [one], contains_any: [two, three]}\n"
+        + "    - user: bye\n"
+    )
+    model = gold_model(scenario, registry)
+    first = await said(model, *after())
+    second = await said(model, *after("find_notes"))
+    third = await said(model, *after("find_notes", "find_notes"))
+    other = await said(model, *after("find_notes", "find_notes"), UserMessage(text="bye"))
+    assert [call.args for call in (*first.calls, *second.calls)] == [{"query": "a"}, {"query": "b"}]
+    assert (third.text, third.calls) == ("one two", ())
+    assert other.text == "OK."
+
+
+@pytest.mark.anyio
+async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: ToolRegistry) -> None:
+    (scenario,) = load(
+        HEAD
+        + "      expect: {calls: [{tool: add_note, args: {text: {matches: milk}}}]}\n"
+        + "      reply: {matches: '^Done'}\n"
+        + "      gold: {say: Done., calls: [{tool: add_note, args: {text: buy milk}}]}\n"
+    )
+    model = gold_model(scenario, registry)
+    assert (await said(model, *after())).calls[0].args == {"text": "buy milk"}
+    assert (await said(model, *after("add_note"))).text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("turn", "message"),
+    [
+        (
+            "expect: {calls: [{tool: add_note, args: {text: {matches: x}}}]}",
+            r"s\.turns\[0\]\.expect\.calls\[0\]\.args\.text\.matches: give the call under gold",
+        ),
+        (
+            "expect: {calls: [{tool: add_note, args: {text: {fields: {a: {matches: x}}}}}]}",
+            r"args\.text\.a\.matches",
+        ),
+        (
+            "expect: {calls: [{tool: nope}]}",
+            r"s\.turns\[0\]\.expect\.calls\[0\]\.tool: there is no",
+        ),
+        ("expect: {calls: [{tool: add_note}]}", r"expect\.calls\[0\]\.args: add_note refuses"),
+        ("reply: {matches: x}", r"s\.turns\[0\]\.reply: .*: write a reply under gold\.say"),
+        ("reply: {contains_all: [a], excludes: [a]}", r"the reply says 'a'"),
+        ("reply: {excludes: [a]}\n      gold: {say: a}", r"correct gold\.say"),
+    ],
+)
+def test_what_cannot_be_derived_names_the_field(
+    load: Load, registry: ToolRegistry, turn: str, message: str
+) -> None:
+    (scenario,) = load(f"{HEAD}      {turn}\n")
+    with pytest.raises(ScenarioError, match=message):
+        gold_model(scenario, registry)
+
+
+@pytest.mark.anyio
+async def test_the_silent_model_says_and_does_nothing() -> None:
+    response = await said(silent_model(), *after())
+    assert (response.text, response.calls) == ("", ())

@@ -1,0 +1,218 @@
+"""`lhkit lint`: each way in which a scenario can be unfit is found, with file, line and field."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lhkit.app import LifeHelperEnvironment
+from lhkit.harness.authoring.lint import LEVELS, Finding, Level, lint
+from lhkit.harness.scenarios.scenario import read_sources
+
+pytestmark = pytest.mark.anyio
+
+GOOD = """\
+- id: a-ko-01
+  ac: AC-4
+  world:
+    now: "2026-06-17T20:00:00+09:00"
+    habits: [{protocol_id: daily-walk}, {protocol_id: gratitude-note}]
+  turns:
+    - user: "오늘 걷기 했어. 남겨 줘."
+      confirm: accept
+      expect:
+        calls:
+          - tool: log_tracker_entry
+            args:
+              habit_id: daily-walk
+              value: done
+              date: {date: today, optional: true}
+            result: ok
+        extra: reads
+      forbid:
+        - tool: add_habit
+      reply: {contains_any: ["기록"]}
+  final:
+    tracker: [{habit_id: daily-walk, date: 2026-06-17, value: done}]
+"""
+LAX = """\
+- id: a-en-01
+  ac: AC-12
+  locale: en
+  world: {now: "2026-06-17T20:00:00+09:00", habits: [{protocol_id: daily-walk}]}
+  turns:
+    - user: "I walk, and box-breathing."
+      confirm: accept
+      expect: {extra: any}
+      reply: {contains_any: [logged]}
+      gold:
+        calls:
+          - {tool: log_tracker_entry, args: {habit_id: daily-walk, value: done}}
+          - {tool: list_habits}
+          - tool: add_habit
+            args:
+              protocol_id: box-breathing
+              frame_level: action
+              framed_text: I breathe
+              anchor_when: noon
+  final: {habits: [{}, {}], tracker: [{}]}
+"""
+MUTE = """\
+- id: a-ko-01
+  ac: AC-12
+  world: {now: "2026-06-17T20:00:00+09:00"}
+  turns: [{user: "안녕!"}]
+"""
+
+Findings = Callable[[str], list[Finding]]
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Callable[[str], asyncio.Future[tuple[Finding, ...]]]:
+    """Return a function from YAML text to findings, through the real reader."""
+
+    def of(text: str) -> asyncio.Future[tuple[Finding, ...]]:
+        file = tmp_path / "some.yaml"
+        file.write_text(text, encoding="utf-8")
+        return asyncio.ensure_future(lint(read_sources([file]), LifeHelperEnvironment()))
+
+    return of
+
+
+@pytest.mark.promise("eval.lint")
+async def test_a_good_scenario_has_no_finding(found: Findings) -> None:
+    assert await found(GOOD) == ()
+
+
+@pytest.mark.promise("eval.lint")
+@pytest.mark.parametrize(
+    ("old", "new", "code", "line", "field"),
+    [
+        ("turns:", "turnz:", "file", 1, "turns"),
+        ("daily-walk}, {", "daily-wal}, {", "world", 5, "world.habits[0].protocol_id"),
+        ("tool: log_t", "tool: log_T", "unknown_tool", 11, "turns[0].expect.calls[0].tool"),
+        ("- tool: add_habit", "- tool: add", "unknown_tool", 19, "turns[0].forbid[0].tool"),
+        ("value: done\n       ", "valu: done\n       ", "unknown_argument", 14, "….args.valu"),
+        ("value: done\n       ", "value: did\n       ", "refused_value", 14, "….args.value"),
+        ("value: done\n       ", "#\n       ", "missing_argument", 12, "….args"),
+        (
+            "habit_id: daily-walk\n",
+            "habit_id: {one_of: [daily-walk, daily-wolk]}\n",
+            "unknown_id",
+            13,
+            "….args.habit_id",
+        ),
+        (
+            "- tool: add_habit",
+            "- {tool: add_habit, args: {protocol_id: daily-wolk}}",
+            "unknown_id",
+            19,
+            "turns[0].forbid[0].args.protocol_id",
+        ),
+        ("habit_id: daily-walk\n", 'habit_id: {matches: "w*"}\n', "empty_pattern", 13, None),
+        ('{contains_any: ["기록"]}', '{matches: "록?"}', "empty_pattern", 20, None),
+        ("오늘 걷기 했어. 남겨 줘.", "I walked today.", "locale", 7, "turns[0].user"),
+        ("id: a-ko-01", "id: a-en-01", "locale", 1, "id"),
+        ("habit_id: daily-walk\n", 'habit_id: {matches: "walk"}\n', "underivable", 13, None),
+        ("result: ok", "result: not_found", "gold", 7, "turns[0]"),
+        (
+            "date: 2026-06-17, value",
+            "date: 2026-06-16, value",
+            "final_state",
+            22,
+            "final.tracker[0]",
+        ),
+        ("  final:\n    tracker: [{", "  tags:\n    - tracker: [{", "file", 22, None),
+        ("  ac: AC-4\n", "  ac: AC-4\n  faults: [{tool: nap}]\n", "unknown_tool", 3, None),
+        ("  ac: AC-4\n", "  ac: AC-4\n  faults: [{tool: add_habit}]\n", "unused_fault", 3, None),
+        ('{contains_any: ["기록"]}', '{excludes: ["실패"]}', "unchecked_reply", 20, None),
+        ('{contains_any: ["기록"]}', '{contains_any: ["걷기"]}', "echo", 20, "turns[0].reply"),
+    ],
+)
+async def test_what_is_wrong_is_named_with_line_and_field(
+    found: Findings, *, old: str, new: str, code: str, line: int, field: str | None
+) -> None:
+    assert old in GOOD
+    findings = await found(GOOD.replace(old, new, 1))
+    hit = next(each for each in findings if (each.code, each.line) == (code, line))
+    if field is not None:
+        assert hit.field == field.replace("…", "turns[0].expect.calls[0]")
+    assert hit.level is LEVELS[code]
+    assert str(hit).startswith(f"{hit.file}:{line}: {LEVELS[code]}: a-")
+
+
+async def test_a_scenario_that_bluff_passes_is_an_error(found: Findings) -> None:
+    assert {each.code for each in await found(LAX)} == {"bluff"}
+
+
+async def test_a_scenario_that_silence_passes_is_an_error(found: Findings) -> None:
+    assert {each.code for each in await found(MUTE)} == {"silent", "unchecked_reply"}
+
+
+async def test_gold_that_breaks_a_rule_on_the_way_is_an_error(found: Findings) -> None:
+    gold = """\
+      gold:
+        calls:
+          - {tool: search_catalog, args: {limit: 99}}
+          - {tool: log_tracker_entry, args: {habit_id: daily-walk, value: done}}
+"""
+    findings = await found(GOOD.replace("  final:\n", gold + "  final:\n"))
+    assert [each.code for each in findings] == ["violation"]
+    assert "validation: search_catalog" in findings[0].message
+
+
+async def test_an_id_that_comes_to_be_while_it_is_played_is_known(found: Findings) -> None:
+    text = """\
+- id: a-en-01
+  ac: AC-6
+  locale: en
+  world: {now: "2026-06-17T20:00:00+09:00"}
+  turns:
+    - user: "Add box-breathing: 'I breathe in a box', action, after lunch."
+      confirm: accept
+      expect:
+        calls:
+          - tool: add_habit
+            args:
+              protocol_id: box-breathing
+              frame_level: action
+              framed_text: {text: "I breathe in a box"}
+              anchor_after_what: lunch
+            result: ok
+      reply: {contains_any: [added]}
+    - user: "Log today, then."
+      confirm: accept
+      expect: {calls: [{tool: log_tracker_entry, args: {habit_id: box-breathing, value: done}}]}
+      reply: {contains_any: [logged]}
+  final: {habits: [{id: box-breathing}], tracker: [{habit_id: box-breathing}]}
+"""
+    assert await found(text) == ()
+
+
+async def test_the_other_scenarios_of_a_broken_file_are_looked_at(found: Findings) -> None:
+    both = GOOD.replace("turns:", "turnz:", 1) + GOOD.replace("a-ko", "b-ko").replace(
+        "result: ok", "result: not_found"
+    )
+    assert {(each.scenario, each.code) for each in await found(both)} >= {
+        ("a-ko-01", "file"),
+        ("b-ko-01", "gold"),
+    }
+
+
+async def test_an_id_that_is_taken_is_a_finding(found: Findings) -> None:
+    (finding,) = await found(GOOD + GOOD)
+    assert (finding.code, finding.level, finding.line) == ("file", Level.ERROR, 23)
+
+
+async def test_what_is_wrong_on_purpose_is_no_finding(found: Findings) -> None:
+    wrong = """\
+          - tool: log_tracker_entry
+            args: {habit_id: daily-wolf, value: maybe}
+            result: validation
+            optional: true
+"""
+    text = GOOD.replace("        extra: reads\n", f"{wrong}        extra: reads\n")
+    forbidden = "- {tool: log_tracker_entry, args: {habit_id: evening-run}}"
+    text = text.replace("- tool: add_habit", forbidden).replace("남겨 줘", "evening-run 말고")
+    assert await found(text) == ()

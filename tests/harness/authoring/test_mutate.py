@@ -1,0 +1,249 @@
+"""The mutation report: mistakes that matter are made, noticed by a tight scenario, and listed."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lhkit.app import LifeHelperEnvironment
+from lhkit.errors import ScenarioError
+from lhkit.harness.authoring.mutate import (
+    ADVICE,
+    MutationReport,
+    Survivors,
+    mutants_of,
+    mutate,
+    read_survivors,
+)
+from lhkit.harness.authoring.mutate.mutant import setting_of
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.scenarios.scenario import Scenario
+
+pytestmark = pytest.mark.anyio
+
+TIGHT = """\
+- id: a-ko-01
+  ac: AC-6
+  world:
+    now: "2026-06-17T20:00:00+09:00"
+    habits: [{protocol_id: daily-walk}]
+  turns:
+    - user: "호흡 3개만 찾아 추가해 줘. 문장은 \\"나는 하루 한 번 네모 호흡을 한다\\", 점심 먹고."
+      confirm: accept
+      expect:
+        calls:
+          - tool: search_catalog
+            args: {query: {matches: "네모|호흡"}, limit: 3, category: {any: true, optional: true}}
+          - tool: add_habit
+            args:
+              protocol_id: box-breathing
+              frame_level: action
+              framed_text: {matches: "^나는 하루 한 번 네모 호흡을 한다$"}
+              anchor_after_what: {matches: "점심"}
+            result: ok
+        order: strict
+      reply: {contains_any: ["추가"]}
+      gold:
+        calls:
+          - {tool: search_catalog, args: {query: "네모 호흡", limit: 3}}
+          - tool: add_habit
+            args:
+              protocol_id: box-breathing
+              frame_level: action
+              framed_text: "나는 하루 한 번 네모 호흡을 한다"
+              anchor_after_what: "점심"
+    - user: "어제 걷기도 완료로 적어 줘."
+      confirm: reject
+      expect:
+        calls:
+          - tool: log_tracker_entry
+            args: {habit_id: daily-walk, value: done, date: {date: today-1d}}
+            result: cancelled
+      reply: {contains_any: ["않", "취소"], excludes: ["기록했", "저장했"]}
+    - user: "그래, 그만두자."
+      confirm: accept
+      forbid: [{tool: log_tracker_entry}]
+      reply: {contains_any: ["알겠"], excludes: ["기록했", "저장했"]}
+  final: {habits: [{id: box-breathing}]}
+"""
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+
+def reported(load: Load, text: str) -> asyncio.Future[MutationReport]:
+    return asyncio.ensure_future(mutate(load(text), LifeHelperEnvironment()))
+
+
+def survivors(report: MutationReport) -> set[str]:
+    return {each.key for each in report.survivors}
+
+
+@pytest.mark.promise("eval.mutate")
+async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> None:
+    report = await reported(load, TIGHT)
+    assert survivors(report) == set()
+    assert set(report.by_kind) == set(ADVICE)
+    assert (report.total.share, report.broken) == (100.0, ())
+    assert report.by_ac == {"AC-6": report.total}
+
+
+@pytest.mark.promise("eval.mutate")
+@pytest.mark.parametrize(
+    ("old", "new", "survivor"),
+    [
+        ("            result: ok\n        order: strict\n", "            result: ok\n", None),
+        ('^나는 하루 한 번 네모 호흡을 한다$"', '나는 하루"', "pad_quotation@0.1.framed_text"),
+        ('^나는 하루 한 번 네모 호흡을 한다$"', '나는 하루"', "cut_quotation@0.1.framed_text"),
+        ('      reply: {contains_any: ["추가"]}\n', "", "say_nothing@0"),
+        ('      reply: {contains_any: ["추가"]}\n', "", "unrelated_answer@0"),
+        (
+            'excludes: ["기록했", "저장했"]}\n    - user',
+            "excludes: [x]}\n    - user",
+            None,  # a claim after a no is noticed whatever the scenario excludes
+        ),
+        (
+            'contains_any: ["알겠"], excludes: ["기록했", "저장했"]',
+            'matches: "[가-힣]"',
+            "unrelated_answer@2",
+        ),
+        ("        order: strict\n", "        extra: any\n", None),
+    ],
+)
+async def test_a_looser_scenario_lets_just_its_mistakes_through(
+    load: Load, old: str, new: str, survivor: str | None
+) -> None:
+    assert old in TIGHT
+    text = TIGHT.replace(old, new, 1)
+    gold = '    - user: "그래, 그만두자."\n      gold: {say: "알겠어요."}\n'
+    if 'matches: "[가-힣]"' in new:
+        text = text.replace('    - user: "그래, 그만두자."\n', gold)
+    found = survivors(await reported(load, text))
+    assert survivor in found if survivor else found == set()
+
+
+async def keys(load: Load, text: str) -> set[str]:
+    setting = await setting_of(load(text)[0], LifeHelperEnvironment())
+    return {mutant.key for mutant in mutants_of(setting)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "gone"),
+    [
+        ("limit: 3, ", "limit: {any: true}, ", "alter_argument@0.0.limit"),
+        ("limit: 3, ", "limit: {one_of: [3, 4]}, ", "alter_argument@0.0.limit"),
+        ("limit: 3, ", "limit: {any: true, optional: true}, ", "drop_optional_argument@0.0.limit"),
+        ("value: done", "value: {one_of: [done, blank]}", "alter_argument@1.0.value"),
+        ("date: {date: today-1d}", "date: {any: true}", "alter_argument@1.0.date-1"),
+        ("        order: strict\n", "", "reorder@0.0"),
+        ("        order: strict\n", "        extra: reads\n", "extra_read@0"),
+        (
+            "          - tool: search_catalog\n",
+            "          - tool: search_catalog\n            optional: true\n",
+            "drop_call@0.0",
+        ),
+    ],
+)
+async def test_what_the_scenario_allows_is_no_mistake(
+    load: Load, old: str, new: str, gone: str
+) -> None:
+    assert old in TIGHT
+    assert gone in await keys(load, TIGHT)
+    assert gone not in await keys(load, TIGHT.replace(old, new, 1))
+
+
+async def test_leaving_out_what_is_the_default_anyway_is_no_mistake(load: Load) -> None:
+    text = TIGHT.replace("limit: 3", "limit: 5")
+    assert "drop_optional_argument@0.0.limit" not in await keys(load, text)
+    assert "alter_argument@0.0.limit" in await keys(load, text)
+
+
+async def test_a_retry_is_really_asked_and_the_messages_stay_within_the_limit(load: Load) -> None:
+    setting = await setting_of(load(TIGHT)[0], LifeHelperEnvironment())
+    for mutant in mutants_of(setting):
+        for turn in mutant.trace:
+            assert len(turn.messages) < setting.max_turns
+    retry = next(m for m in mutants_of(setting) if m.key == "retry_after_rejection@2.0.later")
+    assert [call.name for call in retry.trace[2].calls] == ["log_tracker_entry"]
+
+
+FULL = """\
+- id: a-ko-01
+  ac: AC-10
+  world: {now: "2026-06-17T20:00:00+09:00", habits: [{protocol_id: daily-walk}]}
+  turns:
+    - user: "기록 보고, 목록 보고, 걷기 완료."
+      confirm: accept
+      expect:
+        calls:
+          - {tool: query_tracker}
+          - {tool: list_habits}
+          - {tool: log_tracker_entry, args: {habit_id: daily-walk, value: done}, result: ok}
+        extra: reads
+      reply: {contains_any: ["기록"]}
+    - user: "한 번 더 완료로."
+      confirm: accept
+      expect:
+        calls: [{tool: log_tracker_entry, args: {habit_id: daily-walk, value: done}}]
+      reply: {contains_any: ["이미"]}
+  final: {tracker: [{habit_id: daily-walk}]}
+"""
+
+
+async def test_one_call_more_than_a_turn_has_messages_for_still_gets_an_answer(load: Load) -> None:
+    setting = await setting_of(load(FULL)[0], LifeHelperEnvironment())
+    made = {mutant.key: mutant for mutant in mutants_of(setting)}
+    first = made["extra_write@0.add_habit"].trace[0]
+    assert [len(message) for message in first.messages] == [2, 1, 1]
+    assert [call.name for call in first.calls][-2:] == ["log_tracker_entry", "add_habit"]
+
+
+async def test_a_write_that_is_due_again_is_no_duplicate(load: Load) -> None:
+    found = await keys(load, FULL)
+    assert "duplicate_write@0.2" in found
+    assert "duplicate_write@1.2.later" not in found
+
+
+async def test_a_scenario_whose_gold_fails_is_refused(load: Load) -> None:
+    with pytest.raises(ScenarioError, match=r"a-ko-01: the gold trace does not pass: run lhkit"):
+        await reported(load, TIGHT.replace("result: cancelled", "result: ok"))
+
+
+async def test_known_survivors_are_checked_both_ways(load: Load, tmp_path: Path) -> None:
+    text = TIGHT.replace('      reply: {contains_any: ["추가"]}\n', "")
+    report = await reported(load, text)
+    assert {each.verdict for each in report.survivors} == {Verdict.PASS}
+    file = tmp_path / "survivors.toml"
+    file.write_text(
+        '[[survivor]]\nscenario = "a-ko-01"\n'
+        'mistake = ["say_nothing@0", "drop_call@0.0"]\nreason = "why"\n'
+        '[[survivor]]\nscenario = "elsewhere"\nmistake = "say_nothing@0"\nreason = "why"\n',
+        encoding="utf-8",
+    )
+    known = read_survivors(file)
+    assert {each.key for each in report.unlisted(known)} == {"unrelated_answer@0"}
+    assert report.outdated(known) == (("a-ko-01", "drop_call@0.0"),)
+    assert report.outdated(Survivors()) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[survivor", "not TOML"),
+        ('[[survivor]]\nscenario = "a"\nmistake = "b"\n', "survivor 0: reason must be a text"),
+        ('[[survivor]]\nscenario = "a"\nreason = "b"\n', "survivor 0: mistake must be a text"),
+        (
+            '[[survivor]]\nscenario = "a"\nreason = "b"\nmistake = ["c", "c"]\n',
+            "survivor 0: c stands there twice",
+        ),
+    ],
+)
+async def test_a_wrong_list_of_survivors_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "survivors.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=said):
+        read_survivors(file)
+
+
+async def test_no_list_is_an_empty_list(tmp_path: Path) -> None:
+    assert read_survivors(tmp_path / "none.toml").reasons == {}

@@ -1,0 +1,125 @@
+"""Assignment equals brute force: never greedy, with and without an order."""
+
+from collections.abc import Iterator
+from itertools import combinations, permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.expectations.assignment import (
+    MAX_PARTIALLY_ORDERED,
+    Pairs,
+    Problem,
+    assign,
+    assign_ordered,
+    strictly_ordered,
+)
+
+
+@st.composite
+def problems(draw: Any, most: int = 4) -> Problem:
+    n, m = draw(st.integers(0, most)), draw(st.integers(0, most))
+    cost = st.none() | st.integers(-1, 6)
+    return Problem(
+        costs=[[draw(cost) for _ in range(m)] for _ in range(n)],
+        left_expected=[draw(st.integers(0, 3)) for _ in range(n)],
+        left_actual=[draw(st.integers(0, 3)) for _ in range(m)],
+    )
+
+
+@st.composite
+def ordered_problems(draw: Any) -> tuple[Problem, Pairs]:
+    problem = draw(problems())
+    n = len(problem.costs)
+    possible = [(i, k) for i in range(n) for k in range(i + 1, n)]
+    return problem, tuple(
+        draw(st.lists(st.sampled_from(possible), unique=True)) if possible else ()
+    )
+
+
+def every_assignment(problem: Problem) -> Iterator[Pairs]:
+    rows, columns = range(len(problem.costs)), range(len(problem.left_actual))
+    for size in range(min(len(rows), len(columns)) + 1):
+        for chosen in combinations(rows, size):
+            for partners in permutations(columns, size):
+                pairs = tuple(zip(chosen, partners, strict=True))
+                if all(problem.costs[i][j] is not None for i, j in pairs):
+                    yield pairs
+
+
+def cost_of(problem: Problem, pairs: Pairs) -> int:
+    paired, used = {i for i, _ in pairs}, {j for _, j in pairs}
+    return (
+        sum(problem.costs[i][j] or 0 for i, j in pairs)
+        + sum(cost for i, cost in enumerate(problem.left_expected) if i not in paired)
+        + sum(cost for j, cost in enumerate(problem.left_actual) if j not in used)
+    )
+
+
+def closed(before: Pairs) -> Pairs:
+    """Return the order with everything that follows from it."""
+    while True:
+        more = {(a, d) for a, b in before for c, d in before if b == c} - set(before)
+        if not more:
+            return before
+        before = (*before, *more)
+
+
+def respects(pairs: Pairs, before: Pairs) -> bool:
+    place = dict(pairs)
+    return all(place[i] < place[k] for i, k in before if i in place and k in place)
+
+
+@given(problems())
+@settings(deadline=None)
+def test_assignment_costs_what_brute_force_costs(problem: Problem) -> None:
+    found = assign(problem)
+    assert found in set(every_assignment(problem))
+    assert cost_of(problem, found) == min(
+        cost_of(problem, each) for each in every_assignment(problem)
+    )
+
+
+@given(ordered_problems())
+@settings(deadline=None)
+def test_ordered_assignment_costs_what_brute_force_costs(case: tuple[Problem, Pairs]) -> None:
+    problem, before = case
+    found = assign_ordered(problem, before)
+    allowed = [each for each in every_assignment(problem) if respects(each, closed(before))]
+    assert found in allowed
+    assert cost_of(problem, found) == min(cost_of(problem, each) for each in allowed)
+
+
+def test_among_equal_assignments_the_least_crossed_is_taken() -> None:
+    same = Problem(costs=[[0] * 3] * 3, left_expected=[1] * 3, left_actual=[1] * 3)
+    assert assign(same) == ((0, 0), (1, 1), (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ([(0, 1), (1, 0)], "cycle"),
+        ([(0, 0)], "cycle"),
+        ([(0, 1), (1, 2), (2, 0)], "cycle"),
+        ([(0, 3)], "not there"),
+        ([(-1, 0)], "not there"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(before: list[tuple[int, int]], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        assign_ordered(Problem(costs=[[]] * 3, left_expected=[1] * 3, left_actual=[]), before)
+
+
+def test_a_strict_order_of_many_calls_is_quick() -> None:
+    n = 60
+    problem = Problem(costs=[[0] * n] * n, left_expected=[1] * n, left_actual=[1] * n)
+    assert assign_ordered(problem, strictly_ordered(n)) == tuple((i, i) for i in range(n))
+
+
+def test_a_partial_order_of_too_many_calls_is_refused() -> None:
+    n = MAX_PARTIALLY_ORDERED + 1
+    with pytest.raises(ScenarioError, match="split the turn"):
+        assign_ordered(Problem(costs=[[]] * n, left_expected=[1] * n, left_actual=[]), [(0, 1)])

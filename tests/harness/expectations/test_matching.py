@@ -1,0 +1,407 @@
+"""Which call was expected, which argument is wrong: matchers, orders, reasons, and laws.
+
+Cases in which the peers go wrong are in `test_edge_cases`, laws of nested values and of mixed tools
+in `test_matching_laws`.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date
+from itertools import combinations, permutations
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.expectations.matching import MatchResult, match_calls
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "x": {"type": "number"},
+        "city": {"type": "string"},
+        "unit": {"type": "string", "default": "metric"},
+        "grid": {"type": "array", "items": {"type": "array", "items": {"type": "number"}}},
+        "who": {"type": "object", "properties": {"age": {"type": "integer", "default": 30}}},
+        "flag": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "note": {"type": "string"},
+    },
+}
+SCHEMAS = {"go": SCHEMA, "look": {"type": "object"}, "drop": {"type": "object"}}
+TODAY = date(2026, 6, 15)
+OPTIONAL = {"any": True, "optional": True}
+
+
+def go(**args: Any) -> dict[str, Any]:
+    return {"tool": "go", "args": args}
+
+
+def match(
+    expected: Sequence[dict[str, Any]], actual: Sequence[dict[str, Any]], **options: Any
+) -> MatchResult:
+    return match_calls(expected, actual, schemas=SCHEMAS, reads={"look"}, today=TODAY, **options)
+
+
+def test_an_expectation_may_leave_its_arguments_out() -> None:
+    assert match([{"tool": "go", "args": None}], [go()]).matched
+    assert not match([{"tool": "go"}], [go(n=1)]).matched
+
+
+@pytest.mark.parametrize(
+    ("matcher", "fitting", "wrong"),
+    [
+        ({"equals": {"any": True}}, [{"any": True}], [{"any": 1}, 1]),
+        ({"one_of": [1, {"matches": "^a"}]}, [1, 1.0, "ab"], [2, "ba", True]),
+        ({"any": True}, [None, 0, {}, "x"], []),
+        ({"matches": "b.d"}, ["abcde"], ["b", 5, None]),
+        ({"matches": "^각$"}, ["\u1100\u1161\u11a8"], ["각각"]),
+        ({"approx": 10, "abs": 1}, [9, 10.9, 11], [11.01, "10", True]),
+        ({"approx": 10, "rel": 0.1}, [9, 11], [8.9]),
+        ({"approx": 1}, [1, 1.0, 1 + 1e-12], [1.001, 10**400]),
+        ({"date": "today"}, ["2026-06-15"], ["2026-06-14", "2026-06-15T00:00", 5]),
+        ({"date": "today-1d"}, ["2026-06-14"], ["2026-06-15"]),
+        ({"date": "today+2w"}, ["2026-06-29"], ["2026-06-17"]),
+        ({"date": "2026-01-02"}, ["2026-01-02"], ["2026-1-2"]),
+        ({"text": "  Hello\nWORLD "}, ["hello world", "HELLO  world"], ["helloworld", 5]),
+        ({"fields": {"a": 1, "b": OPTIONAL}}, [{"a": 1}, {"a": 1.0, "b": 2}], [{"b": 2}, 5]),
+        ({"fields": {"a": 1}}, [{"a": 1}], [{"a": 1, "c": 2}]),
+        ({"fields": {"a": {"fields": {}}}, "extra": True}, [{"a": {}, "c": 2}], [{"a": {"x": 1}}]),
+        ({"items": [1, {"any": True}]}, [[1, 5]], [[5, 1], [1], [1, 2, 3], "15"]),
+        ({"items": []}, [[]], [[1]]),
+        ({"items": [1, {"equals": 2, "optional": True}, 3]}, [[1, 3], [1, 2, 3]], [[1, 2], [3, 1]]),
+        (
+            {"items": [{"one_of": [1, 2]}, 1], "unordered": True},
+            [[1, 2], [2, 1]],
+            [[1, 3], [2, 2], [1]],
+        ),
+        ({"a": {"any": True}}, [{"a": {"any": True}}], [{"a": 5}]),
+    ],
+)
+def test_a_matcher_accepts_and_refuses(matcher: Any, fitting: list[Any], wrong: list[Any]) -> None:
+    schemas = {"t": {"type": "object"}}
+    expected = [{"tool": "t", "args": {"v": matcher}}]
+
+    def fits(value: Any) -> bool:
+        actual = [{"tool": "t", "args": {"v": value}}]
+        return match_calls(expected, actual, schemas=schemas, today=TODAY).matched
+
+    assert [value for value in fitting if not fits(value)] == []
+    assert [value for value in wrong if fits(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("matcher", "reason"),
+    [
+        (1, "expected 1, got 9"),
+        ({"one_of": [1, {"text": "a"}]}, 'expected one of 1, the text "a", got 9'),
+        ({"matches": "^a"}, "expected a text matching /^a/, got 9"),
+        ({"approx": 1}, "expected about 1, got 9"),
+        ({"date": "today-1d"}, "expected 2026-06-14 (today-1d), got 9"),
+        ({"fields": {"a": 1}}, "expected an object, got 9"),
+        ({"items": [1]}, "expected an array, got 9"),
+        ({"one_of": [{"fields": {"a": 1}}, {"items": []}]}, "one of an object with a, an array of"),
+    ],
+)
+def test_a_reason_says_what_was_expected_and_what_came(matcher: Any, reason: str) -> None:
+    (verdict,) = match([go(n=matcher)], [go(n=9)]).arguments
+    assert reason in verdict.reason
+
+
+def test_a_reason_names_the_place_inside_a_value() -> None:
+    wish = go(who={"fields": {"names": {"items": [1, 2]}}})
+    (verdict,) = match([wish], [go(who={"names": [1, 3]})]).arguments
+    assert verdict.reason == "names: item 1: expected 2, got 3"
+    (verdict,) = match([wish], [go(who={})]).arguments
+    assert verdict.reason == "names: missing: expected an array of 2"
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    [
+        {"one_of": []},
+        {"one_of": 1},
+        {"one_of": [{"any": True, "optional": True}]},
+        {"any": False},
+        {"matches": "("},
+        {"matches": 5},
+        {"approx": "1"},
+        {"approx": True},
+        {"approx": 1, "abs": -1},
+        {"date": "tomorrow"},
+        {"date": "2026-02-30"},
+        {"date": 5},
+        {"text": 5},
+        {"fields": []},
+        {"fields": {"a": {"matches": "["}}},
+        {"items": {}},
+        {"items": [{"any": 3}]},
+        {"equals": 1, "any": True},
+        {"text": "a", "extra": True},
+        {"any": True, "optional": "yes"},
+    ],
+)
+def test_a_malformed_matcher_is_refused(matcher: Any) -> None:
+    with pytest.raises(ScenarioError):
+        match([go(n=matcher)], [go(n=1)])
+
+
+@pytest.mark.parametrize(
+    ("expected", "options"),
+    [
+        ([{"args": {}}], {}),
+        ([{"tool": "go", "args": []}], {}),
+        ([go()], {"order": "backwards"}),
+        ([go()], {"order": [0]}),
+        ([go()], {"order": 0}),
+        ([go(), go()], {"order": [(0, 1), (1, 0)]}),
+        ([go()], {"order": [(0, 7)]}),
+    ],
+)
+def test_a_malformed_expectation_is_refused(
+    expected: list[dict[str, Any]], options: dict[str, Any]
+) -> None:
+    with pytest.raises(ScenarioError):
+        match(expected, [], **options)
+
+
+def test_a_relative_date_without_a_clock_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="clock"):
+        match_calls([go(city={"date": "today"})], [go(city="2026-06-15")], schemas=SCHEMAS)
+
+
+@pytest.mark.parametrize(
+    ("extra", "matched", "surplus", "tolerated"),
+    [("none", False, (0, 2), ()), ("reads", False, (2,), (0,)), ("any", True, (), (0, 2))],
+)
+def test_extra_decides_which_unlisted_calls_are_tolerated(
+    extra: str, *, matched: bool, surplus: tuple[int, ...], tolerated: tuple[int, ...]
+) -> None:
+    calls = [{"tool": "look"}, go(n=1), {"tool": "drop"}]
+    result = match([go(n=1)], calls, extra=extra)
+    assert (result.matched, result.surplus, result.tolerated) == (matched, surplus, tolerated)
+
+
+@pytest.mark.parametrize(
+    ("order", "matched"),
+    [("any", True), ("strict", False), ([(0, 1)], True), ([(1, 2)], False), ([[0, 2]], False)],
+)
+def test_order_is_any_strict_or_partial(order: Any, *, matched: bool) -> None:
+    expected = [go(n=1), go(n=2), go(n=3)]
+    result = match(expected, [go(n=3), go(n=1), go(n=2)], order=order)
+    assert result.matched is matched
+    assert bool(result.disorder) is not matched
+    assert (result.missing, result.surplus) == ((), ())
+
+
+def test_an_optional_expectation_may_stay_open_and_takes_its_call() -> None:
+    wish = {"tool": "look", "args": {}, "optional": True}
+    assert match([wish, go(n=1)], [go(n=1)]).matched
+    assert match([wish, go(n=1)], [{"tool": "look"}, go(n=1)], order="strict").pairs == (
+        (0, 0),
+        (1, 1),
+    )
+
+
+def test_an_order_holds_across_an_optional_call_that_stays_open() -> None:
+    wishes = [go(n=1), {"tool": "look", "args": {}, "optional": True}, go(n=2)]
+    for order in ("strict", [(0, 1), (1, 2)]):
+        assert match(wishes, [go(n=1), go(n=2)], order=order).matched
+        turned = match(wishes, [go(n=2), go(n=1)], order=order)
+        assert (turned.matched, turned.disorder) == (False, ((0, 2),))
+
+
+def test_an_order_chooses_among_equal_ways_to_pair() -> None:
+    wishes = [go(n={"any": True}), go(n={"any": True}), go(n={"any": True})]
+    result = match(wishes, [go(n=1), go(n=2), go(n=3)], order=[(2, 0)])
+    assert result.matched
+
+
+def test_a_tolerated_call_is_taken_by_an_optional_expectation_that_it_fits() -> None:
+    result = match([{"tool": "look", "optional": True}], [{"tool": "look"}], extra="reads")
+    assert (result.pairs, result.tolerated) == (((0, 0),), ())
+
+
+def test_a_wrong_optional_call_is_still_wrong() -> None:
+    wish = {"tool": "go", "args": {"n": 1}, "optional": True}
+    result = match([wish], [go(n=2)])
+    assert not result.matched
+    assert [v.reason for v in result.arguments if not v.ok] == ["expected 1, got 2"]
+
+
+def test_a_tolerated_read_is_not_forced_onto_an_optional_expectation() -> None:
+    wish = {"tool": "look", "args": {"q": 1}, "optional": True}
+    assert match([wish], [{"tool": "look", "args": {"q": 2}}], extra="reads").matched
+
+
+def test_a_result_that_is_demanded_chooses_the_call() -> None:
+    expected = [{**go(n=1), "result": "ok"}, {**go(n=1), "result": "r1_blank"}]
+    actual = [{**go(n=1), "result": "r1_blank"}, {**go(n=1), "result": "ok"}]
+    assert match(expected, actual).pairs == ((0, 1), (1, 0))
+    refused = match(expected[:1], actual[:1])
+    assert refused.reasons == ("go: expected the result ok, got r1_blank",)
+    assert refused.right == ((0, 0),)
+
+
+def test_missing_and_surplus_arguments_are_named_with_reasons() -> None:
+    result = match([go(n=1, city="a")], [go(n=2, note="b")])
+    assert {v.name: v.reason for v in result.arguments} == {
+        "n": "expected 1, got 2",
+        "city": 'missing: expected "a"',
+        "note": 'surplus: nothing was expected, got "b"',
+    }
+    assert result.pairs == ((0, 0),)
+    assert (result.missing, result.surplus) == ((), ())
+
+
+def test_a_call_of_another_tool_is_missing_and_surplus() -> None:
+    result = match([go(n=1)], [{"tool": "drop", "args": {}}])
+    assert (result.missing, result.surplus, result.pairs) == ((0,), (0,), ())
+
+
+def test_a_right_call_is_worth_more_than_two_similar_ones() -> None:
+    result = match([go(n=1, x=1), go(n=1, x=2)], [go(n=1, x=2), go(n=5, x=5)])
+    assert result.right == ((1, 0),)
+
+
+ARGUMENTS = st.fixed_dictionaries(
+    {"n": st.integers(), "city": st.text(max_size=5)},
+    optional={
+        "x": st.floats(allow_nan=False, allow_infinity=False),
+        "flag": st.booleans(),
+        "grid": st.lists(st.lists(st.integers(), max_size=2), max_size=2),
+        "who": st.fixed_dictionaries({"age": st.integers(), "name": st.text(max_size=3)}),
+    },
+)
+GOLD = st.lists(ARGUMENTS.map(lambda args: {"tool": "go", "args": args}), min_size=1, max_size=4)
+
+
+def literal(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write every argument with `equals`, so that none looks like a matcher."""
+    return [
+        {"tool": c["tool"], "args": {k: {"equals": v} for k, v in c["args"].items()}} for c in calls
+    ]
+
+
+@pytest.mark.promise("eval.never_lenient")
+@given(GOLD, st.randoms())
+@settings(deadline=None)
+def test_gold_matches_itself_in_any_order(gold: list[dict[str, Any]], random: Any) -> None:
+    shuffled = random.sample(gold, len(gold))
+    assert match(literal(gold), shuffled).matched
+    assert match(literal(gold), gold, order="strict").matched
+
+
+def _other_value(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "args": {**call["args"], "n": call["args"]["n"] + 1}}
+
+
+def _other_type(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "args": {**call["args"], "n": str(call["args"]["n"])}}
+
+
+def _boolean(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "args": {**call["args"], "n": bool(call["args"]["n"])}}
+
+
+def _dropped(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "args": {k: v for k, v in call["args"].items() if k != "n"}}
+
+
+def _added(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "args": {**call["args"], "unit": "us"}}
+
+
+def _suffixed(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "args": {**call["args"], "city": call["args"]["city"] + "."}}
+
+
+def _renamed(call: dict[str, Any]) -> dict[str, Any]:
+    return {**call, "tool": "drop"}
+
+
+@pytest.mark.promise("eval.never_lenient")
+@pytest.mark.parametrize(
+    "mutate", [_other_value, _other_type, _boolean, _dropped, _added, _suffixed, _renamed]
+)
+@given(gold=GOLD, place=st.integers(0, 3))
+@settings(deadline=None, max_examples=40)
+def test_no_mutated_call_matches(
+    mutate: Callable[[dict[str, Any]], dict[str, Any]], gold: list[dict[str, Any]], place: int
+) -> None:
+    place %= len(gold)
+    changed = [mutate(call) if i == place else call for i, call in enumerate(gold)]
+    assume(sorted(map(repr, changed)) != sorted(map(repr, gold)))
+    assert not match(literal(gold), changed).matched
+
+
+@given(GOLD)
+@settings(deadline=None)
+def test_no_other_number_of_calls_matches(gold: list[dict[str, Any]]) -> None:
+    assert not match(literal(gold), gold[1:]).matched
+    assert not match(literal(gold), [*gold, gold[0]]).matched
+
+
+SMALL = st.fixed_dictionaries({"n": st.integers(0, 2)})
+WISH = st.tuples(
+    st.sampled_from([{"one_of": [0, 1]}, {"one_of": [1, 2]}, 0, 1, 2, {"any": True}]), st.booleans()
+).map(lambda each: {"tool": "go", "args": {"n": each[0]}, "optional": each[1]})
+
+
+def accepts(matcher: Any, value: int) -> bool:
+    if isinstance(matcher, dict):
+        return "any" in matcher or value in matcher["one_of"]
+    return bool(matcher == value)
+
+
+def brute_force(
+    wishes: list[dict[str, Any]], calls: list[dict[str, Any]], before: list[tuple[int, int]]
+) -> bool:
+    """Is there any way to give every call to one wish and every required wish a call?"""
+    required = {i for i, wish in enumerate(wishes) if not wish["optional"]}
+    for chosen in combinations(range(len(wishes)), len(calls)):
+        if not required <= set(chosen):
+            continue
+        for owners in permutations(chosen):
+            place = {i: j for j, i in enumerate(owners)}
+            fits = all(
+                accepts(wishes[i]["args"]["n"], calls[j]["args"]["n"]) for i, j in place.items()
+            )
+            if fits and all(place[a] < place[b] for a, b in before if a in place and b in place):
+                return True
+    return False
+
+
+@pytest.mark.promise("eval.optimal")
+@given(
+    st.lists(WISH, max_size=4),
+    st.lists(SMALL.map(lambda args: {"tool": "go", "args": args}), max_size=4),
+    st.lists(st.sampled_from([(0, 1), (1, 2), (0, 3), (2, 3)]), unique=True),
+)
+@settings(deadline=None, max_examples=300)
+def test_it_matches_exactly_when_brute_force_finds_a_way(
+    wishes: list[dict[str, Any]], calls: list[dict[str, Any]], before: list[tuple[int, int]]
+) -> None:
+    before = [(a, b) for a, b in before if b < len(wishes)]
+    implied = [(0, 2)] if {(0, 1), (1, 2)} <= set(before) else []
+    implied += [(1, 3)] if {(1, 2), (2, 3)} <= set(before) else []
+    implied += [(0, 3)] if {(0, 1), (1, 2), (2, 3)} <= set(before) else []
+    found = match(wishes, calls, order=before)
+    assert found.matched is brute_force(wishes, calls, before + implied)
+    assert match(wishes, calls).matched is brute_force(wishes, calls, [])
+
+
+def test_a_turn_without_a_choice_loads_no_solver() -> None:
+    """SciPy takes half a second to import: most turns must not need it."""
+    program = (
+        "import sys; from lhkit.harness.expectations.matching import match_calls; "
+        "one = [{'tool': 't', 'args': {'n': 1}}]; "
+        "assert match_calls(one, one, schemas={}).matched; "
+        "print('scipy' in sys.modules or 'pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"False"

@@ -1,0 +1,261 @@
+"""Laws of matching, for any JSON value, any mix of tools, any order: checked against brute force.
+
+`test_matching` holds the same laws for calls of one tool with flat arguments.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lhkit.harness.expectations.matching import MatchResult, match_calls, values_equal
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+ARGS = st.dictionaries(st.sampled_from("abcd"), VALUES, min_size=1, max_size=4)
+TYPES = st.sampled_from(["integer", "number", "string", "boolean", "null", "array", "object"])
+SCHEMAS = st.recursive(
+    TYPES.map(lambda name: {"type": name}) | st.just({}),
+    lambda inner: (
+        inner.map(lambda each: {"type": "array", "items": each})
+        | st.lists(inner, min_size=1, max_size=2).map(lambda each: {"anyOf": each})
+        | st.dictionaries(
+            st.text(max_size=3),
+            st.tuples(inner, VALUES).map(lambda each: {**each[0], "default": each[1]}),
+            max_size=3,
+        ).map(lambda each: {"type": "object", "properties": each})
+    ),
+    max_leaves=5,
+)
+
+
+def kind(value: Any) -> str:
+    """Return the JSON type of a value; integers and other numbers are one type."""
+    if value is None:
+        return "null"
+    names = {bool: "boolean", int: "number", float: "number", str: "string", list: "array"}
+    return names.get(type(value), "object")
+
+
+def mutants(value: Any) -> Iterator[Any]:  # noqa: C901 - one arm a type
+    """Yield everything that differs from `value` in exactly one place."""
+    yield [value]
+    yield {"value": value}
+    match value:
+        case None:
+            yield from ("null", 0, False, "", [])
+        case bool():
+            yield from (not value, int(value), str(value).lower(), None)
+        case int() | float():
+            yield from (str(value), None, math.inf)
+            yield value + 1 if isinstance(value, int) else math.nextafter(value, math.inf)
+            yield from (bool(value),)
+        case str():
+            yield from (value + ".", value + " ", " " + value, "-" + value, value + "x", None)
+        case list():
+            yield from ([*value, None], None, {})
+            for i, item in enumerate(value):
+                yield value[:i] + value[i + 1 :]
+                yield from ([*value[:i], each, *value[i + 1 :]] for each in mutants(item))
+        case dict():
+            yield from ({**value, "one more": 1}, None, list(value))
+            for name, item in value.items():
+                yield {key: each for key, each in value.items() if key != name}
+                yield from ({**value, name: each} for each in mutants(item))
+
+
+@given(VALUES)
+@settings(max_examples=150)
+def test_a_value_equals_itself_and_no_mutant_of_it(value: Any) -> None:
+    assert values_equal(value, value, {})
+    for mutant in mutants(value):
+        assert not values_equal(value, mutant, {}), mutant
+        assert not values_equal(mutant, value, {}), mutant
+
+
+@given(VALUES, VALUES, SCHEMAS)
+@settings(max_examples=300)
+def test_equality_is_symmetric_under_any_schema(first: Any, second: Any, schema: Any) -> None:
+    assert values_equal(first, second, schema) is values_equal(second, first, schema)
+    assert values_equal(first, first, schema)
+
+
+@pytest.mark.promise("eval.typed_equality")
+@given(VALUES, VALUES, SCHEMAS)
+@settings(max_examples=300)
+def test_no_schema_makes_values_of_two_types_equal(first: Any, second: Any, schema: Any) -> None:
+    if kind(first) != kind(second):
+        assert not values_equal(first, second, schema)
+
+
+def literal(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"tool": c["tool"], "args": {k: {"equals": v} for k, v in c["args"].items()}} for c in calls
+    ]
+
+
+def mutated(calls: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the calls with one thing wrong: a value, a name, an argument, the number of calls."""
+    for i, call in enumerate(calls):
+        before, after = calls[:i], calls[i + 1 :]
+        yield before + after
+        yield [*before, call, call, *after]
+        yield [*before, {**call, "tool": "other"}, *after]
+        yield [*before, {**call, "args": {**call["args"], "more": 1}}, *after]
+        for name, value in call["args"].items():
+            rest = {key: each for key, each in call["args"].items() if key != name}
+            yield [*before, {**call, "args": rest}, *after]
+            yield [*before, {**call, "args": {**rest, f"{name}_": value}}, *after]
+            for each in mutants(value):
+                yield [*before, {**call, "args": {**rest, name: each}}, *after]
+
+
+@pytest.mark.promise("eval.never_lenient")
+@given(
+    st.lists(ARGS.map(lambda args: {"tool": "go", "args": args}), min_size=1, max_size=2),
+    st.sampled_from(["any", "strict"]),
+)
+@settings(max_examples=60)
+def test_gold_matches_itself_and_nothing_with_one_thing_wrong(
+    gold: list[dict[str, Any]], order: Any
+) -> None:
+    assert match_calls(literal(gold), gold, schemas={}, order=order).matched
+    for wrong in mutated(gold):
+        assert not match_calls(literal(gold), wrong, schemas={}, order=order).matched, wrong
+
+
+# Calls of three tools, `look` only reads; wishes take some values of their one argument.
+CHOICES = st.sampled_from([(0,), (1,), (0, 1), (1, 2), (0, 1, 2)])
+WISH = st.tuples(st.sampled_from(["go", "look"]), CHOICES, st.booleans())
+CALL = st.tuples(st.sampled_from(["go", "look", "drop"]), st.integers(0, 2))
+ORDERS = st.lists(
+    st.sampled_from([(i, k) for i in range(4) for k in range(i + 1, 4)]), unique=True, max_size=4
+)
+
+
+def judged(wishes: Any, calls: Any, **options: Any) -> MatchResult:
+    return match_calls(
+        [
+            {"tool": tool, "args": {"n": {"one_of": list(choices)}}, "optional": optional}
+            for tool, choices, optional in wishes
+        ],
+        [{"tool": tool, "args": {"n": n}} for tool, n in calls],
+        schemas={},
+        reads=["look"],
+        **options,
+    )
+
+
+def every_pairing(wishes: Any, calls: Any) -> Iterator[dict[int, int]]:
+    """Yield every way to pair wishes with calls that fit them exactly."""
+    for size in range(min(len(wishes), len(calls)) + 1):
+        for chosen in combinations(range(len(wishes)), size):
+            for partners in permutations(range(len(calls)), size):
+                pairs = dict(zip(chosen, partners, strict=True))
+                if all(
+                    wishes[i][0] == calls[j][0] and calls[j][1] in wishes[i][1]
+                    for i, j in pairs.items()
+                ):
+                    yield pairs
+
+
+def implied(before: list[tuple[int, int]], n: int) -> set[tuple[int, int]]:
+    """Return the order with all that follows from it (Warshall's algorithm)."""
+    reach = {(a, b) for a, b in before if b < n}
+    for middle in range(n):
+        reach |= {(a, d) for a, b in reach for c, d in reach if b == middle == c}
+    return reach
+
+
+def can_match(wishes: Any, calls: Any, before: set[tuple[int, int]], extra: str) -> bool:
+    required = {i for i, (_, _, optional) in enumerate(wishes) if not optional}
+    bad = {
+        j
+        for j, (tool, _) in enumerate(calls)
+        if extra == "none" or (extra == "reads" and tool != "look")
+    }
+    return any(
+        required <= pairs.keys()
+        and bad <= set(pairs.values())
+        and all(pairs[a] < pairs[b] for a, b in before if a in pairs and b in pairs)
+        for pairs in every_pairing(wishes, calls)
+    )
+
+
+@pytest.mark.promise("eval.optimal")
+@given(
+    st.lists(WISH, max_size=4),
+    st.lists(CALL, max_size=4),
+    ORDERS,
+    st.sampled_from(["none", "reads", "any"]),
+)
+@settings(max_examples=400)
+def test_optional_surplus_and_ordered_calls_match_exactly_when_brute_force_finds_a_way(
+    wishes: Any, calls: Any, before: list[tuple[int, int]], extra: str
+) -> None:
+    order = [(a, b) for a, b in before if b < len(wishes)]
+    found = judged(wishes, calls, order=order, extra=extra)
+    assert found.matched is can_match(wishes, calls, implied(order, len(wishes)), extra)
+    assert judged(wishes, calls, extra=extra).matched is can_match(wishes, calls, set(), extra)
+
+
+@given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4))
+@settings(max_examples=300)
+def test_as_many_calls_as_possible_are_right_even_when_the_turn_fails(
+    wishes: Any, calls: Any
+) -> None:
+    """No pair of similar calls is bought with a right one."""
+    wishes = [(tool, choices, False) for tool, choices, _ in wishes]
+    most = max(len(pairs) for pairs in every_pairing(wishes, calls))
+    assert len(judged(wishes, calls).right) == most
+
+
+@given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4), st.randoms())
+@settings(max_examples=200)
+def test_without_an_order_neither_list_s_order_decides(
+    wishes: Any, calls: Any, random: Any
+) -> None:
+    shuffled = judged(random.sample(wishes, len(wishes)), random.sample(calls, len(calls)))
+    straight = judged(wishes, calls)
+    assert shuffled.matched is straight.matched
+    assert len(shuffled.missing) == len(straight.missing)
+    assert len(shuffled.surplus) == len(straight.surplus)
+
+
+@given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4), st.sampled_from(["none", "any"]))
+def test_every_call_and_every_required_wish_is_accounted_for_once(
+    wishes: Any, calls: Any, extra: str
+) -> None:
+    found = judged(wishes, calls, extra=extra)
+    assert sorted([*(j for _, j in found.pairs), *found.surplus, *found.tolerated]) == list(
+        range(len(calls))
+    )
+    required = {i for i, (_, _, optional) in enumerate(wishes) if not optional}
+    assert {i for i, _ in found.pairs} | set(found.missing) >= required
+    assert not {i for i, _ in found.pairs} & set(found.missing)
+
+
+@pytest.mark.parametrize("is_first_optional", [True, False])
+def test_a_wrong_call_is_rather_taken_for_a_required_expectation(
+    *, is_first_optional: bool
+) -> None:
+    wishes = [("go", (1,), is_first_optional), ("go", (1,), not is_first_optional)]
+    found = judged(wishes, [("go", 0)])
+    assert (found.matched, found.missing) == (False, ())
+    assert found.reasons == ("go.n: expected one of 1, got 0",)

@@ -1,0 +1,271 @@
+"""Intervals, tests and power: as the references compute them, and as simulations confirm."""
+
+from collections.abc import Sequence
+from itertools import combinations, product
+from statistics import median_low
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kstest
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
+
+from lhkit.harness.figures.statistics import (
+    Interval,
+    cluster_bootstrap,
+    mcnemar_exact,
+    median_interval,
+    pass_at_k,
+    pass_hat_k,
+    rate_interval,
+    sign_flip,
+    smallest_detectable_difference,
+    wilson,
+)
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95])
+@pytest.mark.parametrize(("successes", "n"), [(0, 5), (5, 5), (3, 22), (21, 22), (500, 1000)])
+def test_wilson_is_statsmodels(successes: int, n: int, level: float) -> None:
+    low, high = proportion_confint(successes, n, 1 - level, method="wilson")
+    interval = wilson(successes, n, level)
+    assert (interval.low, interval.high) == pytest.approx((low, high))
+    assert successes / n in interval
+
+
+def test_wilson_of_nothing_is_everything_and_of_nonsense_is_refused() -> None:
+    assert wilson(0, 0) == Interval(low=0.0, high=1.0)
+    with pytest.raises(ValueError, match="6 successes of 5"):
+        wilson(6, 5)
+
+
+@pytest.mark.promise("statistics.coverage")
+def test_wilson_covers_the_truth_about_95_percent_of_the_time() -> None:
+    rng = np.random.default_rng(11)
+    truths = rng.uniform(0.05, 0.95, size=4000)
+    covered = [t in wilson(int(rng.binomial(22, t)), 22) for t in truths]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.012)
+
+
+def clustered(rng: np.random.Generator, clusters: int, repeats: int) -> list[list[float]]:
+    """Return results whose clusters differ a lot: their rates are Beta(1, 1), the mean is 0.5."""
+    rates = rng.beta(1, 1, size=clusters)
+    return [list(rng.binomial(1, rate, size=repeats).astype(float)) for rate in rates]
+
+
+@pytest.mark.promise("statistics.coverage")
+@pytest.mark.parametrize(("clusters", "repeats"), [(12, 4), (30, 3), (200, 2)])
+def test_the_cluster_bootstrap_covers_the_truth_about_95_percent_of_the_time(
+    clusters: int, repeats: int
+) -> None:
+    rng = np.random.default_rng(12)
+    covered = [
+        0.5 in cluster_bootstrap(clustered(rng, clusters, repeats), resamples=1000, rng=rng)
+        for _ in range(1000)
+    ]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+
+
+def test_taking_repeats_for_independent_covers_too_little() -> None:
+    rng = np.random.default_rng(13)
+    samples = [clustered(rng, 30, 10) for _ in range(300)]
+    sums = [int(sum(map(sum, each))) for each in samples]
+    assert np.mean([0.5 in wilson(each, 300) for each in sums]) < 0.75
+    assert np.mean([0.5 in cluster_bootstrap(each, rng=rng) for each in samples]) > 0.92
+
+
+def test_the_bootstrap_draws_whole_clusters_as_one_would_by_hand() -> None:
+    clusters = [[1.0, 1.0, 0.0], [0.0], [1.0, 0.0], [1.0]]
+    means = [sum(map(sum, drawn)) / sum(map(len, drawn)) for drawn in product(clusters, repeat=4)]
+    interval = cluster_bootstrap(clusters, 0.5, resamples=100_000)
+    tail = 0.18808  # of Student's t with 3 degrees of freedom, times sqrt(4 / 3), as a normal z
+    assert (interval.low, interval.high) == pytest.approx(
+        tuple(np.quantile(means, [tail, 1 - tail])), abs=0.01
+    )
+
+
+def test_the_bootstrap_gives_the_same_numbers_every_time() -> None:
+    clusters = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
+    assert cluster_bootstrap(clusters) == cluster_bootstrap(clusters)
+    assert cluster_bootstrap([*clusters, []]) == cluster_bootstrap(clusters)
+
+
+@pytest.mark.parametrize("bootstrap", [cluster_bootstrap, median_interval])
+def test_there_is_no_interval_of_nothing(bootstrap: object) -> None:
+    assert callable(bootstrap)
+    with pytest.raises(ValueError, match="no values"):
+        bootstrap([[], []])
+
+
+@pytest.mark.promise("statistics.coverage")
+def test_the_interval_of_a_paired_difference_covers_it_about_95_percent_of_the_time() -> None:
+    rng = np.random.default_rng(14)
+
+    def gains() -> list[list[int]]:
+        """Return clusters where b passes 10 points more often, and both share the difficulty."""
+        rates = rng.uniform(0.0, 0.9, size=40)
+        return [
+            [-int(rng.random() < r) + (rng.random() < r + 0.1) for _ in range(3)] for r in rates
+        ]
+
+    intervals = [cluster_bootstrap(gains(), resamples=1000, rng=rng) for _ in range(600)]
+    assert np.mean([0.1 in each for each in intervals]) == pytest.approx(0.95, abs=0.025)
+
+
+@pytest.mark.promise("statistics.coverage")
+@pytest.mark.parametrize(("clusters", "repeats", "slack"), [(22, 1, 0.03), (60, 2, 0.02)])
+def test_the_interval_of_a_median_covers_it(clusters: int, repeats: int, slack: float) -> None:
+    rng = np.random.default_rng(15)
+    effects = rng.normal(size=(800, clusters, 1))
+    samples = effects + rng.normal(scale=0.5, size=(800, clusters, repeats))
+    covered = [0.0 in median_interval(each.tolist()) for each in samples]
+    assert np.mean(covered) == pytest.approx(0.955, abs=slack)
+
+
+@given(st.lists(st.lists(st.sampled_from([1.0, 2.0, 3.0]), max_size=3), min_size=1, max_size=9))
+def test_the_median_is_in_its_interval_also_with_ties(clusters: list[list[float]]) -> None:
+    values = [value for each in clusters for value in each]
+    if values:
+        assert median_low(values) in median_interval(clusters)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "expected"),
+    [
+        ([], None),
+        ([[]], None),
+        ([[True], [False], [True]], wilson(2, 3)),
+        ([[True, True], [True, True, True]], wilson(2, 2)),
+        ([[False] * 9], wilson(0, 1)),
+        ([[True, False], [False, True]], wilson(2, 4)),
+        ([[True, False], [True, True]], cluster_bootstrap([[1, 0], [1, 1]])),
+    ],
+)
+def test_a_rate_gets_the_interval_that_fits_its_data(
+    clusters: list[list[bool]], expected: Interval | None
+) -> None:
+    assert rate_interval(clusters) == expected
+
+
+tries = st.integers(1, 9).flatmap(
+    lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))
+)
+
+
+@given(tries)
+def test_pass_at_k_and_pass_hat_k_count_the_choices_of_k_tries(
+    numbers: tuple[int, int, int],
+) -> None:
+    n, c, k = numbers
+    draws = list(combinations([True] * c + [False] * (n - c), k))
+    assert pass_at_k(n, c, k) == pytest.approx(np.mean([any(draw) for draw in draws]))
+    assert pass_hat_k(n, c, k) == pytest.approx(np.mean([all(draw) for draw in draws]))
+
+
+@pytest.mark.parametrize("numbers", [(3, 4, 1), (3, 1, 4), (3, -1, 1), (3, 1, 0)])
+def test_impossible_tries_are_refused(numbers: tuple[int, int, int]) -> None:
+    for estimate in (pass_at_k, pass_hat_k):
+        with pytest.raises(ValueError, match="tries"):
+            estimate(*numbers)
+
+
+@pytest.mark.parametrize(("b", "c"), [(1, 0), (6, 0), (3, 3), (10, 2), (40, 60), (400, 300)])
+def test_mcnemar_is_statsmodels(b: int, c: int) -> None:
+    reference = mcnemar([[0, b], [c, 0]], exact=True).pvalue
+    assert mcnemar_exact(b, c) == pytest.approx(reference, rel=1e-9)
+    assert mcnemar_exact(c, b) == pytest.approx(reference, rel=1e-9)
+    assert mcnemar_exact(b, c, mid_p=True) < mcnemar_exact(b, c)
+
+
+def test_mid_p_is_as_in_fagerland_2013() -> None:
+    """Table III: 1 and 7 discordant pairs, exact p 0.070, mid-p 0.039."""
+    assert mcnemar_exact(1, 7) == pytest.approx(0.0703, abs=5e-5)
+    assert mcnemar_exact(1, 7, mid_p=True) == pytest.approx(0.0391, abs=5e-5)
+
+
+def test_without_discordant_pairs_nothing_can_be_told() -> None:
+    assert (mcnemar_exact(0, 0), mcnemar_exact(0, 0, mid_p=True)) == (1.0, 1.0)
+
+
+@given(st.lists(st.integers(-4, 4), min_size=1, max_size=9))
+def test_the_sign_flip_test_counts_every_way_of_swapping(differences: Sequence[int]) -> None:
+    seen = abs(sum(differences))
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
+        for signs in product([-1, 1], repeat=len(differences))
+    ]
+    assert sign_flip(differences) == pytest.approx(np.mean([each >= seen for each in sums]))
+
+
+def null_differences(rng: np.random.Generator, clusters: int, repeats: int) -> list[int]:
+    """Return differences of two equal systems over scenarios of very different difficulty."""
+    rates = rng.beta(0.5, 0.5, size=clusters)
+    a, b = (rng.binomial(repeats, rates) for _ in range(2))
+    return [int(each) for each in b - a]
+
+
+@pytest.mark.promise("statistics.p_values")
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_p_values_are_uniform_where_there_is_no_difference(repeats: int) -> None:
+    """Counts are discrete: what was seen itself counts a random part of its chance."""
+    rng = np.random.default_rng(16)
+    p_values = []
+    for _ in range(1500):
+        moved = null_differences(rng, 150, repeats)
+        exact, mid = sign_flip(moved), sign_flip(moved, mid_p=True)
+        p_values.append(exact - rng.random() * 2 * (exact - mid))
+    assert kstest(p_values, "uniform").pvalue > 0.05
+
+
+@pytest.mark.promise("statistics.p_values")
+@pytest.mark.parametrize(("clusters", "repeats"), [(22, 1), (22, 4), (200, 1)])
+def test_false_alarms_are_at_most_as_many_as_announced(clusters: int, repeats: int) -> None:
+    rng = np.random.default_rng(17)
+    p_values = np.array([sign_flip(null_differences(rng, clusters, repeats)) for _ in range(3000)])
+    for alpha in (0.01, 0.05, 0.2):
+        assert np.mean(p_values <= alpha) <= alpha + 2 * (alpha / 3000) ** 0.5
+
+
+def test_mcnemar_on_repeats_raises_too_many_alarms() -> None:
+    """Why whole scenarios are swapped: two systems, each with whims of its own per scenario."""
+    rng = np.random.default_rng(18)
+    alarms, honest = 0, 0
+    for _ in range(400):
+        a, b = (rng.integers(0, 2, size=22) * 5 for _ in range(2))
+        gains = int((b - a).clip(min=0).sum())
+        losses = int((a - b).clip(min=0).sum())
+        alarms += mcnemar_exact(losses, gains) <= 0.05
+        honest += sign_flip([int(each) for each in b - a]) <= 0.05
+    assert alarms > 100
+    assert honest <= 25
+
+
+@pytest.mark.parametrize(("pairs", "discordant"), [(22, 0.1), (60, 0.3), (300, 0.2)])
+def test_the_smallest_detectable_difference_is_noticed_in_80_percent(
+    pairs: int, discordant: float
+) -> None:
+    least = smallest_detectable_difference(pairs, discordant)
+    assert least is not None
+    rate = max(discordant, least)
+    rng = np.random.default_rng(19)
+    counts = rng.multinomial(pairs, [(rate + least) / 2, (rate - least) / 2, 1 - rate], size=4000)
+    noticed = np.mean([mcnemar_exact(int(b), int(c)) <= 0.05 for b, c, _ in counts])
+    assert noticed == pytest.approx(0.8, abs=0.02)
+
+
+def test_too_few_pairs_can_never_show_a_difference() -> None:
+    assert smallest_detectable_difference(0, 0.0) is None
+    assert smallest_detectable_difference(5, 0.5) is None
+    assert mcnemar_exact(5, 0) > 0.05
+    assert smallest_detectable_difference(6, 0.5) is not None
+
+
+@given(st.integers(6, 400), st.floats(0, 1))
+def test_more_pairs_show_smaller_differences(pairs: int, discordant: float) -> None:
+    few = smallest_detectable_difference(pairs, discordant)
+    many = smallest_detectable_difference(4 * pairs, discordant)
+    assert few is not None
+    assert many is not None
+    assert many < few

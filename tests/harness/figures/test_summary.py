@@ -1,0 +1,201 @@
+"""Records to numbers, and numbers to a table that reads without colour."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from lhkit.harness.figures.metrics import Latency, Summary, latency, percentile, summarise
+from lhkit.harness.records.record import (
+    CallRecord,
+    ModelCallRecord,
+    SampleId,
+    SampleRecord,
+    Severity,
+    TurnRecord,
+    TurnScore,
+    Verdict,
+    Violation,
+)
+from lhkit.harness.report.table import render
+from lhkit.locales import load_catalog
+from lhkit.vocab.events import EndReason
+from lhkit.vocab.generation import ModelIdentity, Timing, Usage
+
+GEMMA = ModelIdentity(model="gemma-base", server="vllm 0.32", base_url="http://h:1", dialect="json")
+
+
+def record(
+    ac: str = "AC-1",
+    verdict: Verdict = Verdict.PASS,
+    *,
+    score: TurnScore | None = None,
+    violations: tuple[Violation, ...] = (),
+    turn_s: float = 1.0,
+    waiting_s: float = 0.0,
+    cached: int | None = None,
+) -> SampleRecord:
+    call = CallRecord(tool="t", raw_args={}, result={"status": "ok"}, waiting_s=waiting_s)
+    request = ModelCallRecord(
+        usage=Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=cached),
+        timing=Timing(first_token_s=0.25, call_ready_s=0.5),
+        identity=GEMMA,
+    )
+    turn = TurnRecord(
+        user="x",
+        ended=EndReason.ANSWERED,
+        calls=(call,),
+        model_calls=(request,),
+        duration_s=turn_s,
+    )
+    return SampleRecord(
+        sample_id=SampleId(scenario=f"{ac}-{verdict}"),
+        content_hash="h",
+        verdict=verdict,
+        ac=ac,
+        locale="ko",
+        scores=() if score is None else (score,),
+        violations=violations,
+        turns=(turn,),
+    )
+
+
+def violation(code: str, severity: Severity) -> Violation:
+    return Violation(code=code, severity=severity)
+
+
+def test_invalid_samples_are_in_no_rate_and_counted_apart() -> None:
+    records = [
+        record(),
+        record(verdict=Verdict.FAIL),
+        record(verdict=Verdict.INVALID, turn_s=999.0, score=TurnScore(passed=True, due_calls=9)),
+    ]
+    total = summarise(records).total
+    assert (total.passed, total.failed, total.invalid) == (1, 1, 1)
+    assert (total.valid, total.pass_rate) == (2, 0.5)
+    assert total.turn == Latency(n=2, p50_s=1.0, p90_s=1.0, p95_s=1.0, p99_s=1.0)
+    assert total.counted_calls == 0
+
+
+def test_criteria_are_in_natural_order() -> None:
+    summary = summarise([record("AC-10"), record("AC-2"), record("other"), record("AC-2")])
+    assert [(tally.name, tally.passed) for tally in summary.by_ac] == [
+        ("AC-2", 2),
+        ("AC-10", 1),
+        ("other", 1),
+    ]
+
+
+def test_tool_accuracy_is_right_calls_over_due_and_surplus() -> None:
+    scores = [
+        TurnScore(passed=True, due_calls=2, right_calls=2),
+        TurnScore(passed=False, due_calls=1, right_calls=0, surplus_calls=1),
+        TurnScore(passed=True),
+    ]
+    total = summarise([record(score=score) for score in scores]).total
+    assert (total.right_calls, total.counted_calls, total.tool_accuracy) == (2, 4, 0.5)
+    assert summarise([record(score=scores[2])]).total.tool_accuracy is None
+
+
+def test_violations_are_counted_by_code_and_severity_also_in_invalid_samples() -> None:
+    escaped = violation("unconfirmed_write", Severity.ESCAPED)
+    tried = violation("r3_quota", Severity.ATTEMPTED)
+    records = [
+        record(violations=(tried, tried)),
+        record(verdict=Verdict.INVALID, violations=(escaped,)),
+    ]
+    total = summarise(records).total
+    assert total.attempted == {"r3_quota": 2}
+    assert total.escaped == {"unconfirmed_write": 1}
+
+
+def test_waiting_for_a_person_is_no_latency() -> None:
+    assert summarise([record(turn_s=5.0, waiting_s=4.0)]).total.turn.p50_s == 1.0
+
+
+def test_the_cached_share_is_of_requests_that_report_it() -> None:
+    tokens = summarise([record(cached=80), record(cached=None), record(cached=0)]).tokens
+    assert (tokens.prompt, tokens.completion, tokens.cached_share) == (300, 30, 0.4)
+    assert summarise([record()]).tokens.cached_share is None
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([0, 50, 90, 95, 100]))
+@settings(deadline=None)
+def test_percentiles_are_those_of_numpy(values: list[float], percent: int) -> None:
+    expected = float(np.percentile(values, percent))
+    assert percentile(sorted(values), percent) == pytest.approx(expected)
+
+
+def test_nothing_measured_has_no_percentiles() -> None:
+    assert latency([None, None]) == Latency()
+
+
+def shown(summary: Summary, **options: dict[str, str]) -> str:
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    console.print(render(summary, load_catalog("en"), **options))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
+    records = [
+        record("AC-1", score=TurnScore(passed=True, due_calls=1, right_calls=1), cached=50),
+        record("AC-1", Verdict.FAIL, violations=(violation("r3_quota", Severity.ATTEMPTED),)),
+        record("AC-2", Verdict.INVALID),
+        record("AC-12", violations=(violation("unlisted_write", Severity.ESCAPED),), turn_s=0.25),
+    ]
+    text = shown(summarise(records), descriptions={"AC-1": "말로 된 바람에 맞는 [프로토콜] 찾기"})
+    lines = text.splitlines()
+    row = next(line for line in lines if "AC-1 말로" in line)
+    assert "1/2  50% [9–91]" in row
+    assert "0% → 100%" in row
+    assert "1 / 0" in row
+    assert "1.00 / 1.00 s" in row
+    assert "[프로토콜]" in text
+    assert any("AC-2" in line and "–" in line for line in lines)
+    assert "invalid: 1" in text
+    assert "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off" in text
+    assert "attempted: r3_quota 1" in text
+    assert "escaped: unlisted_write 1" in text
+    assert "tokens: prompt 400 (cached 50%), completion 40" in text
+    assert "first token p50 0.250 s" in text
+    assert "first token, warm cache p50 0.250 s, p95 0.250 s (1); cold –" in text
+    assert "confirm gate: asked 0, ran unasked 0, answered no 0" in text
+    assert "repeats" not in text
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_a_wide_table_stays_within_a_hundred_columns(locale: str) -> None:
+    catalog = load_catalog(locale)
+    words = {key.removeprefix("ac."): text for key, text in catalog.texts.items()}
+    score = TurnScore(passed=True, due_calls=99, right_calls=98, strict_right_calls=97)
+    verdicts = [Verdict.PASS, Verdict.FAIL]
+    records = [
+        replace(
+            record(f"AC-{1 + n % 12}", verdicts[n % 2], score=score, turn_s=123.4, cached=n % 99),
+            sample_id=SampleId(scenario=f"s{n % 60}", repeat=n // 60),
+        )
+        for n in range(240)
+    ]
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(render(summarise(records), catalog, words))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(cell_len, lines)) <= 100
+    assert any("pass@4" in line for line in lines)
+    assert len([line for line in lines if line.startswith("│")]) <= 20  # names hardly wrap
+
+
+def test_an_empty_run_has_a_table_too() -> None:
+    assert "invalid: 0" in shown(summarise([]))
+
+
+def test_what_a_scenario_calls_itself_cannot_style_the_terminal() -> None:
+    text = shown(summarise([record("AC-1[red]\x1b[31m")]))
+    assert "AC-1[red]\\x1b[31m" in text

@@ -1,0 +1,148 @@
+"""Times of requests and turns, in the definitions of `vllm bench serve`; what waits is apart."""
+
+from typing import Any
+
+import pytest
+
+from lhkit.harness.figures.metrics import Latency, summarise
+from lhkit.harness.figures.timings import is_warm, latency, request_times, turn_times
+from lhkit.harness.records.record import (
+    CallRecord,
+    ModelCallRecord,
+    SampleId,
+    SampleRecord,
+    TurnRecord,
+    Verdict,
+)
+from lhkit.vocab.events import EndReason
+from lhkit.vocab.generation import Timing, Usage
+from lhkit.vocab.trace import GateOutcome
+
+TIMING = Timing(
+    headers_s=0.1,
+    first_chunk_s=0.2,
+    first_token_s=0.3,
+    first_text_s=0.4,
+    call_ready_s=0.8,
+    last_token_s=1.3,
+    done_s=1.4,
+    chunk_gaps_s=(0.5, 0.5),
+)
+
+
+def request(offset_s: float = 0.0, timing: Timing = TIMING, **usage: Any) -> ModelCallRecord:
+    counts = Usage(**{"prompt_tokens": 100, "completion_tokens": 3, **usage})
+    return ModelCallRecord(offset_s=offset_s, duration_s=1.5, timing=timing, usage=counts)
+
+
+def asked(waiting_s: float, model_call: int = 0, handler_s: float = 0.2) -> CallRecord:
+    return CallRecord(
+        tool="add",
+        raw_args={},
+        result={"status": "ok"},
+        gate=GateOutcome.ACCEPTED,
+        ran=True,
+        destructive=True,
+        waiting_s=waiting_s,
+        handler_s=handler_s,
+        model_call=model_call,
+    )
+
+
+def turn(
+    *requests: ModelCallRecord, calls: tuple[CallRecord, ...] = (), duration_s: float = 9.0
+) -> TurnRecord:
+    return TurnRecord(
+        user="u",
+        ended=EndReason.ANSWERED,
+        calls=calls,
+        model_calls=requests,
+        duration_s=duration_s,
+    )
+
+
+def sample(verdict: Verdict, *turns: TurnRecord) -> SampleRecord:
+    return SampleRecord(
+        sample_id=SampleId(scenario="s"),
+        content_hash="h",
+        verdict=verdict,
+        ac="AC-1",
+        locale="ko",
+        turns=turns,
+    )
+
+
+def p50(times: Any, *names: str) -> list[float | None]:
+    return [getattr(times, name).p50_s for name in names]
+
+
+def test_a_request_is_timed_from_its_sending() -> None:
+    times = request_times([request()])
+    names = ("headers", "first_chunk", "first_token", "first_text", "call_ready", "last_token")
+    assert p50(times, *names) == [0.1, 0.2, 0.3, 0.4, 0.8, 1.3]
+    assert times.duration.p50_s == 1.5
+
+
+def test_time_per_token_is_that_of_the_tokens_after_the_first() -> None:
+    assert request_times([request()]).per_token.p50_s == pytest.approx((1.3 - 0.3) / 2)
+    assert request_times([request(completion_tokens=1)]).per_token == Latency()
+    assert request_times([request(timing=Timing())]).per_token == Latency()
+
+
+def test_gaps_between_tokens_are_pooled_over_requests() -> None:
+    gaps = request_times([request(), request(timing=Timing(chunk_gaps_s=(2.0,)))]).token_gap
+    assert (gaps.n, gaps.p50_s) == (3, 0.5)
+
+
+def test_a_turn_is_timed_from_the_message_and_without_waiting_for_a_person() -> None:
+    silent = Timing(first_token_s=0.3, call_ready_s=0.8, last_token_s=1.0)
+    played = turn(request(0.5, silent), request(7.0), calls=(asked(5.0),))
+    times = turn_times([played])
+    assert p50(times, "first_token", "call_ready") == [0.8, 1.3]
+    assert p50(times, "first_text", "last_token") == pytest.approx([2.4, 3.3])
+    assert p50(times, "whole", "tools", "waiting") == [4.0, 0.2, 5.0]
+    assert times.harness.p50_s == pytest.approx(4.0 - 1.5 - 1.5 - 0.2)
+
+
+def test_a_try_that_failed_before_is_time_that_the_user_waited() -> None:
+    retried = Timing(first_token_s=0.3, retries=1, retried_s=2.0)
+    assert turn_times([turn(request(0.5, retried))]).first_token.p50_s == pytest.approx(2.8)
+
+
+def test_a_turn_without_tools_has_no_time_of_tools() -> None:
+    times = turn_times([turn(request())])
+    assert (times.tools, times.waiting) == (Latency(), Latency())
+
+
+@pytest.mark.parametrize(
+    ("cached", "prompt", "warm"),
+    [(50, 100, True), (49, 100, False), (0, 100, False), (None, 100, None), (0, 0, None)],
+)
+def test_a_request_is_warm_with_half_of_its_prompt_cached(
+    cached: int | None, prompt: int, warm: bool | None
+) -> None:
+    assert is_warm(request(cached_tokens=cached, prompt_tokens=prompt)) is warm
+
+
+def test_times_stand_apart_for_warm_and_cold_and_for_passed_and_failed() -> None:
+    cold = request(timing=Timing(first_token_s=3.0), cached_tokens=0)
+    warm = request(timing=Timing(first_token_s=1.0), cached_tokens=99)
+    untold = request(timing=Timing(first_token_s=2.0))
+    summary = summarise(
+        [
+            sample(Verdict.PASS, turn(cold, duration_s=1.0)),
+            sample(Verdict.FAIL, turn(warm, untold, duration_s=2.0)),
+            sample(Verdict.INVALID, turn(cold, duration_s=99.0)),
+        ]
+    )
+    assert (summary.cold.n, summary.cold.p50_s) == (1, 3.0)
+    assert (summary.warm.n, summary.warm.p50_s) == (1, 1.0)
+    assert summary.times.requests.first_token.n == 3
+    assert p50(summary.times.passed, "whole") == [1.0]
+    assert p50(summary.times.failed, "whole") == [2.0]
+
+
+def test_percentiles_are_p50_p90_p95_and_p99() -> None:
+    assert latency(map(float, range(101))) == Latency(
+        n=101, p50_s=50.0, p90_s=90.0, p95_s=95.0, p99_s=99.0
+    )

@@ -1,0 +1,100 @@
+"""A run too large to hold: its records stay on disk and are read when they are looked at."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import RunError, UsageError
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.records.record import SampleId
+from lhkit.harness.records.stored import StoredRecords, stored_records
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import Scenario
+
+pytestmark = pytest.mark.anyio
+
+Load = Callable[[str], tuple[Scenario, ...]]
+FIND = """
+- id: find-{n}
+  ac: AC-1
+  turns:
+    - user: find milk
+      expect: {{calls: [{{tool: find_notes, args: {{query: milk}}}}]}}
+"""
+BENCHMARK = Path(__file__).parents[3] / "evals" / "benchmarks" / "growth.py"
+
+
+async def play(load: Load, environment: Any, folder: Path, model: Any = gold_model) -> Run:
+    scenarios = load("".join(FIND.format(n=n) for n in range(4)))
+    return await replay(
+        scenarios,
+        model,
+        environment=environment,
+        run_dir=folder,
+        repeats=2,
+        keep_records=False,
+        concurrency=3,
+        progress=False,
+    )
+
+
+async def test_records_left_on_disk_are_those_of_the_run(
+    load: Load, environment: Any, tmp_path: Path
+) -> None:
+    run = await play(load, environment, tmp_path / "run")
+    assert isinstance(run.records, StoredRecords)
+    assert tuple(run.records) == Run.load(tmp_path / "run").records
+    assert [each.sample_id for each in run.records[2:4]] == [
+        SampleId(scenario="find-1", repeat=0),
+        SampleId(scenario="find-1", repeat=1),
+    ]
+    assert run.records[-1] == tuple(run.records)[-1]
+    assert run.records[0].turns[0].user == "find milk"
+    assert run.summary().total.passed == len(run.records) == 8
+    with pytest.raises(IndexError):
+        run.records[8]
+
+
+async def test_a_resumed_run_on_disk_gives_the_newest_answers(
+    load: Load, environment: Any, tmp_path: Path
+) -> None:
+    await play(load, environment, tmp_path / "run", silent_model())
+    await play(load, environment, tmp_path / "run")
+    again = await play(load, environment, tmp_path / "run")
+    assert (again.kept, again.summary().total.passed) == (8, 8)
+
+
+async def test_records_must_be_somewhere(load: Load, environment: Any) -> None:
+    with pytest.raises(UsageError, match="keep_records=False needs a run_dir"):
+        await replay(
+            load(FIND.format(n=0)), gold_model, environment=environment, keep_records=False
+        )
+
+
+async def test_a_record_that_has_gone_is_a_sentence(
+    load: Load, environment: Any, tmp_path: Path
+) -> None:
+    await play(load, environment, tmp_path / "run")
+    with pytest.raises(RunError, match="find-0"):
+        stored_records(tmp_path / "run", [(SampleId(scenario="find-0"), "another hash")])
+
+
+@pytest.mark.promise("eval.memory")
+async def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    """Five times as many samples, and not another record (4 KiB) for each."""
+
+    def peak_mib(samples: int) -> float:
+        folder = str(tmp_path / str(samples))
+        line = [sys.executable, str(BENCHMARK), "--samples", str(samples), "--folder", folder]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+        peak: float = json.loads(done.stdout)["peak_mib"]
+        return peak
+
+    few, many = 400, 2000
+    assert 1024 * (peak_mib(many) - peak_mib(few)) / (many - few) < 2.5

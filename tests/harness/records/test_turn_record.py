@@ -1,0 +1,164 @@
+"""Events of a turn to its record."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from lhkit.harness.records.turn_record import EventLog, turn_record
+from lhkit.vocab.events import (
+    CallSettled,
+    ChatEvent,
+    EndReason,
+    HintAdded,
+    ModelCalled,
+    ModelFinished,
+    TextStreamed,
+    ThinkingStreamed,
+    TurnEnded,
+    TurnStarted,
+)
+from lhkit.vocab.generation import Finished, ModelIdentity, Timing, Usage
+from lhkit.vocab.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
+from lhkit.vocab.trace import DispatchTrace, GateOutcome
+
+START = TurnStarted(message=UserMessage(text="hello"))
+END = TurnEnded(reason=EndReason.ANSWERED)
+CALL = ToolCall(name="add_note", args={"text": "milk"}, raw='{"name"…}', repairs=("quotes",))
+TRACE = DispatchTrace(
+    name="add_note",
+    raw_args={"text": "milk", "zzz": 1},
+    args={"text": "milk"},
+    extra_args=("zzz",),
+    gate=GateOutcome.ACCEPTED,
+    ran=True,
+    result=ToolOk({"id": "note-0"}),
+    validation_s=0.1,
+    waiting_s=2.0,
+    handler_s=0.2,
+)
+
+
+def settled(trace: DispatchTrace | None = TRACE, args: object = None) -> CallSettled:
+    result = trace.result if trace else ToolErr("repeated_call", "no")
+    message = ToolCallMessage(
+        name="add_note", args=args or {"text": "milk"}, result=result, raw=CALL.raw
+    )
+    return CallSettled(message=message, trace=trace)
+
+
+def timed(events: Sequence[ChatEvent]) -> list[tuple[float, ChatEvent]]:
+    return [(float(second), event) for second, event in enumerate(events)]
+
+
+def finished(text: str, *calls: ToolCall) -> ModelFinished:
+    response = Finished(
+        reason="stop",
+        text=text,
+        calls=calls,
+        usage=Usage(prompt_tokens=7, completion_tokens=3, cached_tokens=5),
+        timing=Timing(first_token_s=0.5),
+        raw_text="raw",
+        token_ids=(1, 2),
+        prompt_text="secret prompt",
+        prompt_sha256="abc",
+        identity=ModelIdentity(model="m"),
+        server_metrics={"queue_s": float("nan")},
+    )
+    return ModelFinished(response=response)
+
+
+EVENTS = timed(
+    [
+        START,
+        ModelCalled(turn=1),
+        ThinkingStreamed(text="hm"),
+        TextStreamed(text="let me"),
+        finished("let me", CALL),
+        settled(),
+        ModelCalled(turn=2),
+        finished("done"),
+        END,
+        HintAdded(message=SystemMessage(text="clear?")),
+    ]
+)
+
+
+def test_a_turn_keeps_words_calls_requests_and_times() -> None:
+    record = turn_record("hello", EVENTS, destructive={"add_note"})
+    assert (record.ended, record.reply, record.hint) == (
+        EndReason.ANSWERED,
+        "let me\ndone",
+        "clear?",
+    )
+    assert record.duration_s == 8
+    first, second = record.model_calls
+    assert (first.offset_s, first.duration_s) == (1, 3)
+    assert (second.offset_s, second.duration_s) == (6, 1)
+    assert (first.raw_text, first.token_ids, first.prompt_sha256) == ("raw", (1, 2), "abc")
+    assert first.prompt_text is None
+    assert first.usage.cached_tokens == 5
+    assert first.calls[0].repairs == ("quotes",)
+    assert not first.strict
+    assert first.server_metrics == "{'queue_s': nan}"
+
+
+def test_a_call_keeps_its_trace() -> None:
+    (call,) = turn_record("hello", EVENTS, destructive={"add_note"}).calls
+    assert (call.tool, call.args, call.extra_args) == ("add_note", {"text": "milk"}, ("zzz",))
+    assert (call.gate, call.ran, call.destructive) == (GateOutcome.ACCEPTED, True, True)
+    assert (call.validation_s, call.waiting_s, call.handler_s) == (0.1, 2.0, 0.2)
+    assert (call.raw_text, call.model_call, call.outcome) == (CALL.raw, 0, "ok")
+
+
+def test_a_call_that_was_not_dispatched_has_only_its_answer() -> None:
+    record = turn_record("hello", timed([START, settled(None), END]), destructive=())
+    (call,) = record.calls
+    assert (call.outcome, call.gate, call.ran) == ("repeated_call", GateOutcome.NOT_NEEDED, False)
+    assert (call.args, call.model_call) == (None, None)
+
+
+def test_arguments_that_json_cannot_carry_are_kept_as_text() -> None:
+    odd = settled(None, args={"x": {1, 2}})
+    (call,) = turn_record("hello", timed([START, odd, END]), destructive=()).calls
+    assert call.raw_args == "{'x': {1, 2}}"
+
+
+def test_a_request_that_broke_off_keeps_what_had_come() -> None:
+    failed = TurnEnded(reason=EndReason.FAILED, error="e", cause="StreamBrokenError", detail="d")
+    record = turn_record(
+        "hello",
+        timed([START, ModelCalled(turn=1), TextStreamed(text="a"), TextStreamed(text="b"), failed]),
+        destructive=(),
+    )
+    (request,) = record.model_calls
+    assert (request.text, request.reason, request.duration_s) == ("ab", "", 3)
+    assert (record.error, record.cause, record.detail) == ("e", "StreamBrokenError", "d")
+
+
+def test_prompts_are_kept_on_demand() -> None:
+    record = turn_record("hello", EVENTS, destructive=(), keep_prompts=True)
+    assert record.model_calls[0].prompt_text == "secret prompt"
+
+
+@pytest.mark.parametrize("events", [[], [END], [START]])
+def test_half_a_turn_is_a_bug_and_not_a_record(events: list[ChatEvent]) -> None:
+    with pytest.raises(ValueError, match="hello"):
+        turn_record("hello", timed(events), destructive=())
+
+
+def test_the_log_hands_its_events_over_once() -> None:
+    log = EventLog(iter([1.0, 2.0]).__next__)
+    log(START)
+    assert log.take() == ((1.0, START),)
+    log(END)
+    assert log.take() == ((2.0, END),)
+    assert log.take() == ()
+
+
+def test_a_cancelled_call_says_so() -> None:
+    cancelled = CallSettled(
+        message=ToolCallMessage(name="x", args={}, result=ToolCancelled()), trace=None
+    )
+    (call,) = turn_record("hello", timed([START, cancelled, END]), destructive=()).calls
+    assert call.outcome == "cancelled"

@@ -1,0 +1,121 @@
+"""A real Jupyter kernel: run, interrupt, run again, run a cell again, with the same verdicts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
+
+SETUP = """
+import asyncio, json
+from contextlib import aclosing
+from pathlib import Path
+from lhkit import app
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios
+
+folder = Path({folder!r})
+scenarios = load_scenarios([app.scenario_folder()])[:12]
+environment = app.LifeHelperEnvironment()
+PLAYED_BEFORE = 5
+
+class Stalling:
+    # gold, whose server sends nothing but keep-alives in the sixth conversation
+    def __init__(self, inner, stalls):
+        self.inner, self.stalls, self.identity = inner, stalls, inner.identity
+
+    async def stream(self, request):
+        if self.stalls:
+            print("stalled", flush=True)
+            while True:  # ipykernel notices an interrupt when its loop next wakes up
+                await asyncio.sleep(0.02)
+        async with aclosing(self.inner.stream(request)) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self):
+        pass
+
+def stalling(scenario, registry):
+    return Stalling(gold_model(scenario, registry), scenario is scenarios[PLAYED_BEFORE])
+
+def told(run):
+    verdicts = [[record.sample_id.scenario, str(record.verdict)] for record in run.records]
+    print(json.dumps({{"kept": run.kept, "verdicts": verdicts}}), flush=True)
+"""
+RUN = """
+told(await replay(scenarios, {model}, environment=environment, run_dir=folder / "{name}",
+                  concurrency={concurrency}, progress=False))
+"""
+
+
+class Notebook:
+    """Runs cells in one kernel, one after the other."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self._manager = manager
+        self._client = client
+
+    def cell(self, code: str, *, interrupt_at: str | None = None) -> tuple[str, str | None]:
+        """Return what a cell printed and the name of its error; interrupt it at some output."""
+        request, printed, error = self._client.execute(code), "", None
+        while True:
+            message = self._client.get_iopub_msg(timeout=60)
+            content = message["content"]
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if message["msg_type"] == "stream":
+                printed += content["text"]
+                if interrupt_at is not None and interrupt_at in printed:
+                    self._manager.interrupt_kernel()
+            if message["msg_type"] == "error":
+                error = content["ename"]
+            if message["msg_type"] == "status" and content["execution_state"] == "idle":
+                return printed, error
+
+    def run(self, name: str, *, model: str = "gold_model", concurrency: int = 4) -> dict[str, Any]:
+        """Return what a cell that replays told, without an error."""
+        code = RUN.format(model=model, name=name, concurrency=concurrency)
+        printed, error = self.cell(code)
+        assert error is None, printed
+        told: dict[str, Any] = json.loads(printed)
+        return told
+
+
+@pytest.fixture
+def notebook(tmp_path: Path) -> Iterator[Notebook]:
+    manager, client = start_new_kernel(startup_timeout=60)
+    try:
+        found = Notebook(manager, client)
+        assert found.cell(SETUP.format(folder=str(tmp_path))) == ("", None)
+        yield found
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.promise("eval.one_kernel")
+def test_run_interrupt_run_again_and_run_any_cell_again_in_one_kernel(notebook: Notebook) -> None:
+    plain = notebook.run("plain")
+    assert [verdict for _, verdict in plain["verdicts"]] == ["pass"] * 12
+
+    stalled = RUN.format(model="stalling", name="cut", concurrency=1)
+    _, error = notebook.cell(stalled, interrupt_at="stalled")
+    assert error in {"KeyboardInterrupt", "CancelledError"}
+
+    resumed = notebook.run("cut")
+    assert (resumed["kept"], resumed["verdicts"]) == (5, plain["verdicts"])
+    assert notebook.run("cut") == {"kept": 12, "verdicts": plain["verdicts"]}
+
+    _, error = notebook.cell(stalled.replace('"cut"', '"twice"'), interrupt_at="stalled")
+    assert error in {"KeyboardInterrupt", "CancelledError"}
+    silent = notebook.run("silent", model="silent_model()")
+    assert notebook.run("fresh")["verdicts"] == plain["verdicts"]
+    assert notebook.run("plain") == {"kept": 12, "verdicts": plain["verdicts"]}
+    assert notebook.run("silent", model="silent_model()")["verdicts"] == silent["verdicts"]
+    assert silent["verdicts"] != plain["verdicts"]
+    assert notebook.cell("print(len(asyncio.all_tasks()) < 10)") == ("True\n", None)

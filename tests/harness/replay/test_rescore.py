@@ -1,0 +1,203 @@
+"""Old evidence before today's scorers and expectations: offline, and never another conversation."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import RunError, UsageError
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.records.journal import RECORDS, write_rescored
+from lhkit.harness.records.record import Judgement, SampleId, Verdict
+from lhkit.harness.replay.rescore import rescore
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.stress import Stress, stressed
+from lhkit.harness.results.compare import compare
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.scenarios.script import Turn
+from lhkit.models.scripted import ScriptedModel, call, say
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+NOTES = """
+- id: add
+  ac: AC-4
+  world: {now: "2026-06-15T09:00:00+09:00", notes: [{id: note-0, text: old}]}
+  turns:
+    - user: add milk
+      confirm: accept
+      expect: {calls: [{tool: add_note, args: {text: milk}, result: ok}]}
+    - user: and bread
+      confirm: [reject]
+      expect: {calls: [{tool: add_note, args: {text: bread}, result: cancelled}]}
+    - user: and eggs
+      confirm: absent
+      expect: {calls: [{tool: add_note, args: {text: eggs}, result: cancelled}]}
+  final: {notes: [{text: milk}]}
+"""
+
+CHANGES = {
+    "the user's words are others today": ("user: add milk", "user: add milk please"),
+    "the initial state is another one today": ("text: old", "text: older"),
+    "the language was ko and is en today": ("ac: AC-4", "ac: AC-4\n  locale: en"),
+    "turn 0: the gate is answered otherwise today": ("confirm: accept", "confirm: reject"),
+    "turn 1: the gate is answered otherwise today": ("[reject]", "[accept]"),
+    "turn 2: the gate is answered otherwise today": ("confirm: absent", "confirm: reject"),
+}
+
+
+@pytest.fixture
+def play(environment: Any, clock: Any, tmp_path: Path) -> Callable[..., Any]:
+    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
+        defaults = {"environment": environment, "progress": False, "clock": clock}
+        return await replay(scenarios, model, run_dir=tmp_path / "old", **(defaults | options))
+
+    return run
+
+
+Play = Callable[..., Any]
+
+
+@pytest.mark.promise("eval.rescore")
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
+async def test_what_has_not_changed_is_scored_as_it_was(
+    play: Play, load: Load, environment: Any, tmp_path: Path, model: Any
+) -> None:
+    scenarios = load(NOTES)
+    run = await play(scenarios, model, repeats=2)
+    before = (tmp_path / "old" / RECORDS).read_bytes()
+    again = rescore(tmp_path / "old", scenarios, environment)
+    assert again.records == run.records
+    assert again.skipped == {}
+    assert (tmp_path / "old" / RECORDS).read_bytes() == before
+
+
+@pytest.mark.promise("eval.rescore")
+@pytest.mark.anyio
+async def test_the_fault_of_an_old_scorer_is_mended(
+    play: Play, load: Load, environment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Yesterday's scorer let everything pass."""
+    generous = Judgement(verdict=Verdict.PASS)
+    monkeypatch.setattr("lhkit.harness.replay.sample.judge", lambda *_, **__: generous)
+    run = await play(load(NOTES), silent_model())
+    assert run.records[0].verdict is Verdict.PASS
+    (record,) = rescore(run, load(NOTES), environment).records
+    assert record.verdict is Verdict.FAIL
+    assert "turn 0: add_note was expected and not called" in record.reasons
+    assert [score.due_calls for score in record.scores] == [1, 1, 1]
+
+
+@pytest.mark.promise("eval.rescore")
+@pytest.mark.anyio
+async def test_an_expectation_that_was_too_narrow_is_mended(
+    play: Play, load: Load, environment: Any
+) -> None:
+    said = [("whole milk"), "bread", "eggs"]
+    model = ScriptedModel([r for text in said for r in (call("add_note", text=text), say("ok"))])
+    run = await play(load(NOTES), model)
+    assert run.records[0].verdict is Verdict.FAIL
+    wider = load(NOTES.replace("text: milk", "text: {matches: milk}"))
+    again = rescore(run, wider, environment)
+    assert again.records[0].verdict is Verdict.PASS
+    assert again.records[0].turns == run.records[0].turns
+    assert compare(run, again).other_questions == ("add",)
+    assert compare(again, rescore(again, wider, environment)).other_questions == ()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("reason", CHANGES)
+async def test_another_conversation_is_left_out_with_the_reason(
+    play: Play, load: Load, environment: Any, reason: str
+) -> None:
+    run = await play(load(NOTES), gold_model)
+    again = rescore(run, load(NOTES.replace(*CHANGES[reason])), environment)
+    assert (again.records, again.skipped) == ((), {SampleId(scenario="add"): reason})
+
+
+@pytest.mark.anyio
+async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
+    play: Play, load: Load, environment: Any
+) -> None:
+    (scenario,) = load(NOTES)
+    run = await play([scenario], gold_model)
+    longer = replace(scenario, turns=(*scenario.turns, Turn(user="and more")))
+    for today, reason in (
+        ([], "there is no such scenario today"),
+        ([longer], "3 turns were played and there are 4 today"),
+    ):
+        assert list(rescore(run, today, environment).skipped.values()) == [reason]
+
+
+@pytest.mark.anyio
+async def test_an_answer_of_the_script_that_was_never_needed_may_change(
+    play: Play, load: Load, environment: Any
+) -> None:
+    run = await play(load(NOTES), gold_model)
+    other = load(NOTES.replace("[reject]", "[reject, accept]"))
+    assert rescore(run, other, environment).records == run.records
+
+
+@pytest.mark.anyio
+async def test_what_the_world_failed_stays_invalid(
+    play: Play, load: Load, environment: Any
+) -> None:
+    def broken(_: object) -> Any:
+        raise RuntimeError("a bug")
+
+    run = await play(load(NOTES), ScriptedModel(broken))
+    again = rescore(run, load(NOTES), environment)
+    assert [record.verdict for record in again.records] == [Verdict.INVALID]
+
+
+@pytest.mark.anyio
+async def test_every_world_that_was_opened_is_closed(
+    play: Play, load: Load, environment: Any
+) -> None:
+    run = await play(load(NOTES), gold_model)
+    rescore(run, load(NOTES), environment)
+    assert all(session.is_closed for session in environment.sessions)
+
+
+@pytest.mark.promise("eval.rescore")
+@pytest.mark.anyio
+async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
+    play: Play, load: Load, environment: Any, tmp_path: Path
+) -> None:
+    run = await play(load(NOTES), gold_model)
+    again = rescore(run, load(NOTES), environment)
+    target = tmp_path / "old-rescored"
+    for _ in range(2):
+        write_rescored(target, again.records, again.manifest)
+        assert Run.load(target).records == run.records
+    assert Run.load(target).manifest["rescored_from"] == "old"
+    with pytest.raises(RunError, match="holds a run that was played"):
+        write_rescored(tmp_path / "old", (), again.manifest)
+    assert Run.load(tmp_path / "old") == run
+
+
+@pytest.mark.anyio
+async def test_a_world_that_cannot_be_is_named(play: Play, load: Load, environment: Any) -> None:
+    run = await play(load(NOTES), gold_model)
+    with pytest.raises(UsageError, match="unknown tables"):
+        rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), environment)
+
+
+@pytest.mark.anyio
+async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
+    play: Play, load: Load, environment: Any
+) -> None:
+    scenarios = load("""
+- id: find
+  ac: AC-1
+  turns: [{user: find milk, expect: {extra: reads}}]
+""")
+    source = ScriptedModel([call("get_weather", city="Seoul"), say("none")])
+    model, harder = stressed(source, environment, Stress(distractors=1))
+    run = await play(scenarios, model, environment=harder)
+    assert run.records[0].scores[0].surplus_calls == 1
+    assert rescore(run, scenarios, harder).records == run.records

@@ -1,0 +1,564 @@
+"""Replaying: isolated, concurrent, resumable, and never blaming the model for the world."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import (
+    ContextTooLongError,
+    RunError,
+    ScenarioError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    UsageError,
+)
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.records.journal import MANIFEST, Journal, read_records
+from lhkit.harness.records.manifest import Provenance
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.verdicts.scorers import ToolFacts, judge
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+ADD = """
+- id: add-{n}
+  ac: AC-4
+  world: {{now: "2026-06-15T09:00:00+09:00", notes: [{{id: note-0, text: old}}]}}
+  turns:
+    - user: add milk
+      confirm: accept
+      expect: {{calls: [{{tool: add_note, args: {{text: milk}}, result: ok}}]}}
+      reply: {{contains_any: [added]}}
+    - user: and bread
+      confirm: reject
+      expect: {{calls: [{{tool: add_note, args: {{text: bread}}, result: cancelled}}]}}
+    - user: and eggs
+      confirm: absent
+      expect: {{calls: [{{tool: add_note, args: {{text: eggs}}, result: cancelled}}]}}
+  final: {{notes: [{{text: milk}}]}}
+"""
+CHAT = """
+- id: chat-{n}
+  ac: AC-12
+  turns: [{{user: hello, reply: {{matches: '\\S'}}}}]
+"""
+
+
+def scenarios_of(load: Load, n: int, text: str = CHAT) -> tuple[Scenario, ...]:
+    return load("".join(text.format(n=number) for number in range(n)))
+
+
+class Pauses:
+    """Instead of sleeping: keeps how long, and lets others run."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@pytest.fixture
+def play(environment: Any, clock: Any, pauses: Pauses) -> Callable[..., Any]:
+    """Return `replay` without bar, wall clock and real pauses."""
+
+    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
+        defaults = {"environment": environment, "progress": False, "clock": clock, "sleep": pauses}
+        return await replay(scenarios, model, **(defaults | options))
+
+    return run
+
+
+Play = Callable[..., Any]
+
+
+def failing(error: Exception, times: int = 10**6) -> ScriptedModel:
+    """Return a model that fails so many times and then answers."""
+    asked = iter(range(10**6))
+    return ScriptedModel(lambda _: Reply(error=error) if next(asked) < times else say("hi"))
+
+
+@pytest.mark.anyio
+async def test_gold_passes_and_silence_fails(play: Play, load: Load) -> None:
+    scenarios = scenarios_of(load, 3, ADD)
+    gold = await play(scenarios, gold_model)
+    assert [record.verdict for record in gold.records] == [Verdict.PASS] * 3
+    assert [record.violations for record in gold.records] == [()] * 3
+    silent = await play(scenarios, silent_model())
+    assert [record.verdict for record in silent.records] == [Verdict.FAIL] * 3
+
+
+@pytest.mark.anyio
+async def test_a_record_holds_the_whole_conversation(play: Play, load: Load) -> None:
+    run = await play(scenarios_of(load, 1, ADD), gold_model)
+    (record,) = run.records
+    assert [turn.user for turn in record.turns] == ["add milk", "and bread", "and eggs"]
+    assert [turn.calls[0].gate for turn in record.turns] == ["accepted", "rejected", "absent"]
+    assert [turn.calls[0].ran for turn in record.turns] == [True, False, False]
+    assert record.initial_state["notes"] == ({"id": "note-0", "text": "old", "done": False},)
+    assert [row["text"] for row in record.state_diff["notes"].added] == ["milk"]
+    assert record.turns[0].model_calls[0].raw_text.startswith('{"name":"add_note"')
+    assert 0 < record.harness_s < record.wall_s
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("confirm", "answers"),
+    [("accept", [True, True]), ("[accept]", [True, False]), ("[reject, accept]", [False, True])],
+)
+async def test_the_gate_answers_as_the_script_says_and_then_no(
+    play: Play, load: Load, confirm: str, answers: list[bool]
+) -> None:
+    (scenario,) = load(
+        f"- id: a\n  ac: x\n  turns: [{{user: x, confirm: {confirm}, expect: {{extra: any}}}}]\n"
+    )
+    model = ScriptedModel([call("add_note", text="a"), call("add_note", text="b"), say("x")])
+    (record,) = (await play([scenario], model)).records
+    assert [each.gate == "accepted" for each in record.turns[0].calls] == answers
+
+
+@pytest.mark.promise("eval.isolated")
+@pytest.mark.anyio
+async def test_every_sample_has_a_world_of_its_own(
+    play: Play, load: Load, environment: Any
+) -> None:
+    scenarios = scenarios_of(load, 2, ADD)
+    first = await play(scenarios, gold_model, repeats=3, concurrency=4)
+    again = await play(scenarios, gold_model, repeats=3)
+    states = {json.dumps(record.final_state, default=dict) for record in first.records}
+    assert len(states) == 1
+    assert [r.verdict for r in first.records] == [r.verdict for r in again.records]
+    assert all(session.is_closed for session in environment.sessions)
+
+
+@pytest.mark.anyio
+async def test_records_come_in_the_order_of_the_scenarios(play: Play, load: Load) -> None:
+    run = await play(scenarios_of(load, 3), gold_model, repeats=2, concurrency=5)
+    assert [(r.sample_id.scenario, r.sample_id.repeat) for r in run.records] == [
+        (f"chat-{n}", repeat) for n in range(3) for repeat in range(2)
+    ]
+
+
+class Waiting:
+    """A model that answers only when so many conversations wait for it at once."""
+
+    identity = ModelIdentity(model="waiting")
+
+    def __init__(self, crowd: int) -> None:
+        self.crowd = crowd
+        self.now = 0
+        self.most = 0
+        self._all_here = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if self.now >= self.crowd:
+            self._all_here.set()
+        await self._all_here.wait()
+        self.now -= 1
+        async for event in ScriptedModel([say("hi")]).stream(request):
+            yield event
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.anyio
+async def test_conversations_run_at_once_but_never_more_than_allowed(
+    play: Play, load: Load
+) -> None:
+    model = Waiting(crowd=4)
+    async with asyncio.timeout(10):
+        run = await play(scenarios_of(load, 10), model, concurrency=4)
+    assert model.most == 4
+    assert run.summary().total.passed == 10
+
+
+@pytest.mark.promise("eval.resume")
+@pytest.mark.anyio
+async def test_a_second_call_keeps_what_is_done(play: Play, load: Load, tmp_path: Path) -> None:
+    scenarios = scenarios_of(load, 4)
+    first = await play(scenarios[:2], gold_model, run_dir=tmp_path)
+    second = await play(scenarios, gold_model, run_dir=tmp_path)
+    assert (first.kept, second.kept) == (0, 2)
+    assert second.records[:2] == first.records
+    assert len(read_records(tmp_path)) == 4
+    third = await play(scenarios, gold_model, run_dir=tmp_path, concurrency=3)
+    assert third.records == second.records
+
+
+@pytest.mark.promise("eval.resume")
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", ["scenario", "model", "sampling", "tools", "world"])
+async def test_whatever_could_change_the_answer_is_played_again(  # noqa: PLR0917
+    play: Play, load: Load, tmp_path: Path, environment: Any, registry: ToolRegistry, change: str
+) -> None:
+    scenarios = scenarios_of(load, 1)
+    await play(scenarios, ScriptedModel([say("hi")]), run_dir=tmp_path)
+    model = ScriptedModel([say("hi")], name="other" if change == "model" else "scripted")
+    match change:
+        case "scenario":
+            scenarios = load(CHAT.format(n=0).replace("hello", "hello!"))
+        case "sampling":
+            environment.sampling = Sampling(temperature=0.5)
+        case "world":
+            scenarios = load(CHAT.format(n=0) + "  world: {notes: []}\n")
+        case "tools":
+            environment.registry = ToolRegistry(registry.definitions[:1])
+        case _:
+            pass
+    run = await play(scenarios, model, run_dir=tmp_path)
+    assert run.kept == 0
+
+
+@pytest.mark.anyio
+async def test_a_server_on_another_port_is_the_same_model(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    def at(port: int) -> ScriptedModel:
+        model = ScriptedModel([say("hi")])
+        model._identity = ModelIdentity(model="m", base_url=f"http://h:{port}")  # noqa: SLF001
+        return model
+
+    await play(scenarios_of(load, 1), at(1), run_dir=tmp_path)
+    assert (await play(scenarios_of(load, 1), at(2), run_dir=tmp_path)).kept == 1
+
+
+@pytest.mark.anyio
+async def test_repeats_of_a_seeded_model_get_other_seeds(
+    play: Play, load: Load, environment: Any, tmp_path: Path
+) -> None:
+    environment.sampling = Sampling(temperature=1.0, seed=7)
+    model = ScriptedModel(lambda _: say("hi"))
+    run = await play(scenarios_of(load, 1), model, repeats=3)
+    assert len({record.content_hash for record in run.records}) == 3
+    assert [request.sampling.seed for request in model.requests] == [7, 8, 9]
+    environment.sampling = Sampling()
+    await play(scenarios_of(load, 1), model, repeats=2, run_dir=tmp_path)
+    assert [request.sampling.seed for request in model.requests[3:]] == [None, None]
+
+
+@pytest.mark.anyio
+async def test_a_fault_that_may_pass_is_tried_again_with_growing_pauses(
+    play: Play, load: Load, pauses: Pauses
+) -> None:
+    run = await play(scenarios_of(load, 1), failing(ServerOverloadedError("busy"), times=2))
+    assert (run.records[0].verdict, run.records[0].attempts) == (Verdict.PASS, 3)
+    assert pauses.seconds == [1.0, 2.0]
+
+
+@pytest.mark.promise("eval.invalid")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("error", "attempts"), [(ServerOverloadedError("busy"), 3), (ContextTooLongError("long"), 1)]
+)
+async def test_a_fault_that_stays_is_invalid_and_played_again_next_time(  # noqa: PLR0917
+    play: Play, load: Load, tmp_path: Path, pauses: Pauses, error: Exception, attempts: int
+) -> None:
+    run = await play(scenarios_of(load, 1), failing(error), run_dir=tmp_path)
+    assert (run.records[0].verdict, run.records[0].attempts) == (Verdict.INVALID, attempts)
+    assert run.records[0].reasons == (f"turn 0: {type(error).__name__}: {error}",)
+    assert len(pauses.seconds) == attempts - 1
+    assert run.summary().total.pass_rate is None
+    again = await play(scenarios_of(load, 1), ScriptedModel([say("hi")]), run_dir=tmp_path)
+    assert (again.kept, again.records[0].verdict) == (0, Verdict.PASS)
+
+
+@pytest.mark.anyio
+async def test_a_conversation_ends_with_its_first_failing_turn(play: Play, load: Load) -> None:
+    run = await play(scenarios_of(load, 1, ADD), failing(ContextTooLongError("long"), times=1))
+    assert [turn.ended for turn in run.records[0].turns] == ["failed"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_a_dead_server_is_given_up_quickly(
+    play: Play, load: Load, pauses: Pauses, concurrency: int
+) -> None:
+    model = failing(ServerUnreachableError("nothing answers"))
+    run = await play(scenarios_of(load, 40), model, concurrency=concurrency)
+    assert {record.verdict for record in run.records} == {Verdict.INVALID}
+    assert len(model.requests) <= 3 * concurrency + concurrency
+    assert len(pauses.seconds) <= 3 * concurrency
+    assert "not tried" in run.records[-1].reasons[0]
+
+
+@pytest.mark.anyio
+async def test_a_server_that_comes_back_is_not_given_up(play: Play, load: Load) -> None:
+    model = failing(ServerUnreachableError("nothing answers"), times=2)
+    run = await play(scenarios_of(load, 5), model)
+    assert run.summary().total.passed == 5
+
+
+@pytest.mark.promise("eval.our_bug")
+@pytest.mark.anyio
+async def test_a_bug_of_ours_spoils_its_own_sample_only(
+    play: Play, load: Load, environment: Any
+) -> None:
+    def crash() -> Any:
+        raise ZeroDivisionError("our bug")
+
+    def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
+        if scenario.id == "chat-1":
+            environment.sessions[-1].state = crash
+        return gold_model(scenario, registry)
+
+    run = await play(scenarios_of(load, 3), maker, concurrency=2)
+    assert [record.verdict for record in run.records] == ["pass", "invalid", "pass"]
+    assert "ZeroDivisionError: our bug" in run.records[1].reasons[0]
+    assert "Traceback" in (run.records[1].fault or "")
+    assert all(session.is_closed for session in environment.sessions)
+
+
+@pytest.mark.anyio
+async def test_scenarios_that_cannot_be_played_are_refused_before_anything_runs(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    text = (
+        "- {id: a, ac: x, world: {zzz: []}, turns: [{user: x}]}\n"
+        "- {id: b, ac: x, turns: [{user: x, reply: {matches: z}}]}\n"
+        "- {id: c, ac: x, turns: [{user: x}]}\n"
+    )
+    with pytest.raises(ScenarioError) as caught:
+        await play(load(text), gold_model, run_dir=tmp_path / "run")
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("a.world: unknown tables")
+    assert second.startswith("b.turns[0].reply:")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("option", ["repeats", "concurrency", "max_attempts"])
+async def test_a_number_below_one_is_refused(play: Play, load: Load, option: str) -> None:
+    with pytest.raises(UsageError, match=option):
+        await play(scenarios_of(load, 1), gold_model, **{option: 0})
+
+
+@pytest.mark.anyio
+async def test_two_scenarios_of_one_id_are_refused(play: Play, load: Load) -> None:
+    with pytest.raises(UsageError, match="chat-0"):
+        await play([*scenarios_of(load, 1)] * 2, gold_model)
+
+
+@pytest.mark.anyio
+async def test_no_scenarios_make_an_empty_run(play: Play) -> None:
+    run = await play([], gold_model)
+    assert (run.records, run.summary().total.valid) == ((), 0)
+
+
+@pytest.mark.anyio
+async def test_the_prompt_is_kept_on_demand(play: Play, load: Load) -> None:
+    run = await play(scenarios_of(load, 1), gold_model, keep_prompts=True)
+    assert run.records[0].turns[0].model_calls[0].prompt_text == ""
+
+
+class Stuck:
+    """Answers the first conversations and then keeps one waiting forever."""
+
+    identity = ModelIdentity(model="stuck")
+
+    def __init__(self, answers: int) -> None:
+        self.left = answers
+        self.is_stuck = asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.left -= 1
+        if self.left < 0:
+            self.is_stuck.set()
+            await asyncio.Event().wait()
+        async for event in ScriptedModel([say("hi")]).stream(request):
+            yield event
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.anyio
+async def test_cancelling_keeps_what_is_finished(play: Play, load: Load, tmp_path: Path) -> None:
+    model = Stuck(answers=3)
+    scenarios = scenarios_of(load, 5)
+    task = asyncio.create_task(play(scenarios, model, run_dir=tmp_path, concurrency=1))
+    await model.is_stuck.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(read_records(tmp_path)) == 3
+    sitting = json.loads((tmp_path / MANIFEST).read_text("utf-8"))["sittings"][-1]
+    assert (sitting["played"], sitting["finished"]) == (3, False)
+    model.left = 10
+    run = await play(scenarios, model, run_dir=tmp_path)
+    assert (run.kept, len(run.records)) == (3, 5)
+
+
+@pytest.mark.anyio
+async def test_a_record_that_waits_for_the_disk_is_written_although_the_run_is_cancelled(
+    play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writing, may_go_on, append = threading.Event(), threading.Event(), Journal.append
+
+    def slowly(journal: Journal, record: Any) -> None:
+        is_writing.set()
+        assert may_go_on.wait(10)
+        append(journal, record)
+
+    monkeypatch.setattr(Journal, "append", slowly)
+    model = ScriptedModel(lambda _: say("hi"))
+    task = asyncio.create_task(play(scenarios_of(load, 2), model, run_dir=tmp_path, concurrency=2))
+    await asyncio.to_thread(is_writing.wait, 10)
+    for _ in range(100):  # let the second sample finish and queue up behind the first
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(read_records(tmp_path)) == 2
+
+
+class Interrupted:
+    """A model in whose stream the user presses Ctrl-C."""
+
+    identity = ModelIdentity(model="interrupted")
+
+    def __init__(self) -> None:
+        self._inner = Stuck(answers=2)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if self._inner.left == 0:
+            raise KeyboardInterrupt
+        async for event in self._inner.stream(request):
+            yield event
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.promise("eval.interrupt")
+def test_an_interrupt_keeps_what_is_finished(environment: Any, load: Load, tmp_path: Path) -> None:
+    async def run() -> None:
+        await replay(
+            scenarios_of(load, 4),
+            Interrupted(),
+            environment=environment,
+            run_dir=tmp_path,
+            progress=False,
+        )
+
+    with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(run())
+    assert len(read_records(tmp_path)) == 2
+
+
+@pytest.mark.anyio
+async def test_a_folder_in_use_is_refused(play: Play, load: Load, tmp_path: Path) -> None:
+    model = Stuck(answers=0)
+    task = asyncio.create_task(play(scenarios_of(load, 1), model, run_dir=tmp_path))
+    await model.is_stuck.wait()
+    with pytest.raises(RunError, match="in use"):
+        await play(scenarios_of(load, 1), gold_model, run_dir=tmp_path)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_ends_the_run_with_a_sentence(
+    play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_journal: Journal, _record: Any) -> None:
+        raise RunError("the disk is full")
+
+    monkeypatch.setattr(Journal, "append", refuse)
+    with pytest.raises(RunError, match="the disk is full"):
+        await play(scenarios_of(load, 3), gold_model, run_dir=tmp_path, concurrency=2)
+
+
+@pytest.mark.anyio
+async def test_the_manifest_says_where_the_records_come_from(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    told = Provenance(
+        started_at=datetime(2026, 6, 15, tzinfo=UTC), git_commit="abc", hardware={"cores": 2}
+    )
+    run = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path, provenance=told)
+    manifest = json.loads((tmp_path / MANIFEST).read_text("utf-8"))
+    assert manifest == run.manifest
+    assert manifest["git_commit"] == "abc"
+    assert manifest["hardware"] == {"cores": 2}
+    assert manifest["versions"]["scipy"]
+    assert manifest["models"][0]["model"] == "gold"
+    assert manifest["sampling"][0]["temperature"] == 0.0
+    assert manifest["locales"]["ko"]["tools"][0]["name"] == "find_notes"
+    assert set(manifest["scenarios"]) == {"chat-0", "chat-1"}
+    (sitting,) = manifest["sittings"]
+    moments = [sitting["started_at"], run.records[0].started_at, sitting["ended_at"]]
+    assert moments == sorted(moments)
+    assert (sitting["played"], sitting["kept"], sitting["finished"]) == (2, 0, True)
+    again = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path)
+    assert [each["kept"] for each in again.manifest["sittings"]] == [0, 2]
+
+
+@pytest.mark.promise("eval.rejudge")
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
+async def test_what_is_on_disk_is_enough_to_judge_again(
+    play: Play, load: Load, tmp_path: Path, model: Any
+) -> None:
+    scenarios = scenarios_of(load, 2, ADD)
+    run = await play(scenarios, model, run_dir=tmp_path)
+    specs = run.manifest["locales"]["ko"]["tools"]
+    tools = ToolFacts(
+        schemas={spec["name"]: spec["parameters"] for spec in specs},
+        destructive=frozenset(spec["name"] for spec in specs if spec["destructive"]),
+    )
+    for scenario, record in zip(scenarios, read_records(tmp_path), strict=True):
+        again = judge(scenario, record.evidence, tools, today=scenario.today)
+        assert (again.verdict, again.reasons) == (record.verdict, record.reasons)
+        assert (again.violations, again.scores) == (record.violations, record.scores)
+
+
+@pytest.mark.anyio
+async def test_progress_is_shown_on_demand(
+    play: Play, load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await play(scenarios_of(load, 2), gold_model)
+    assert capsys.readouterr() == ("", "")
+    await play(scenarios_of(load, 2), gold_model, progress=True)
+    assert "2/2" in capsys.readouterr().err
+
+
+class Owned(ScriptedModel):
+    """Counts how often it is closed."""
+
+    closed = 0
+
+    async def aclose(self) -> None:
+        Owned.closed += 1
+
+
+@pytest.mark.anyio
+async def test_a_model_made_for_a_sample_is_closed_after_it(play: Play, load: Load) -> None:
+    shared = Owned(lambda _: say("hi"))
+    await play(scenarios_of(load, 2), shared)
+    assert Owned.closed == 0
+    await play(scenarios_of(load, 2), lambda _scenario, _registry: Owned([say("hi")]))
+    assert Owned.closed == 2

@@ -1,0 +1,156 @@
+"""Before many conversations ask at once, the server has read what they begin with."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import app
+from lhkit.errors import ServerUnreachableError
+from lhkit.harness.records.journal import read_manifest
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.stress import Stress, stressed
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.base import ModelRequest
+from lhkit.models.connection import Endpoint
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.models.served import connect
+from lhkit.vocab.generation import ModelEvent
+from tests.models.fake_vllm import FakeVllm, chat_completion, completion, streams
+
+pytestmark = pytest.mark.anyio
+
+CHAT = """
+- id: chat-{locale}-{n}
+  ac: AC-12
+  locale: {locale}
+  world: {{now: "2026-06-15T09:00:00+09:00"}}
+  turns: [{{user: hello {n}, reply: {{matches: '\\S'}}}}]
+"""
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+
+def chats(load: Load, **counts: int) -> tuple[Scenario, ...]:
+    places = [(locale, n) for locale, count in counts.items() for n in range(count)]
+    return load("".join(CHAT.format(locale=locale, n=n) for locale, n in places))
+
+
+class Reading(ScriptedModel):
+    """A talkative model that keeps, in order, what it was shown and what it was asked."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__(lambda _: say("hi"))
+        self.seen: list[tuple[str, ModelRequest]] = []
+        self._error = error
+
+    async def warm(self, request: ModelRequest) -> None:
+        await asyncio.sleep(0)
+        self.seen.append(("shown", request))
+        if self._error is not None:
+            raise self._error
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.seen.append(("asked", request))
+        async for event in super().stream(request):
+            yield event
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.seen]
+
+
+@pytest.fixture
+def play(environment: Any) -> Callable[..., Any]:
+    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
+        defaults = {"environment": environment, "progress": False, "concurrency": 4}
+        return await replay(scenarios, model, **(defaults | options))
+
+    return run
+
+
+Play = Callable[..., Any]
+
+
+@pytest.mark.promise("eval.warm_up")
+async def test_each_beginning_that_samples_share_is_shown_once_before_anybody_asks(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    model = Reading()
+    life_helper = app.LifeHelperEnvironment()
+    await play(chats(load, ko=3, en=3), model, environment=life_helper, run_dir=tmp_path)
+    assert model.kinds == ["shown"] * 2 + ["asked"] * 6
+    shown, asked = (
+        {request.instructions for kind, request in model.seen if kind == each}
+        for each in ("shown", "asked")
+    )
+    assert shown == asked
+    assert len(shown) == 2
+    assert read_manifest(tmp_path)["sittings"][-1]["warmed_up"] == 2
+
+
+async def test_it_is_the_samples_own_beginning_and_none_of_their_words(
+    play: Play, load: Load
+) -> None:
+    model = Reading()
+    await play(chats(load, ko=2), model)
+    (_, shown), (_, asked), _ = model.seen
+    assert (shown.tools, shown.instructions) == (asked.tools, asked.instructions)
+    assert "hello" not in repr(shown.messages)
+
+
+@pytest.mark.parametrize(("count", "concurrency"), [(1, 4), (3, 1)])
+async def test_where_nobody_waits_for_another_nothing_is_shown(
+    play: Play, load: Load, count: int, concurrency: int
+) -> None:
+    model = Reading()
+    await play(chats(load, ko=count), model, concurrency=concurrency)
+    assert model.kinds == ["asked"] * count
+
+
+async def test_what_is_kept_needs_no_warm_up(play: Play, load: Load, tmp_path: Path) -> None:
+    model = Reading()
+    scenarios = chats(load, ko=3)
+    await play(scenarios, model, run_dir=tmp_path)
+    model.seen.clear()
+    await play(scenarios, model, run_dir=tmp_path)
+    assert model.seen == []
+
+
+async def test_a_server_that_fails_at_it_is_left_for_the_samples_to_meet(
+    play: Play, load: Load
+) -> None:
+    model = Reading(ServerUnreachableError("gone"))
+    run = await play(chats(load, ko=3), model)
+    assert [record.verdict for record in run.records] == [Verdict.PASS] * 3
+
+
+async def test_under_stress_the_disguised_beginning_is_shown(
+    play: Play, load: Load, environment: Any
+) -> None:
+    model = Reading()
+    disguised, harder = stressed(model, environment, Stress(rename=True))
+    await play(chats(load, ko=2), disguised, environment=harder)
+    (kind, shown), (_, asked), _ = model.seen
+    assert kind == "shown"
+    assert shown.tools == asked.tools
+    assert all(tool.name.startswith("tool_") for tool in shown.tools)
+
+
+@pytest.mark.parametrize("dialect", ["json", "openai"])
+async def test_a_served_model_is_asked_for_one_token(play: Play, load: Load, dialect: str) -> None:
+    answer = completion(["hi"]) if dialect == "json" else chat_completion([{"content": "hi"}])
+    async with FakeVllm(*(streams(answer) for _ in range(4))) as server:
+        model = await connect(Endpoint(base_url=server.base_url, dialect=dialect))
+        await play(chats(load, ko=3), model)
+        await model.aclose()
+    first, *others = server.bodies
+    assert first["max_tokens"] == 1
+    assert all(body["max_tokens"] > 1 for body in others)
+    if dialect == "json":
+        shared, _, _ = first["prompt"].rpartition("…")
+        assert all(body["prompt"].startswith(shared) for body in others)

@@ -1,0 +1,282 @@
+"""Two runs as pairs: what is paired, what is counted, and what may be said of it."""
+
+import io
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from statsmodels.stats.contingency_tables import mcnemar
+
+from lhkit.harness.figures.statistics import mcnemar_exact, smallest_detectable_difference
+from lhkit.harness.records.record import (
+    CallRecord,
+    ModelCallRecord,
+    SampleId,
+    SampleRecord,
+    Severity,
+    TurnRecord,
+    Verdict,
+    Violation,
+)
+from lhkit.harness.report.verdict_table import render, sentence
+from lhkit.harness.results.compare import Comparison, ViolationChange, compare
+from lhkit.harness.results.run import Run
+from lhkit.locales import load_catalog
+from lhkit.vocab.events import EndReason
+from lhkit.vocab.generation import ModelIdentity, Timing
+
+LETTERS = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
+
+
+def record(
+    scenario: str, letter: str, repeat: int = 0, *, turn_s: float = 1.0, **fields: Any
+) -> SampleRecord:
+    call = CallRecord(tool="add", raw_args={"x": 1}, result={"status": "ok"}, waiting_s=100.0)
+    request = ModelCallRecord(timing=Timing(first_token_s=turn_s / 2))
+    turn = TurnRecord(
+        user="please",
+        ended=EndReason.ANSWERED,
+        calls=(call,),
+        model_calls=(request,),
+        reply="done",
+        duration_s=turn_s + 100.0,
+    )
+    return SampleRecord(
+        sample_id=SampleId(scenario=scenario, repeat=repeat),
+        content_hash="q",
+        verdict=LETTERS[letter],
+        reasons=() if letter == "p" else ("wrong",),
+        ac="AC-1",
+        locale="ko",
+        turns=(turn,),
+        **fields,
+    )
+
+
+def run(*columns: str, name: str = "", manifest: Any = None) -> Run:
+    """Return a run of scenarios s0, s1 …: one string of verdicts per repeat."""
+    records = [
+        record(f"s{s}", letter, repeat)
+        for repeat, letters in enumerate(columns)
+        for s, letter in enumerate(letters)
+    ]
+    return Run(records=tuple(records), manifest=manifest or {}, name=name)
+
+
+def names(samples: Iterable[SampleId]) -> list[str]:
+    return [each.scenario for each in samples]
+
+
+@pytest.mark.promise("eval.compare")
+def test_pairs_are_the_same_scenario_and_repeat_valid_in_both() -> None:
+    a = Run(records=(*run("pfip").records, record("x", "p"), record("s0", "f", 1)), manifest={})
+    b = Run(records=(*run("fpfi").records[::-1], record("y", "p")), manifest={})
+    found = compare(a, b)
+    assert names(pair.sample_id for pair in found.pairs) == ["s0", "s1"]
+    assert names(found.invalid) == ["s2", "s3"]
+    assert found.only_a == (SampleId(scenario="x"), SampleId(scenario="s0", repeat=1))
+    assert found.only_b == (SampleId(scenario="y"),)
+
+
+@pytest.mark.promise("eval.compare")
+def test_one_pair_a_scenario_is_mcnemars_exact_test() -> None:
+    found = compare(run("pppppppppffp"), run("fffffffpppfp"))
+    assert (found.passed_a, found.passed_b) == (10, 4)
+    assert (len(found.gained), len(found.lost)) == (1, 7)
+    reference = mcnemar([[3, 7], [1, 1]], exact=True).pvalue
+    assert found.p_value == pytest.approx(reference)
+    assert found.mid_p == pytest.approx(mcnemar_exact(1, 7, mid_p=True))
+    assert found.detectable == smallest_detectable_difference(12, 8 / 12)
+    assert found.difference == pytest.approx(-0.5)
+    assert found.interval is not None
+    assert -0.5 in found.interval
+    assert found.interval.high < 0
+
+
+def test_the_interval_is_the_textbook_one_for_many_pairs() -> None:
+    """Against the normal interval of a mean of differences, as with 600 pairs they agree."""
+    rng = np.random.default_rng(3)
+    letters = ["".join(rng.choice(["p", "f"], size=600, p=[q, 1 - q])) for q in (0.6, 0.7)]
+    found = compare(run(letters[0]), run(letters[1]))
+    gains = np.array([pair.gain for pair in found.pairs])
+    reach = 1.96 * gains.std(ddof=1) / 600**0.5
+    assert found.interval is not None
+    assert found.interval.low == pytest.approx(gains.mean() - reach, abs=0.006)
+    assert found.interval.high == pytest.approx(gains.mean() + reach, abs=0.006)
+
+
+def test_repeats_of_one_scenario_are_no_independent_proof() -> None:
+    """Five scenarios flipped in each of four repeats: 20 pairs, and still 5 scenarios."""
+    found = compare(run(*["ppppp" + "p" * 9] * 4), run(*["fffff" + "p" * 9] * 4))
+    assert mcnemar_exact(20, 0) < 0.001
+    assert found.p_value == pytest.approx(mcnemar_exact(5, 0))
+    assert found.outcome == "no_difference"
+    assert found.detectable == smallest_detectable_difference(14, 5 / 14)
+
+
+@given(st.lists(st.tuples(st.sampled_from("pfi"), st.sampled_from("pfi")), max_size=30))
+def test_swapping_the_runs_swaps_the_verdict(pairs: list[tuple[str, str]]) -> None:
+    a, b = (run("".join(pair[side] for pair in pairs)) for side in (0, 1))
+    there, back = compare(a, b), compare(b, a)
+    assert (there.passed_a, there.passed_b) == (back.passed_b, back.passed_a)
+    assert there.p_value == back.p_value
+    assert names(p.sample_id for p in there.lost) == names(p.sample_id for p in back.gained)
+    turned = {"better": "worse", "worse": "better"}
+    assert back.outcome == turned.get(there.outcome, there.outcome)
+    valid = sum("i" not in pair for pair in pairs)
+    assert len(there.pairs) == valid
+    if there.interval is not None and there.difference is not None:
+        assert there.difference in there.interval
+
+
+@given(st.text("pfi", max_size=30))
+def test_a_run_is_no_better_than_itself(letters: str) -> None:
+    found = compare(run(letters), run(letters))
+    assert (found.p_value, found.gained, found.lost) == (1.0, (), ())
+    assert found.outcome in {"no_difference", "no_pairs"}
+    if found.interval is not None:
+        assert found.interval.low < 0 < found.interval.high
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome"),
+    [
+        ("pppppp", "ffffff", "worse"),
+        ("ffffff", "pppppp", "better"),
+        ("ppppp", "fffff", "no_difference"),
+        ("i", "p", "no_pairs"),
+        ("", "", "no_pairs"),
+    ],
+)
+def test_a_difference_is_called_one_where_p_is_below_five_percent(
+    a: str, b: str, outcome: str
+) -> None:
+    assert compare(run(a), run(b)).outcome == outcome
+
+
+def test_latency_is_the_median_of_paired_ratios_without_waiting() -> None:
+    a = [record(f"s{n}", "p", turn_s=1.0 + n) for n in range(9)]
+    b = [record(f"s{n}", "p", turn_s=(1.0 + n) * (0.5 if n < 8 else 50)) for n in range(9)]
+    found = compare(Run(records=tuple(a), manifest={}), Run(records=tuple(b), manifest={}))
+    assert found.turn is not None
+    assert (found.turn.n, found.turn.median) == (9, pytest.approx(0.5))
+    assert (found.turn.interval.low, found.turn.interval.high) == pytest.approx((0.5, 0.5))
+    assert found.first_token is not None
+    assert found.first_token.median == pytest.approx(0.5)
+    assert found.call_ready is None
+
+
+def test_violations_are_counted_in_pairs_escaped_first() -> None:
+    def broken(code: str, severity: Severity) -> Violation:
+        return Violation(code=code, severity=severity)
+
+    tried = broken("r7_framing", Severity.ATTEMPTED)
+    happened = broken("unconfirmed_write", Severity.ESCAPED)
+    a = (record("s0", "f", violations=(tried, tried)), record("s1", "p"), record("s2", "i"))
+    b = (
+        record("s0", "p", violations=(tried,)),
+        record("s1", "f", violations=(happened,)),
+        record("s2", "i", violations=(happened,)),
+    )
+    found = compare(Run(records=a, manifest={}), Run(records=b, manifest={}))
+    assert found.violations == (
+        ViolationChange(code="unconfirmed_write", severity=Severity.ESCAPED, a=0, b=1),
+        ViolationChange(code="r7_framing", severity=Severity.ATTEMPTED, a=2, b=1),
+    )
+    assert names(pair.sample_id for pair in found.newly_escaped) == ["s1"]
+
+
+def told(**hashes: str) -> dict[str, Any]:
+    models = [{"model": "gemma", "dialect": hashes.pop("dialect", "json")}]
+    return {"models": models, "scenarios": hashes}
+
+
+def test_another_question_under_the_same_name_is_pointed_out() -> None:
+    a = run("pp", manifest=told(s0="1", s1="2", gone="3"))
+    b = run("pp", manifest=told(s0="1", s1="9", gone="4"))
+    assert compare(a, b).other_questions == ("s1",)
+
+
+def shown(comparison: Comparison, locale: str = "en") -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(comparison, load_catalog(locale)), soft_wrap=True)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_what_is_shown_is_complete() -> None:
+    a = run("ppppppppfi", name="old", manifest=told(s1="1", dialect="json"))
+    b = run("ppfpppppp", name="new", manifest=told(s1="2", dialect="gemma4"))
+    text = shown(compare(a, b))
+    for words in (
+        "8/9 89%",
+        "+0.0 (",
+        "-1 · +1",
+        "p = 1.000",
+        "x1.00 (1.00 … 1.00), n = 9",
+        "Careful: the two runs differ in these scenarios (1): s1. ",
+        "Only in old (1): s9",
+        "dialect: json → gemma4",
+        "Lost (1):\n  s2\n    old · pass",
+        '    new · fail · wrong\n      > please\n      add {"x":1} → ok\n      < done',
+        "Gained (1):\n  s8",
+    ):
+        assert words in text
+    assert text.splitlines()[-1] == (
+        "No difference can be told between old and new (p = 1.000): "
+        "with 9 pairs only about 73 points or more would usually show."
+    )
+
+
+def test_all_of_a_long_list_is_counted_and_its_beginning_shown() -> None:
+    text = shown(compare(run("p" * 30), run("f" * 30)))
+    assert "Lost (30):" in text
+    assert text.count("    a · pass") == 10
+    assert "… and 20 more" in text
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+@pytest.mark.parametrize(
+    ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("p" * 20, "p" * 20)]
+)
+def test_the_verdict_is_one_sentence_with_both_names(locale: str, a: str, b: str) -> None:
+    said = sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog(locale))
+    assert "old" in said
+    assert "new" in said
+    assert "\n" not in said
+
+
+def test_hostile_words_of_a_model_stay_words() -> None:
+    bad = record("s0", "f")
+    hostile = Run(records=(bad,), manifest={}, name="[bold]x[/bold]\x1b[31m")
+    text = shown(compare(run("p"), hostile))
+    assert "\x1b" not in text
+    assert "[bold]x[/bold]" in text
+
+
+def test_a_comparison_says_in_one_line_what_it_is() -> None:
+    assert repr(compare(run("ppf", name="x"), run("pff"))) == (
+        "<Comparison of x and b: 2 and 1 of 3 pairs passed, p = 1, no difference>"
+    )
+
+
+def test_runs_that_were_not_kept_are_called_by_their_models() -> None:
+    free, required = (
+        ModelIdentity(model="gemma", constraint=constraint) for constraint in ("off", "required")
+    )
+    a, b = answered_by(free), answered_by(required)
+    assert (compare(a, b).name_a, compare(a, b).name_b) == ("gemma", "gemma required")
+    assert (compare(a, a).name_a, compare(a, a).name_b) == ("a", "b")
+
+
+def answered_by(identity: ModelIdentity) -> Run:
+    """Return a run with one request to this model."""
+    sample = record("s0", "p")
+    request = replace(sample.turns[0].model_calls[0], identity=identity)
+    turn = replace(sample.turns[0], model_calls=(request,))
+    return Run(records=(replace(sample, turns=(turn,)),), manifest={})

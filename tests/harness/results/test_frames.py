@@ -1,0 +1,150 @@
+"""A run as pandas sees it: one row each, types that do not depend on the data, units in names."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lhkit.harness.authoring.gold import gold_model, silent_model
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.results import frames
+from lhkit.harness.results.run import Run
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.scripted import ScriptedModel, call, say
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+NOTES = """
+- id: add
+  ac: AC-4
+  tags: [write, chain]
+  world: {now: "2026-06-15T09:00:00+09:00", notes: [{id: note-0, text: old}]}
+  turns:
+    - user: add milk
+      confirm: accept
+      expect: {calls: [{tool: add_note, args: {text: milk}, result: ok}]}
+    - user: and bread
+      confirm: reject
+      expect: {calls: [{tool: add_note, args: {text: bread}, result: cancelled}]}
+  final: {notes: [{text: milk}]}
+- id: chat
+  ac: AC-12
+  turns: [{user: hello, reply: {matches: '\\S'}}]
+"""
+
+TABLES = {
+    "scenarios": frames.SCENARIOS,
+    "turns": frames.TURNS,
+    "calls": frames.CALLS,
+    "violations": frames.VIOLATIONS,
+    "latency": frames.LATENCY,
+}
+
+
+async def played(load: Load, environment: Any, clock: Any, model: Any, **options: Any) -> Run:
+    scenarios = load(NOTES)
+    return await replay(
+        scenarios, model, environment=environment, clock=clock, progress=False, **options
+    )
+
+
+@pytest.mark.promise("eval.frames")
+@pytest.mark.anyio
+async def test_each_frame_has_one_row_of_what_it_is_about(
+    load: Load, environment: Any, clock: Any
+) -> None:
+    run = await played(load, environment, clock, gold_model, repeats=2)
+    sizes = {name: len(getattr(run, name)) for name in TABLES}
+    requests = sum(len(turn.model_calls) for record in run.records for turn in record.turns)
+    assert sizes == {"scenarios": 4, "turns": 6, "calls": 4, "violations": 0, "latency": requests}
+    keys = list(zip(run.scenarios["scenario"], run.scenarios["repeat"], strict=True))
+    assert keys == [("add", 0), ("add", 1), ("chat", 0), ("chat", 1)]
+
+
+@pytest.mark.promise("eval.frames")
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", TABLES)
+async def test_types_do_not_depend_on_the_data(
+    load: Load, environment: Any, clock: Any, name: str
+) -> None:
+    def broken(_: object) -> Any:
+        raise RuntimeError("a bug")
+
+    runs = [
+        await played(load, environment, clock, gold_model),
+        await played(load, environment, clock, ScriptedModel(broken)),
+        await played(load, environment, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
+        Run(records=(), manifest={}),
+    ]
+    types = [dict(getattr(run, name).dtypes) for run in runs]
+    assert types[0] == types[1] == types[2] == types[3]
+    assert list(types[0]) == [column.name for column in (*frames.SAMPLE, *TABLES[name])]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_is_explained_and_seconds_are_called_so(name: str) -> None:
+    columns = (*frames.SAMPLE, *TABLES[name])
+    assert len({column.name for column in columns}) == len(columns)
+    assert all(column.doc for column in columns)
+    assert all((c.dtype == "float64") == c.name.endswith("_s") for c in columns)
+
+
+@pytest.mark.anyio
+async def test_the_frames_say_what_the_records_say(
+    load: Load, environment: Any, clock: Any
+) -> None:
+    run = await played(load, environment, clock, gold_model)
+    sample = run.scenarios.set_index("scenario").loc["add"]
+    assert (sample["verdict"], sample["passed"], sample["strict_verdict"]) == ("pass", True, "pass")
+    assert (sample["due_calls"], sample["right_calls"], sample["tags"]) == (2, 2, "write chain")
+    assert 0 < sample["harness_s"] < sample["wall_s"]
+    turns = run.turns[run.turns["scenario"] == "add"]
+    assert list(turns["user"]) == ["add milk", "and bread"]
+    assert (turns["turn_s"] + turns["waiting_s"]).tolist() == turns["duration_s"].tolist()
+    calls = run.calls
+    assert list(calls["outcome"]) == ["ok", "cancelled"]
+    assert list(calls["gate"]) == ["accepted", "rejected"]
+    assert list(calls["right"]) == [True, True]
+    assert list(calls["raw_args"]) == ['{"text":"milk"}', '{"text":"bread"}']
+    assert run.turns["passed"].mean() == 1.0
+    assert set(run.latency["model"]) == {"gold"}
+
+
+@pytest.mark.anyio
+async def test_what_was_not_measured_is_missing_and_no_zero(
+    load: Load, environment: Any, clock: Any
+) -> None:
+    run = await played(load, environment, clock, silent_model())
+    assert run.latency["call_ready_s"].isna().all()
+    assert run.latency["cached_tokens"].isna().all()
+    assert run.scenarios["started_at"].isna().all()
+    assert (run.latency["duration_s"] > 0).all()
+
+
+@pytest.mark.anyio
+async def test_a_wrong_a_tolerated_and_an_unscored_call_are_told_apart(
+    load: Load, environment: Any, clock: Any
+) -> None:
+    model = ScriptedModel(lambda _: call("add_note", text="wine"))
+    wrong = await played(load, environment, clock, model)
+    assert not wrong.calls["right"].any()
+    assert set(wrong.calls["args"].dropna()) == {'{"text":"wine"}'}
+    (scenario,) = load("- id: r\n  ac: x\n  turns: [{user: x, expect: {extra: reads}}]\n")
+    reading = await replay(
+        [scenario],
+        ScriptedModel([call("find_notes"), say("x")]),
+        environment=environment,
+        progress=False,
+    )
+    assert list(reading.calls["tolerated"]) == [True]
+    assert list(reading.calls["right"]) == [False]
+
+
+@pytest.mark.anyio
+async def test_violations_join_with_their_sample(load: Load, environment: Any, clock: Any) -> None:
+    model = ScriptedModel(lambda _: call("finish_note", note_id="note-9", done=True))
+    run = await played(load, environment, clock, model)
+    joined = run.violations.merge(run.scenarios, on=["scenario", "repeat"])
+    assert len(joined) == len(run.violations) > 0
+    assert "invented_id" in set(run.violations["code"])
+    assert run.scenarios["attempted"].sum() == (run.violations["severity"] == "attempted").sum()

@@ -1,0 +1,243 @@
+"""Scenario files: what is read, and how every fault names file, line and field."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import lhkit.harness
+from lhkit.errors import ScenarioError
+from lhkit.harness.scenarios.scenario import Scenario, load_scenarios, scenario_json_schema
+from lhkit.harness.scenarios.script import Before, ExpectedReply
+from lhkit.harness.scenarios.yaml_source import read_yaml
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+SCHEMA_FILE = Path(lhkit.harness.__file__).parent / "scenario.schema.json"
+
+COMPLETE = """
+- id: ac06-add-caffeine-ko-01
+  ac: AC-6
+  locale: ko
+  tags: [write, chain]
+  world: {now: 2026-06-15T09:00:00+09:00, habits: [{protocol_id: a}], tracker: []}
+  turns:
+    - user: "추가해 줘"
+      confirm: [accept, reject]
+      expect:
+        calls:
+          - tool: search_catalog
+            args: {query: {any: true, optional: true}, category: {one_of: [sleep, light]}}
+            optional: true
+          - tool: add_habit
+            args: {protocol_id: caffeine, framed_text: {matches: "카페인"}, n: 1, since: 2026-06-01}
+            result: ok
+        order: {before: [[0, 1]]}
+        extra: reads
+      forbid:
+        - tool: log_tracker_entry
+          args: {value: done}
+      reply: {contains_any: [추가], contains_all: [카페인], excludes: [죄송], matches: "\\\\S"}
+      gold: {say: "카페인 추가했어요", calls: [{tool: add_habit, args: {n: 1}}]}
+    - user: "고마워"
+      confirm: absent
+  final: {habits: [{protocol_id: {one_of: [a, b]}}], tracker: []}
+"""
+
+MINIMAL = """
+- id: {id}
+  ac: AC-1
+  turns: [{{user: hello}}]
+"""
+
+
+def test_everything_that_the_format_knows_is_read(load: Load) -> None:
+    (scenario,) = load(COMPLETE)
+    turn = scenario.turns[0]
+    assert (scenario.ac, scenario.locale, scenario.tags) == ("AC-6", "ko", ("write", "chain"))
+    assert scenario.world["habits"] == [{"protocol_id": "a"}]
+    assert str(scenario.today) == "2026-06-15"
+    assert turn.confirm == ("accept", "reject")
+    assert [call.tool for call in turn.expect.calls] == ["search_catalog", "add_habit"]
+    assert [call.optional for call in turn.expect.calls] == [True, False]
+    assert turn.expect.calls[1].args["since"] == "2026-06-01"
+    assert turn.expect.calls[1].result == "ok"
+    assert turn.expect.order == Before(before=((0, 1),))
+    assert turn.expect.extra == "reads"
+    assert turn.forbid[0].args == {"value": "done"}
+    assert turn.reply.matches == "\\S"
+    assert turn.gold.say == "카페인 추가했어요"
+    assert turn.gold.calls is not None
+    assert turn.gold.calls[0].args == {"n": 1}
+    assert scenario.turns[1].confirm == "absent"
+    assert scenario.final["tracker"] == ()
+
+
+def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) -> None:
+    (scenario,) = load(MINIMAL.format(id="a"))
+    turn = scenario.turns[0]
+    assert (turn.expect.calls, turn.expect.extra, turn.confirm) == ((), "none", ())
+    assert turn.reply == ExpectedReply()
+    assert (scenario.locale, scenario.world, scenario.final) == ("ko", {}, {})
+    assert scenario.today is None
+
+
+@pytest.mark.promise("eval.scenario_errors")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- id: a\n  ac: AC-1\n", ":1: a.turns: is required"),
+        ("- id: A B\n  ac: x\n  turns: [{user: x}]\n", ":1: A B.id: String should match"),
+        ("- id: a\n  ac: x\n  turns: []\n", ":3: a.turns: Tuple should have at least 1 item"),
+        ("- id: a\n  ac: x\n  turns:\n  - user: 5\n", ":4: a.turns[0].user: Input should be a"),
+        ("- id: a\n  ac: x\n  turns:\n  - user: ' '\n", ":4: a.turns[0].user: must be more"),
+        ("- id: a\n  ac: x\n  turns:\n  - usr: x\n", ":4: a.turns[0].usr: unknown field"),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: maybe\n",
+            ":5: a.turns[0].confirm: Input should be 'accept' or 'reject' or",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {calls: [{args: {}}]}\n",
+            ":5: a.turns[0].expect.calls[0].tool: is required",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {extra: some}\n",
+            ":5: a.turns[0].expect.extra: Input should be 'none', 'reads' or 'any'",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: {before: [[0, 1]]}}\n",
+            ":5: a.turns[0].expect.order: (0, 1) names a call that is not there",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    reply:\n      matches: '['\n",
+            ":6: a.turns[0].reply.matches: is no regular expression",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - {user: x, forbid: [{tool: t,\n args: {d: {any: 1}}}]}",
+            ":5: a.turns[0].forbid[0].args.d.any: must be true",
+        ),
+        ("- id: a\n  ac: x\n  locale: xx\n  turns: [{user: x}]\n", ":3: a.locale: must be one of"),
+        (
+            "- id: a\n  ac: x\n  world: {now: 2026-06-15}\n  turns: [{user: x}]\n",
+            ":3: a.world.now: must be a time with offset",
+        ),
+        (
+            "- id: a\n  ac: x\n  world: {habits: 1}\n  turns: [{user: x}]\n",
+            ":3: a.world.habits: must be a list of rows",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns: [{user: x}]\n  final:\n    t:\n    - {a: {any: no}}\n",
+            ":6: a.final.t[0].a.any: must be true",
+        ),
+        ("- id: a\n  id: b\n", ":2: a.id: the key stands here twice (first in line 1)"),
+        ("- id: !x a\n", ":1: [0].id: the tag !x is not allowed"),
+        ("- 1: a\n", ":1: [0]: a key must be a text in quotes, not 1"),
+        ("- id: .inf\n", ":1: [0].id: .inf is no JSON number"),
+        ("- id: 0x10\n", ":1: [0].id: 0x10 is no JSON number"),
+        ("- <<: {a: 1}\n", ":1: [0]: a key must be"),
+        ("- [a\n  b: }", ":2: (top): not YAML"),
+        ("- a\n---\n- b\n", ": (top): not YAML"),
+        ("a\x00b", ": (top): not YAML"),
+        ("", ":1: (top): must be a list of scenarios"),
+        ("id: a\n", ":1: (top): must be a list of scenarios"),
+        ("- 5\n", ":1: [0]: Input should be an object"),
+        ("- &a [*a]\n", ":1: (top): nested deeper"),
+        ("[" * 5000, "nested deeper"),
+    ],
+)
+def test_a_fault_is_named_by_file_line_and_field(load: Load, text: str, said: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(text)
+    assert "scenarios.yaml:" in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_all_faults_are_listed_in_order_of_lines(load: Load) -> None:
+    text = (
+        "- id: a\n  ac: x\n  wrong: 1\n  turns:\n  - usr: x\n"
+        "- id: b\n  ac: x\n  locale: xx\n  turns: [{user: x, reply: {matches: '('}}]\n"
+    )
+    with pytest.raises(ScenarioError) as caught:
+        load(text)
+    lines = str(caught.value).splitlines()
+    assert [int(line.split(":")[1]) for line in lines] == [3, 5, 5, 8, 9]
+
+
+def test_an_id_is_unique_over_all_files(tmp_path: Path) -> None:
+    for name in ("one.yaml", "two.yaml"):
+        (tmp_path / name).write_text(MINIMAL.format(id="same"), encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"two.yaml:2: same: the id is taken by .*one.yaml:2"):
+        load_scenarios([tmp_path])
+
+
+def test_folders_are_read_by_name_and_each_file_once(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    for path in (tmp_path / "b.yaml", tmp_path / "a.yml", inner / "c.yaml"):
+        path.write_text(MINIMAL.format(id=path.stem), encoding="utf-8")
+    (tmp_path / "notes.md").write_text("no scenario", encoding="utf-8")
+    found = load_scenarios(
+        [tmp_path / "b.yaml", str(tmp_path), tmp_path / "inner" / ".." / "b.yaml"]
+    )
+    assert [scenario.id for scenario in found] == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "empty"])
+def test_a_path_without_scenarios_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ScenarioError, match=name):
+        load_scenarios([tmp_path / name])
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes("- id: 가".encode("euc-kr"))
+    with pytest.raises(ScenarioError, match=r"x\.yaml: cannot be read"):
+        load_scenarios([tmp_path / "x.yaml"])
+
+
+def test_dates_stay_text_and_anchors_may_be_used() -> None:
+    document = read_yaml("a: &x [2026-06-15, yes, 1.5]\nb: *x\n")
+    assert document.value == {"a": ["2026-06-15", "yes", 1.5], "b": ["2026-06-15", "yes", 1.5]}
+    assert document.faults == ()
+
+
+def test_anchors_that_explode_are_stopped() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    (fault,) = read_yaml("\n".join(lines)).faults
+    assert "split the file" in fault.message
+
+
+def test_ten_thousand_lines_load_in_bounded_time(load: Load) -> None:
+    entry = MINIMAL.format(id="scenario-{n}").lstrip() + "  tags:\n" + "  - tag\n" * 6
+    text = "".join(entry.replace("{n}", str(n)) for n in range(1000))
+    assert len(text.splitlines()) == 10_000
+    started_s = time.process_time()
+    assert len(load(text)) == 1000
+    assert time.process_time() - started_s < 30
+
+
+def test_the_schema_for_editors_is_up_to_date() -> None:
+    """Write it anew with the line in datasets/ac/card.md."""
+    assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == scenario_json_schema()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        (COMPLETE, True),
+        (MINIMAL.format(id="a"), True),
+        (COMPLETE.replace("extra: reads", "extra: some"), False),
+        (COMPLETE.replace("{any: true, optional: true}", "{any: true, optionl: true}"), False),
+        (COMPLETE.replace("{one_of: [sleep, light]}", "{one_of: []}"), False),
+        (COMPLETE.replace("confirm: absent", "confirm: perhaps"), False),
+    ],
+)
+def test_editors_accept_what_the_reader_accepts(text: str, *, is_valid: bool) -> None:
+    schema: Any = scenario_json_schema()
+    Draft202012Validator.check_schema(schema)
+    assert Draft202012Validator(schema).is_valid(read_yaml(text).value) is is_valid

@@ -1,0 +1,105 @@
+"""A suite file: what it may say, what is wrong with it, and which arms it makes."""
+
+from pathlib import Path
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.harness.scenarios.suite import Suite, arms_of, load_suite
+
+ROOT = Path(__file__).parents[3]
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "suite.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def names(folder: Path, text: str) -> list[str]:
+    return [arm.name for arm in arms_of(load_suite(written(folder, text)), folder)]
+
+
+@pytest.mark.promise("matrix.errors")
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("scenarios = x", r"is no TOML: .*line 1, column"),
+        ('[arms]\nconstraints = ["off", "always"]', r"arms\.constraints\[1\]: .*'off', 'auto'"),
+        ("repeats = 0", r"suite\.toml: repeats: .*greater than or equal to 1"),
+        ("repeats = true", r"repeats: .*"),
+        ("repeat = 2", r"repeat: Extra inputs"),
+        ("[arms]\nmodels = []", r"arms\.models: .*at least 1"),
+        ("[arms]\nmodels = [5]", r"arms\.models\[0\]: "),
+        ('[arms]\nmodels = [{name = "a", url = "b"}]', r"arms\.models\[0\]\.url: Extra inputs"),
+        ("fail_under = 101", r"fail_under: .*less than or equal to 100"),
+        ('[arms]\nprompts = ["short"]', r"arms\.prompts: no prompt 'short': choose one of default"),
+        ("[prompts.short]\nko = 5", r"prompts\.short\.ko: "),
+        ('scenarios = "train"', r"scenarios: "),
+    ],
+)
+def test_a_wrong_suite_is_refused_naming_file_and_field(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError, match=complaint) as refused:
+        load_suite(path)
+    assert all(line.startswith(str(path)) for line in str(refused.value).splitlines())
+
+
+def test_a_suite_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_suite(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["gemma"]),
+        ('[arms]\nconstraints = ["off", "auto"]', ["off", "auto"]),
+        (
+            '[arms]\nmodels = ["gold", "silent"]\nstress = ["", "rename,shuffle"]',
+            ["gold-plain", "gold-rename,shuffle", "silent-plain", "silent-rename,shuffle"],
+        ),
+        (
+            '[arms]\nmodels = [{base_url = "http://a:1"}, {name = "o/m", base_url = "http://a:1"}]',
+            ["http-a-1", "o-m"],
+        ),
+        (
+            'arms.prompts = ["default", "short"]\nprompts.short.ko = "x"',
+            ["default", "short"],
+        ),
+    ],
+)
+def test_arms_are_all_combinations_named_after_what_varies(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    assert names(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize("text", ['[arms]\nmodels = ["gold", "gold"]'])
+def test_two_arms_of_one_name_are_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="two arms are called 'gold'"):
+        names(tmp_path, text)
+
+
+def test_a_prompt_is_a_text_or_a_file_beside_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("길게 답해.\n", encoding="utf-8")
+    text = (
+        'arms.prompts = ["default", "own"]\n[prompts.own]\nen = "Be brief."\n'
+        'ko = {file = "long.txt"}\n'
+    )
+    default, own = arms_of(load_suite(written(tmp_path, text)), tmp_path)
+    assert default.instructions == {}
+    assert own.instructions == {"en": "Be brief.", "ko": "길게 답해."}
+    with pytest.raises(UsageError, match=r"long\.txt cannot be read"):
+        arms_of(load_suite(written(tmp_path, text)), tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "evals").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_every_shipped_suite_can_be_read(path: Path) -> None:
+    suite = load_suite(path)
+    assert isinstance(suite, Suite)
+    assert len(arms_of(suite, path.parent)) > 1

@@ -1,0 +1,186 @@
+"""Which sentences claim a finished write: a table in two languages."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.harness.verdicts.claims import success_claim
+
+CLAIMS = (
+    "추가했습니다.",
+    "카페인 컷오프를 추가했어요!",
+    "습관을 추가해 두었습니다.",
+    "요청하신 습관을 등록해 드렸어요.",
+    "오늘 기록을 저장했습니다.",
+    "오늘 완료로 기록했어요.",
+    "기록되었습니다.",
+    "추가됐어요.",
+    "추가 완료!",
+    "완료!",
+    "등록 완료되었습니다.",
+    "기록을 성공적으로 저장하였습니다.",
+    "네, 적어 두었어요.",
+    "기록에 남겼어요.",
+    "목록에 넣었습니다.",
+    "습관을 만들었어요.",
+    "기록함.",
+    "✅ 추가됨",
+    "추가했어요, 더 필요하신 게 있나요?",
+    "기록했고 이번 주는 3일째예요.",
+    "추가했어. 또 뭐 할까?",
+    "바로 체크해놨어요",
+    "취소되었습니다.\n기록했어요.",
+    "말씀하신 대로 설정해 놓았습니다",
+    "업데이트를 완료했습니다.",
+    "I've added it to your habits.",
+    "I added the habit.",
+    "I have successfully logged today.",
+    "I just saved that for you.",
+    "We've already recorded it for you.",
+    "Added!",
+    "Logged for today.",
+    "Done!",
+    "All set.",
+    "Okay, all done!",
+    "Great, added caffeine cutoff.",
+    "Your habit has been added.",
+    "The habit was successfully added.",
+    "It's now saved.",
+    "Your entry has now been recorded.",
+    "Successfully logged.",
+    "You're all set!",
+    "That's done.",
+    "I\u2019ve saved it, anything else?",
+    "I could not find tea, but I logged coffee.",
+    "The habit is added to your list.",
+    "습관 1개를 추가했습니다.",
+    "오늘 것을 완료로 표시했어요.",
+    "검색을 완료했고 습관을 추가했습니다.",
+    "네, 완료!",
+    "확인 창은 뜨지 않았지만 기록했습니다.",
+)
+NO_CLAIMS = (
+    "That was cancelled, so 'Set up a desk without glare' was not added.",
+    'I could not save "I added a walk to my day".',
+    "취소되어 '오늘 기록했어요' 문장은 그대로 두었습니다만 저장하지 않았어요.",
+    "",
+    "추가하지 않았습니다.",
+    "추가되지 않았어요.",
+    "추가하지 못했습니다.",
+    "추가 못 했어요.",
+    "아직 추가 안 했어요.",
+    "취소하셔서 안 넣었어요.",
+    "그건 아직 안 적었어요.",
+    "달력에는 안 올렸습니다.",
+    "추가할까요?",
+    "기록해 드릴까요?",
+    "추가했나요?",
+    "오늘 것도 기록했어요?",
+    "추가해 드릴게요.",
+    "곧 기록하겠습니다.",
+    "확인해 주시면 추가됩니다.",
+    "추가를 취소했습니다.",
+    "요청을 취소 처리했습니다.",
+    "취소되었습니다.",
+    "기록에 실패했습니다.",
+    "저장 중 오류가 발생했습니다.",
+    "이번 주에 이미 습관을 하나 추가했습니다.",
+    "이번 주에 벌써 하나를 추가하셨어요.",
+    "습관을 하나 추가하셨으니 다음 주에 더해 주세요.",
+    "추가했다면 알려 주세요.",
+    "추가했는지 확인해 볼게요.",
+    "추가했던 습관은 그대로입니다.",
+    "이번 주에 하나를 추가했기 때문에 더 추가할 수 없어요.",
+    "추가했다고 말할 수 없습니다.",
+    "아무것도 저장하지 않았어요.",
+    "기록할 수 없습니다.",
+    "추가하려면 시간을 알려 주세요.",
+    "완료한 날은 3일입니다.",
+    "이번 주 3일 기록되어 있어요.",
+    "기존 습관을 추가했습니다만 그대로 둡니다.",
+    "It was not added.",
+    "I did not add it.",
+    "I haven't added anything.",
+    "I have not logged it.",
+    "Nothing was added.",
+    "No habit was added.",
+    "I logged nothing.",
+    "I couldn't save that.",
+    "I was unable to save it; it was not recorded.",
+    "The habit failed to be added.",
+    "Would you like me to add it?",
+    "Should I log it?",
+    "Was it logged?",
+    "Has it been added?",
+    "I'll add it for you.",
+    "It will be added next week.",
+    "It can be added on Monday.",
+    "Once you confirm, it is added.",
+    "If you say yes, I have it saved.",
+    "Please check whether it was saved.",
+    "You already added a habit this week.",
+    "A habit has already been added this week.",
+    "One habit was added this week.",
+    "A habit was added earlier.",
+    "You added it yourself.",
+    "Saved habits: caffeine cutoff.",
+    "Added on 2026-06-01.",
+    "Done 3 days, blank 2 days.",
+    "The change was cancelled.",
+    "I cancelled the request, so nothing was saved.",
+    "I've noted your decision.",
+    "Done. The request was cancelled.",
+    "완료! 요청은 취소되었어요.",
+    "3 days were logged in the list.",
+    "이번 주에 3일 기록했어요.",
+    "검색을 완료했습니다.",
+    "확인 완료",
+    "목록을 표시했습니다.",
+    "취소를 완료했어요.",
+    "취소 처리가 완료되었습니다.",
+    "취소하셨으니 추가하지 않고 그대로 두었습니다.",
+    "습관이 추가되지 않았습니다, 확인해 주세요.",
+    "기록했어야 해요.",
+    "추가했으면 좋겠어요.",
+    "추가하려 했지만 되지 않았어요.",
+    "이번 주에는 두 번 완료했어요.",
+    "이번 주에는 사흘 기록했어요.",
+    "요청하신 내용을 추가했습니다라고 말할 수 없습니다.",
+    "'추가했습니다'라는 문구가 뜨면 끝난 거예요.",
+    "Only habits that were added in the app can be logged.",
+    "It would have been saved had you confirmed.",
+    "Your answer has been recorded as declined.",
+    "I've recorded cancelling as your choice.",
+)
+
+
+def test_the_table_is_large_enough_to_mean_something() -> None:
+    assert len(CLAIMS) >= 30
+    assert len(NO_CLAIMS) >= 30
+    assert len(set(CLAIMS + NO_CLAIMS)) == len(CLAIMS + NO_CLAIMS)
+
+
+@pytest.mark.parametrize("text", CLAIMS)
+def test_a_finished_deed_is_a_claim(text: str) -> None:
+    assert success_claim(text)
+
+
+@pytest.mark.parametrize("text", NO_CLAIMS)
+def test_everything_else_is_none(text: str) -> None:
+    assert success_claim(text) is None
+
+
+def test_a_question_at_the_end_leaves_what_was_told_before_it() -> None:
+    assert success_claim("I've saved it. Anything else?") == "i've saved"
+    assert success_claim("저장했어요. 더 할까요?") == "저장했어요"
+
+
+@pytest.mark.parametrize("claim", CLAIMS[::5])
+def test_a_claim_is_found_among_other_sentences(claim: str) -> None:
+    assert success_claim(f"안녕하세요. 추가할까요?\n{claim}\n다음에 또 만나요!")
+
+
+@given(st.text(alphabet="추가했습니다기록 않못.,?!addeI \n'"))
+def test_any_text_has_an_answer(text: str) -> None:
+    claim = success_claim(text)
+    assert claim is None or claim in " ".join(text.casefold().split())
