@@ -87,7 +87,9 @@ async def test_a_required_call_arrives_with_its_raw_text_and_both_readings(
     assert last.server_calls, last.raw_text
     assert last.own_calls is not None
     assert last.calls == last.server_calls
-    for server, own in zip(last.server_calls, last.own_calls, strict=True):
+    was_cut_off = last.reason == "length"  # a small model may list calls until it is stopped
+    assert 0 <= len(last.own_calls) - len(last.server_calls) <= was_cut_off
+    for server, own in zip(last.server_calls, last.own_calls, strict=False):
         assert server.name in set(app.registry_of("ko"))
         assert (server.name, server.args) == (own.name, own.args)
         assert own.raw in last.raw_text
@@ -99,7 +101,7 @@ async def test_a_required_call_arrives_with_its_raw_text_and_both_readings(
     assert timing.first_token_s is not None
     assert timing.call_ready_s is not None
     assert 0 < timing.first_token_s < timing.call_ready_s
-    assert last.reason == "tool_calls"
+    assert last.reason in {"tool_calls", "length"}
 
 
 @pytest.mark.promise("real.server_template")
