@@ -4,6 +4,8 @@ Linux only: `/proc` and `/dev/shm` are read.
 """
 
 import asyncio
+import os
+import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -98,9 +100,13 @@ def command_of(process: psutil.Process) -> list[str]:
 
 
 def kill(process: psutil.Process | Process) -> None:
-    """Send SIGKILL; a process that is gone already is gone."""
-    with suppress(ProcessLookupError, psutil.Error):
-        process.kill()
+    """Send SIGKILL; a process that is gone already is gone.
+
+    Not by `process.kill`: asyncio's would reap a child that has just ended, and whoever waits for
+    it would be told 255 in place of its exit code.
+    """
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGKILL)
 
 
 def shared_memory() -> frozenset[str]:

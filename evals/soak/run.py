@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,6 +39,7 @@ _CLIENT_MIB = {"eval": 600.0, "chat": 400.0}
 _SERVER_LIVES_S = (60.0, 300.0)
 _STAND_IN_LIVES_S = (5.0, 20.0)
 _ENDING_S = 60.0
+_PATIENCE_S = 60.0
 
 
 class Soak:
@@ -92,8 +94,12 @@ class Soak:
                 kill(process)
 
     async def _again_and_again(self, once: Callable[[], Awaitable[None]]) -> None:
+        """Play one sitting after the other; without a server only one, or they would starve it."""
         while not self._is_over:
             await once()
+            if not self._server.up.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._server.up.wait(), _PATIENCE_S)
 
     async def _disturb_the_server(self) -> None:
         while not self._is_over:
