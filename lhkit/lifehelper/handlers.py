@@ -34,14 +34,7 @@ from lhkit.lifehelper.rules import (
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import Store
-from lhkit.lifehelper.tracker import (
-    Entry,
-    current_streak,
-    done_days,
-    done_rate,
-    list_entries,
-    put_entry,
-)
+from lhkit.lifehelper.tracker import Entry, current_streak, list_entries, put_entry
 from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
 
 
@@ -199,8 +192,6 @@ def _tracked(habit: Habit, dates: tuple[date, date], deps: LifeHelper) -> payloa
     return payloads.TrackedHabit(
         habit=habit,
         entries=entries,
-        done_days=done_days(entries),
-        done_rate=done_rate(entries),
         streak_days=current_streak(deps.store, habit.id, deps.today()),
     )
 

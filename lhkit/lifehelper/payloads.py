@@ -12,7 +12,7 @@ from lhkit.lifehelper.habits import Habit
 from lhkit.lifehelper.protocols import ProtocolCard
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
 from lhkit.lifehelper.search import Hit
-from lhkit.lifehelper.tracker import Entry
+from lhkit.lifehelper.tracker import Entry, done_days, done_rate
 from lhkit.vocab.json_values import compact
 from lhkit.vocab.results import MAX_RESULT_BYTES
 
@@ -30,12 +30,10 @@ _ENTRIES_SHOWN = (31, 14, 7, 3, 1, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedHabit:
-    """A habit with its entries in a range (newest first), days done, done-rate, current streak."""
+    """A habit with its entries in a range (newest first), and its current streak."""
 
     habit: Habit
     entries: tuple[Entry, ...]
-    done_days: int
-    done_rate: float | None
     streak_days: int
 
 
@@ -125,11 +123,11 @@ def _with_entries(tracked: TrackedHabit, shown: int) -> Payload:
 
 def _numbers(tracked: TrackedHabit) -> Payload:
     """Return what would have to be counted: a small model copies better than it counts."""
-    rate = tracked.done_rate
+    rate = done_rate(tracked.entries)
     return {
         "habit_id": tracked.habit.id,
         "title": tracked.habit.title,
-        "done_days": tracked.done_days,
+        "done_days": done_days(tracked.entries),
         "logged_days": len(tracked.entries),
         "done_rate": None if rate is None else round(rate, 2),
         "streak_days": tracked.streak_days,

@@ -4,6 +4,7 @@ from lhkit.models.scripted import call, say
 from lhkit.tuning.expert import Act
 from lhkit.tuning.life_helper.list_talk import list_them, listing
 from lhkit.tuning.life_helper.log_talk import log, log_two
+from lhkit.tuning.life_helper.phrases import parts
 from lhkit.tuning.life_helper.scene import Scene
 
 _SMALL = ("greet", "thanks", "feeling_bad", "feeling_good", "chat", "chat", "who", "hostile")
@@ -29,7 +30,7 @@ def small_talk_on(scene: Scene) -> None:
     talk = scene.rng.choice(scene.phrases.lines["talks"])
     asked_after = scene.rng.randrange(len(talk)) if scene.chance(0.3) else None
     for number, exchange in enumerate(talk):
-        user, answer = (part.strip() for part in exchange.split("|"))
+        user, answer = parts(exchange)
         scene.add(user, _saying(answer))
         if number == asked_after:
             scene.rng.choice((log, list_them))(scene)

@@ -69,6 +69,11 @@ class Phrases:
         return " ".join(_filled(rng.choice(options), {"ask": ask, **slots}).split())
 
 
+def parts(line: str) -> tuple[str, ...]:
+    """Return what stands between the bars of an authored line: words, and what goes with them."""
+    return tuple(part.strip() for part in line.split("|"))
+
+
 def _filled(template: str, slots: Mapping[str, object]) -> str:
     return template.format(**{name: Word(str(value)) for name, value in slots.items()})
 
@@ -111,11 +116,11 @@ def _read(name: str) -> Any:
 
 
 def _spoken(entry: Mapping[str, Any]) -> Spoken:
-    pairs = (text.rsplit("|", 1) for text in entry["wish"])
+    pairs = (parts(text) for text in entry["wish"])
     return Spoken(
         names=tuple(entry["name"]),
         done=tuple(entry["did"]),
-        wishes=tuple(Wish(text=text.strip(), query=query.strip()) for text, query in pairs),
+        wishes=tuple(Wish(text=text, query=query) for text, query in pairs),
         sentences=tuple(entry["say"]),
         refused=entry["not"],
         asked=tuple(entry["ask"]),

@@ -20,7 +20,7 @@ from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.models.scripted import Reply, say
 from lhkit.tuning.expert import Act, Answers, Line
 from lhkit.tuning.life_helper.noise import typed
-from lhkit.tuning.life_helper.phrases import Phrases, Spoken, chance, withheld
+from lhkit.tuning.life_helper.phrases import Phrases, Spoken, chance, parts, withheld
 from lhkit.tuning.life_helper.spoken_dates import plain_day
 from lhkit.tuning.life_helper.worlds import Habit, World
 from lhkit.tuning.noise import careless, is_literal
@@ -115,12 +115,12 @@ class Scene:
 
     def paired(self, key: str, **slots: object) -> tuple[str, str]:
         """Return a user's line, as typed, and the answer that stands beside it."""
-        text, answer = self.phrases.line(key, self.rng, **slots).rsplit("|", 1)
-        return self._remarked(text.strip()), answer.strip()
+        text, answer = parts(self.phrases.line(key, self.rng, **slots))
+        return self._remarked(text), answer
 
     def written(self, key: str) -> tuple[str, ...]:
         """Return a whole turn, as typed by hand, and what stands beside it."""
-        text, *beside = (part.strip() for part in self.phrases.line(key, self.rng).split("|"))
+        text, *beside = parts(self.phrases.line(key, self.rng))
         return text if is_literal(text) else careless(text, self.locale, self.rng), *beside
 
     def remark(self, key: str, **slots: object) -> str:

@@ -11,9 +11,7 @@ from lhkit.tuning.life_helper.scene import Scene, hits
 
 def told(scene: Scene) -> None:
     """A wish among everything else that is told: only the wish is searched for."""
-    user, query = scene.written("told")
-    calls = [call("search_catalog", query=query)]
-    scene.add(user, scene.acts(calls, found_words(scene, None, query)))
+    _searched(scene, "told")
 
 
 def told_two(scene: Scene) -> None:
@@ -33,6 +31,10 @@ def told_opened(scene: Scene) -> None:
 
 def told_absent(scene: Scene) -> None:
     """A wish that the catalog has nothing for: searched, and said so."""
-    user, query = scene.written("told_absent")
+    _searched(scene, "told_absent")
+
+
+def _searched(scene: Scene, key: str) -> None:
+    user, query = scene.written(key)
     calls = [call("search_catalog", query=query)]
     scene.add(user, scene.acts(calls, found_words(scene, None, query)))
