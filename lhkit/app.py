@@ -87,7 +87,8 @@ async def open_model(
         SetupError: weights or server cannot be had.
         ModelError: the server at the address does not answer as it should.
     """
-    tools = registry_of(settings.locale).definitions
+    is_free = choice.constraint == "off"  # then life-helper's tools need not speak the locale
+    tools = () if is_free else registry_of(settings.locale).definitions
     served.require_constraint(choice.dialect, choice.constraint, tools)
     async with _served(choice, settings, reports or Reports()) as endpoint:
         model = await served.connect(endpoint)

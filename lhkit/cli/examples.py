@@ -66,7 +66,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit tune data --out data/train.jsonl --count 6000 --seed 1",
             "lhkit tune data --environment mine.py:own --phrases own.yaml --out own.jsonl",
         ),
-        "tune train": ("lhkit tune train data/train.jsonl --into tuned --steps 300",),
+        "tune train": (
+            "lhkit tune train data/train.jsonl --into tuned --steps 300",
+            "lhkit tune train more.jsonl --from tuned/adapter --into tuned-2 --steps 100",
+        ),
         "tune merge": ("lhkit tune merge tuned/adapter --into tuned/model",),
         "tune life-helper": ("lhkit tune life-helper --into runs/tune",),
     }

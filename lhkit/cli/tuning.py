@@ -9,7 +9,7 @@ from lhkit.cli.finish import Run, finish
 from lhkit.cli.own_tools import ToolEnvironment, add_init
 from lhkit.tuning.recipe import RECIPE, AdapterShape, TuneSettings
 
-_TUNING = RECIPE.tuning
+_TUNING = RECIPE[0].tuning
 
 
 def add_tune(cli: typer.Typer, run: Run) -> None:
@@ -74,9 +74,14 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
             int, typer.Option(min=1, help="Rank of the adapter.")
         ] = _TUNING.adapter.rank,
         seed: Annotated[int, typer.Option(help="Decides the order of the data.")] = _TUNING.seed,
+        start: Annotated[
+            str | None,
+            typer.Option("--from", help="Adapter to go on from: a folder, or life-helper."),
+        ] = None,
     ) -> None:
         """Train an adapter on the CPU. The same command again goes on where it was stopped."""
         from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
+        from lhkit.tuning.tuned_weights import SHIPPED  # noqa: PLC0415 - aiohttp
 
         tuning = TuneSettings(
             steps=steps,
@@ -85,7 +90,8 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
             seed=seed,
         )
-        options = TrainOptions(data=data, into=into, base=base, tuning=tuning)
+        begin = SHIPPED if start == "life-helper" else Path(start) if start else None
+        options = TrainOptions(data=data, into=into, base=base, start=begin, tuning=tuning)
         finish(run, lambda settings: train_adapter(options, settings))
 
 

@@ -23,6 +23,7 @@ from lhkit.models.weights import ensure_weights
 from lhkit.settings import Settings, hardware
 from lhkit.tuning.expert import Conversation
 from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
+from lhkit.tuning.material import Material
 from lhkit.tuning.merge import merge
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.sequence import (
@@ -33,7 +34,7 @@ from lhkit.tuning.sequence import (
 )
 from lhkit.tuning.simulation import simulate
 from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
-from lhkit.tuning.training import Material, Point, train
+from lhkit.tuning.training import Point, train
 from lhkit.vocab.printable import printable
 
 _AT_A_TIME = 500
@@ -134,11 +135,12 @@ def _show(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """What to train on, where to, and how. `base` None is the embedded Gemma."""
+    """What to train on, where to, and how. `base` None is the embedded Gemma, `start` afresh."""
 
     data: Path
     into: Path
     base: Path | None = None
+    start: Path | None = None
     tuning: TuneSettings = field(default_factory=TuneSettings)
 
 
@@ -154,7 +156,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
     learnt, dev = read_sequences(options.data), dev_path(options.data)
     measured = read_sequences(dev) if dev.exists() else ()
     base = options.base or await _embedded(settings)  # may take minutes: the data are read already
-    material = Material(train=learnt, dev=measured, base=base)
+    material = Material(train=learnt, dev=measured, base=base, start=options.start)
     stop = threading.Event()
     work = asyncio.create_task(
         asyncio.to_thread(

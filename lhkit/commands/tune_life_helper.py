@@ -1,38 +1,63 @@
 """`lhkit tune life-helper` (`make tune`): the shipped adapter again, from nothing to the end."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from lhkit.commands.tune import DataOptions, TrainOptions, make_data, train_adapter
 from lhkit.settings import Settings
-from lhkit.tuning.recipe import RECIPE, Recipe
+from lhkit.tuning.recipe import RECIPE, Round
 
 
 async def tune_life_helper(
     into: Path,
     settings: Settings,
     *,
-    recipe: Recipe = RECIPE,
+    recipe: Sequence[Round] = RECIPE,
     base: Path | None = None,
     progress: bool = True,
 ) -> int:
-    """Make the data unless it is there, then train or go on; return the exit code.
+    """Make the data unless they are there, then train or go on; return the exit code.
 
     Args:
-        into: folder of data, checkpoints and adapter.
+        into: gets a folder `round-1`, `round-2`, … of data, checkpoints and adapter each; the
+            last adapter is the one that ships.
         settings: of this process.
-        recipe: what to draw and how to learn it.
+        recipe: rounds; each but the first goes on from the adapter of the one before.
         base: folder of the base model; None is the embedded Gemma.
         progress: show bars.
 
     Raises:
-        TuningError: memory or disk are too small, or the folder holds another training.
+        TuningError: memory or disk are too small, or a folder holds another training.
         SetupError: packages or weights are missing.
     """
-    data = into / f"train-{recipe.count}-{recipe.data_seed}.jsonl"
-    if not data.exists():
-        drawn = DataOptions(
-            out=data, count=recipe.count, seed=recipe.data_seed, dev_share=recipe.dev_share
+    start = None
+    for number, each in enumerate(recipe, start=1):
+        folder = into / f"round-{number}"
+        await _train_round(
+            each,
+            TrainOptions(
+                data=folder / f"train-{each.count}-{each.data_seed}.jsonl",
+                into=folder,
+                base=base,
+                start=start,
+                tuning=each.tuning,
+            ),
+            settings,
+            progress=progress,
         )
-        await make_data(drawn, settings, progress=progress)
-    learning = TrainOptions(data=data, into=into, base=base, tuning=recipe.tuning)
-    return await train_adapter(learning, settings, progress=progress)
+        start = folder / "adapter"
+    return 0
+
+
+async def _train_round(
+    drawn: Round, options: TrainOptions, settings: Settings, *, progress: bool
+) -> None:
+    if not options.data.exists():
+        data = DataOptions(
+            out=options.data,
+            count=drawn.count,
+            seed=drawn.data_seed,
+            dev_share=drawn.dev_share,
+        )
+        await make_data(data, settings, progress=progress)
+    await train_adapter(options, settings, progress=progress)

@@ -5,7 +5,7 @@ server can cache the prefix and a record can hash it.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TypeVar
 
 from lhkit.errors import UsageError
@@ -34,16 +34,21 @@ You are life-helper, an assistant for daily habits. Answer briefly, in the user'
 }
 
 _NOW = {
-    "ko": "[오늘: {date} {weekday} {time}, 어제: {yesterday}, 이번 주: {monday}부터, "
-    "지난주: {last_monday}~{last_sunday}]",
-    "en": "[Now: {date} {weekday} {time}, yesterday: {yesterday}, this week: from {monday}, "
-    "last week: {last_monday} to {last_sunday}]",
+    "ko": "[오늘: {date} {weekday} {time}, 어제: {yesterday}, 이번 주: {this_week}, "
+    "지난주: {last_week}]",
+    "en": "[Now: {date} {weekday} {time}, yesterday: {yesterday}, this week: {this_week}, "
+    "last week: {last_week}]",
 }
 """A small model copies a date better than it works one out; weeks begin on Monday (ISO 8601)."""
 
 _WEEKDAYS = {
     "ko": ("월요일", "화요일", "수요일", "목요일", "금요일", "토요일", "일요일"),
     "en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
+}
+
+_DAY_NAMES = {
+    "ko": ("월", "화", "수", "목", "금", "토", "일"),
+    "en": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
 }
 
 _REASONS = {
@@ -117,10 +122,17 @@ def now_line(now: datetime, locale: str) -> str:
         weekday=_in(locale, _WEEKDAYS)[today.weekday()],
         time=now.strftime("%H:%M"),
         yesterday=today - timedelta(days=1),
-        monday=monday,
-        last_monday=monday - timedelta(days=7),
-        last_sunday=monday - timedelta(days=1),
+        this_week=_week(monday, today, locale),
+        last_week=_week(monday - timedelta(days=7), monday - timedelta(days=1), locale),
     )
+
+
+def _week(monday: date, last: date, locale: str) -> str:
+    """Return the days from a Monday to `last`, each with its name; the first with its year."""
+    names = _in(locale, _DAY_NAMES)[: (last - monday).days + 1]
+    days = [str(monday + timedelta(days=number)) for number in range(len(names))]
+    shown = [days[0], *(day.partition("-")[2] for day in days[1:])]
+    return " ".join(f"{name} {day}" for name, day in zip(names, shown, strict=True))
 
 
 def reason(key: str, locale: str, **values: object) -> str:

@@ -51,8 +51,8 @@ class Conversation:
 
     def speak(self, catalog: Catalog) -> None:
         """Go on in the language of `catalog`."""
-        self._catalog = catalog
         self._toolset = toolset_of(self._source, catalog.locale, self._store)
+        self._catalog = catalog
         self.controller = self._new_controller(self.controller.state.transcript)
 
     def _new_controller(self, transcript: Transcript) -> ChatController:

@@ -74,6 +74,10 @@ def _link_open(
     options: Any,
     env: MutableMapping[str, Any],
 ) -> str:
+    if not tokens[index].attrGet("href"):  # `[a]()`, which no validation is asked about
+        closing = next(each for each in tokens[index:] if each.type == "link_close")
+        closing.hidden = True
+        return ""
     tokens[index].attrSet("target", "_blank")
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     return str(renderer.renderToken(tokens, index, options, env))

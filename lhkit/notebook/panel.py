@@ -172,14 +172,14 @@ class ChatPanel:
         """Go on in another language. Does nothing while a turn runs.
 
         Raises:
-            UsageError: there is no such locale.
+            UsageError: there is no such locale, or the tools have no texts in it.
         """
         if self.is_busy:
             return
         catalog = load_catalog(locale)
+        self._talk.speak(catalog)  # first: tools may not speak it, and then nothing has changed
         self._screen.catalog = catalog
         self._gate.locale = locale
-        self._talk.speak(catalog)
 
     def close(self) -> None:
         """End the turn, answer an open card with no, and take the panel off the page."""

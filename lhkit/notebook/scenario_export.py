@@ -88,6 +88,8 @@ def to_scenario(
     scenario["turns"] = [_turn(turn, destructive) for turn in turns]
     if final := _final(begun, ended):
         scenario["final"] = final
+    if gone := _gone(begun, ended):
+        scenario["gone"] = gone
     return _yaml([scenario])
 
 
@@ -226,6 +228,25 @@ def _final(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> dict[str, Any]
                 {name: _literal(value) for name, value in plain_json(row).items()} for row in new
             ]
     return final
+
+
+def _gone(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ids of the rows that were deleted, by table; rows without ids as they were."""
+    gone: dict[str, Any] = {}
+    for table, rows in begun.items():
+        if not isinstance(rows, list | tuple):
+            continue  # the clock
+        left = {canonical(_ids(row)) for row in ended.get(table, ())}
+        lost = [_ids(row) for row in rows if canonical(_ids(row)) not in left]
+        if lost:
+            gone[table] = [{name: _literal(value) for name, value in row.items()} for row in lost]
+    return gone
+
+
+def _ids(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    plain: Mapping[str, Any] = plain_json(row)
+    ids = {name: value for name, value in plain.items() if name == "id" or name.endswith("_id")}
+    return ids or plain
 
 
 def _yaml(value: Any) -> str:

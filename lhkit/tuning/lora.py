@@ -103,8 +103,12 @@ def encoder(folder: Path) -> Encode:
     return encode
 
 
-def with_adapter(model: Any, shape: AdapterShape, *, seed: int) -> Any:
-    """Return `model` with a fresh LoRA adapter in fp32 on every linear layer."""
+def with_adapter(model: Any, shape: AdapterShape, *, seed: int, start: Path | None = None) -> Any:
+    """Return `model` with a LoRA adapter in fp32 on every linear layer: fresh, or as in `start`.
+
+    Raises:
+        TuningError: the adapter in `start` cannot be read, or has another shape.
+    """
     import torch
     from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - heavy
 
@@ -118,9 +122,31 @@ def with_adapter(model: Any, shape: AdapterShape, *, seed: int) -> Any:
             task_type="CAUSAL_LM",
         ),
     )
+    if start:
+        _take_over(tuned, start, shape)
     for parameter in trainable(tuned):
         parameter.data = parameter.data.float()
     return tuned
+
+
+def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
+    import peft  # noqa: PLC0415 - heavy
+    from safetensors import SafetensorError  # noqa: PLC0415 - with peft
+
+    try:
+        card: Any = peft.LoraConfig.from_pretrained(str(start))
+        found = AdapterShape(rank=card.r, alpha=card.lora_alpha)
+        weights = peft.load_peft_weights(str(start), device="cpu")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise TuningError(f"{start} holds no adapter that can be read ({error})") from error
+    if found != shape:
+        raise TuningError(
+            f"{start} has rank {found.rank} and alpha {found.alpha}, not {shape.rank} and "
+            f"{shape.alpha}: give --rank {found.rank}, or another adapter to go on from"
+        )
+    told = peft.set_peft_model_state_dict(model, weights)
+    if told.unexpected_keys:
+        raise TuningError(f"{start} was made for other layers ({told.unexpected_keys[0]})")
 
 
 def save_adapter(model: Any, folder: Path, *, base_name: str) -> None:

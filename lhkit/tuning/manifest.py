@@ -58,6 +58,7 @@ def manifest_of(
     return {
         "schema": _SCHEMA,
         "base": {"name": origin.base_name, "sha256": origin.recipe["base_sha256"]},
+        "start": _start(origin.recipe),
         "data": {"sha256": origin.recipe["data_sha256"], **origin.data},
         "dev": {"sha256": origin.recipe["dev_sha256"], **origin.dev},
         "settings": origin.recipe["settings"],
@@ -70,6 +71,11 @@ def manifest_of(
         "versions": versions(),
         "machine": dict(origin.machine),
     }
+
+
+def _start(recipe: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return the adapter that the training went on from; None: a fresh one."""
+    return {"sha256": recipe["start_sha256"]} if "start_sha256" in recipe else None
 
 
 def versions() -> dict[str, str]:

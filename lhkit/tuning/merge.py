@@ -36,7 +36,7 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
     """
     lora.require_packages()
     require_adapter(adapter)
-    _require_same_base(base, adapter)
+    require_same_base(base, adapter)
     if target.exists():
         raise TuningError(f"{target} is there already: give another folder, or remove it")
     merged = _merged(base, adapter)
@@ -62,11 +62,14 @@ def require_adapter(adapter: Path) -> None:
     Raises:
         TuningError: a file of it is missing.
     """
-    if not all((adapter / name).is_file() for name in (CARD, WEIGHTS)):
-        raise TuningError(f"{adapter} holds no adapter: it needs {CARD} and {WEIGHTS}")
+    if all((adapter / name).is_file() for name in (CARD, WEIGHTS)):
+        return
+    inner = adapter / "adapter"
+    hint = f"; did you mean {inner}?" if (inner / CARD).is_file() else ""
+    raise TuningError(f"{adapter} holds no adapter: it needs {CARD} and {WEIGHTS}{hint}")
 
 
-def _require_same_base(base: Path, adapter: Path) -> None:
+def require_same_base(base: Path, adapter: Path) -> None:
     """Refuse an adapter whose training says that it had another base.
 
     An adapter without `manifest.json` is not lhkit's and passes: only its shapes can tell. A base

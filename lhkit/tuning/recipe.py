@@ -47,8 +47,8 @@ class TuneSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Conversations to draw and how to learn from them."""
+class Round:
+    """One training: conversations to draw, and how to learn from them."""
 
     count: int
     data_seed: int
@@ -56,10 +56,20 @@ class Recipe:
     tuning: TuneSettings = field(default_factory=TuneSettings)
 
 
-RECIPE = Recipe(
-    count=10_500,
-    data_seed=1,
-    dev_share=0.004,
-    tuning=TuneSettings(steps=800, learning_rate=1e-3, adapter=AdapterShape(rank=32, alpha=64)),
+_SHAPE = AdapterShape(rank=32, alpha=64)
+
+RECIPE = (
+    Round(
+        count=10_500,
+        data_seed=1,
+        dev_share=0.004,
+        tuning=TuneSettings(steps=800, learning_rate=1e-3, adapter=_SHAPE),
+    ),
+    Round(
+        count=6_000,
+        data_seed=3,
+        dev_share=0.008,
+        tuning=TuneSettings(steps=800, learning_rate=7e-4, adapter=_SHAPE),
+    ),
 )
-"""The shipped life-helper adapter: `make tune` follows it."""
+"""The shipped life-helper adapter: `make tune` follows it, each round from the one before."""

@@ -28,8 +28,8 @@ from lhkit.tuning.checkpoint import (
 )
 from lhkit.tuning.manifest import MANIFEST, Origin, data_facts, manifest_of
 from lhkit.tuning.marks import require_marks
+from lhkit.tuning.material import Material, recipe_of, require_start
 from lhkit.tuning.recipe import TuneSettings
-from lhkit.tuning.sequence import TrainingSequence, data_sha256
 from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Surroundings
 
 
@@ -43,15 +43,6 @@ class Point:
     learnt_tokens: int
     seconds: float
     dev_loss: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Material:
-    """What to train on. `dev` measures only; `base` is a folder with model and tokenizer."""
-
-    train: Sequence[TrainingSequence]
-    dev: Sequence[TrainingSequence]
-    base: Path
 
 
 def train(
@@ -89,7 +80,8 @@ def train(
     around = surroundings or Surroundings()
     machine = around.machine or needs.this_machine(folder)
     shape = needs.base_shape(material.base)
-    checkpoint = Checkpoint(folder=folder, recipe=_recipe(material, settings))
+    require_start(material)
+    checkpoint = Checkpoint(folder=folder, recipe=recipe_of(material, settings))
     if done := finished_log(checkpoint, settings.steps):
         return tuple(Point(**row) for row in done)
     needs.require_room(shape, rank=settings.adapter.rank, folder=folder, machine=machine)
@@ -101,7 +93,12 @@ def train(
         rank=settings.adapter.rank,
         machine=machine,
     )
-    model = lora.with_adapter(lora.load_model(material.base), settings.adapter, seed=settings.seed)
+    model = lora.with_adapter(
+        lora.load_model(material.base),
+        settings.adapter,
+        seed=settings.seed,
+        start=material.start,
+    )
     work = _Work(
         model=model,
         settings=settings,
@@ -113,15 +110,6 @@ def train(
         memory_bytes=memory_bytes,
     )
     return work.run(rows, progress=progress, stop=stop)
-
-
-def _recipe(material: Material, settings: TuneSettings) -> dict[str, Any]:
-    return {
-        "settings": asdict(settings),
-        "data_sha256": data_sha256(material.train),
-        "dev_sha256": data_sha256(material.dev),
-        "base_sha256": lora.base_sha256(material.base),
-    }
 
 
 def _read(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.summary import summarize
+from lhkit.confirm.summary import pretty, summarize
 from lhkit.errors import UsageError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.toolset import build_registry
@@ -57,6 +57,17 @@ def test_required_arguments_are_the_contracts(catalog: ProtocolCatalog) -> None:
         "list_habits": [],
         "add_habit": ["protocol_id", "frame_level", "framed_text"],
     }
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_every_tool_that_writes_asks_in_words(catalog: ProtocolCatalog, locale: str) -> None:
+    asked = {
+        "add_habit": ADD,
+        "log_tracker_entry": {"habit_id": "daily-walk", "value": "done"},
+    }
+    assert set(asked) == build_registry(catalog, locale).destructive
+    for tool, args in asked.items():
+        assert question(catalog, tool, args, locale) != pretty(args)
 
 
 @pytest.mark.parametrize("locale", LOCALES)

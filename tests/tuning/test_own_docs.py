@@ -1,5 +1,6 @@
 """docs/tune-own-tools.md does what it says: its files and commands are run as they stand."""
 
+import json
 import re
 import shlex
 from collections.abc import Coroutine
@@ -50,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.promise("tune_own.docs")
 def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path) -> None:
-    init, data, train, merge = (command[1:] for command in COMMANDS)
+    init, data, train, merge, more, further = (command[1:] for command in COMMANDS)
     run = lhkit(*init)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "3 tools, en. Fill in its" in run.stdout
@@ -65,11 +66,18 @@ def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path)
     assert len(texts) > 30
     assert texts.isdisjoint(dev)
     base = ["--base", str(tiny_gemma)]
-    run = lhkit(*train, *base, "--steps", "3", "--batch-tokens", "400")
-    assert run.exit_code == 0, run.stderr
-    run = lhkit(*merge, *base)
-    assert run.exit_code == 0, run.stderr
+    small = [*base, "--steps", "3", "--batch-tokens", "400"]
+    for command in (
+        [*train, *small],
+        [*merge, *base],
+        [*more, "--count", "40"],
+        [*further, *small],
+    ):
+        run = lhkit(*command)
+        assert run.exit_code == 0, run.stderr
     assert (folder / "tuned" / "model" / "model.safetensors").is_file()
+    manifest = json.loads((folder / "tuned-2" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["start"]
 
 
 @pytest.mark.parametrize(

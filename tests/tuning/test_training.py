@@ -8,12 +8,13 @@ import pytest
 from lhkit.errors import TuningError
 from lhkit.tuning import lora
 from lhkit.tuning.batches import IGNORED, Batch
+from lhkit.tuning.material import Material
 from lhkit.tuning.merge import merge
 from lhkit.tuning.needs import Machine
 from lhkit.tuning.recipe import AdapterShape, TuneSettings
 from lhkit.tuning.sequence import Exchange, TrainingSequence, sequences_of
 from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
-from lhkit.tuning.training import Material, Point, train
+from lhkit.tuning.training import Point, train
 
 PREAMBLE = " ".join(["<bos>", "<start_of_turn>", "user", *["tools"] * 20])
 
@@ -295,5 +296,8 @@ def test_an_adapter_for_another_base_is_one_sentence(tiny_gemma: Path, tmp_path:
 
 
 def test_a_folder_without_an_adapter_is_one_sentence(tiny_gemma: Path, tmp_path: Path) -> None:
-    with pytest.raises(TuningError, match="holds no adapter"):
+    with pytest.raises(TuningError, match=r"holds no adapter: it needs adapter_config\S+ and \S+$"):
+        merge(tiny_gemma, tmp_path, tmp_path / "merged")
+    trained(tiny_gemma, tmp_path, steps=1)
+    with pytest.raises(TuningError, match=r"did you mean .*/adapter\?"):
         merge(tiny_gemma, tmp_path, tmp_path / "merged")

@@ -38,7 +38,9 @@ def bluff_model(scenario: Scenario, environment: Environment) -> ScriptedModel:
 
 def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
     """Return the ids that exist in a session, by argument; empty where nobody can tell."""
-    return session.known_ids() if isinstance(session, KnowsIds) else {}
+    if not isinstance(session, KnowsIds):
+        return {}
+    return {argument: tuple(ids) for argument, ids in session.known_ids().items()}
 
 
 def plausible_args(

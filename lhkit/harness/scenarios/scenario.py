@@ -220,9 +220,10 @@ def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
         yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
     yield from _world_faults(scenario.world)
     yield from _twice_broken(scenario.faults)
-    for table, rows in scenario.final.items():
-        for number, row in enumerate(rows):
-            yield from _matcher_faults(row, ("final", table, number))
+    for name, tables in (("final", scenario.final), ("gone", scenario.gone)):
+        for table, rows in tables.items():
+            for number, row in enumerate(rows):
+                yield from _matcher_faults(row, (name, table, number))
     for number, turn in enumerate(scenario.turns):
         yield from _turn_faults(turn, ("turns", number))
 

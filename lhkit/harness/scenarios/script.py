@@ -154,8 +154,8 @@ class Scenario(_Strict):
 
     `world` is the initial state, in the terms of the environment; its `now` is the clock.
     `faults` are tools that break while it is played.
-    `final` lists, by table, the rows that must be there at the end and may be new or changed.
-    Whatever is not listed must be as it was at the start.
+    `final` lists, by table, the rows that must be there at the end and may be new or changed,
+    `gone` those of the start that must have been deleted. Whatever is not listed must be as it was.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")]
@@ -167,6 +167,10 @@ class Scenario(_Strict):
     faults: Annotated[tuple[ScriptedFault, ...], _about("Tools that break, each once.")] = ()
     final: Annotated[
         Mapping[str, tuple[Mapping[str, _Matcher], ...]], _about("Rows expected at the end.")
+    ] = field(default_factory=dict)
+    gone: Annotated[
+        Mapping[str, tuple[Mapping[str, _Matcher], ...]],
+        _about("Rows of the start that must have been deleted."),
     ] = field(default_factory=dict)
 
     @property

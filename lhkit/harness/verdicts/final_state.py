@@ -1,13 +1,16 @@
 """Is the state at the end the one that was expected, and nothing else? Pure.
 
-One rule for all tables: what `final` lists must be there, one row for each; every other row must
-be as it was at the start. A scenario without `final` therefore expects no change at all.
+One rule for all tables: what `final` lists must be there, one row for each, and what `gone` lists
+must have been deleted; every other row must be as it was at the start. A scenario without either
+therefore expects no change at all.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date
+from types import MappingProxyType
 from typing import Any
 
 from lhkit.harness.expectations.assignment import Problem, assign
@@ -21,7 +24,7 @@ from lhkit.vocab.json_values import canonical
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateVerdict:
-    """`missing`: listed rows that are not there. `unlisted`: changes that nobody expected."""
+    """`missing`: what is listed and not so. `unlisted`: changes that nobody expected."""
 
     missing: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
@@ -30,6 +33,7 @@ class StateVerdict:
 def check_state(
     final: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
+    gone: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
     before: State,
     after: State,
     today: date | None = None,
@@ -38,6 +42,7 @@ def check_state(
 
     Args:
         final: rows of matchers, by table; fields that are not listed do not matter.
+        gone: likewise; rows of the start that must have been deleted, not changed.
         before: the state at the start.
         after: the state at the end.
         today: the day that relative dates count from.
@@ -45,7 +50,7 @@ def check_state(
     missing: list[str] = []
     unlisted: list[str] = []
     changes = state_diff(before, after)
-    for table in sorted({*final, *after, *changes}):
+    for table in sorted({*final, *gone, *after, *changes}):
         listed = final.get(table, ())
         diff = changes.get(table, TableDiff())
         rows = after.get(table, ())
@@ -56,7 +61,19 @@ def check_state(
             for i, row in enumerate(listed)
             if i not in dict(pairs)
         ]
-        unlisted += _unlisted(table, diff.removed, rows, new, {j for _, j in pairs})
+        explained = {j for _, j in pairs}
+        lost = _lost(diff.removed, rows, new & explained)
+        deleted = _pairs(gone.get(table, ()), lost, frozenset(), today)
+        missing += [
+            f"gone.{table}[{i}]: no row like {shown(row)} was deleted"
+            for i, row in enumerate(gone.get(table, ()))
+            if i not in dict(deleted)
+        ]
+        meant = {j for _, j in deleted}
+        unlisted += [f"{table}: unlisted row {shown(rows[j])}" for j in sorted(new - explained)]
+        unlisted += [
+            f"{table}: the row {shown(row)} is gone" for j, row in enumerate(lost) if j not in meant
+        ]
     return StateVerdict(missing=tuple(missing), unlisted=tuple(unlisted))
 
 
@@ -90,21 +107,16 @@ def _fits(wish: Mapping[str, Any], row: Mapping[str, Any], today: date | None) -
     return not any(fields_reasons(slots, row, place, extra=True).values())
 
 
-def _unlisted(
-    table: str, removed: Rows, rows: Rows, new: frozenset[int], explained: set[int]
-) -> list[str]:
-    """Return the changes of a table that no listed row explains.
-
-    A row may be gone only where a listed new row with the same ids takes its place (an update).
-    """
-    faults = [f"{table}: unlisted row {shown(rows[j])}" for j in sorted(new - explained)]
-    updates = Counter(_ids(rows[j]) for j in new & explained)
+def _lost(removed: Rows, rows: Rows, listed_new: AbstractSet[int]) -> Rows:
+    """Return the removed rows whose place no listed new row with the same ids takes (an update)."""
+    updates = Counter(_ids(rows[j]) for j in listed_new)
+    lost = []
     for row in removed:
         if updates[_ids(row)] > 0:
             updates[_ids(row)] -= 1
         else:
-            faults.append(f"{table}: the row {shown(row)} is gone")
-    return faults
+            lost.append(row)
+    return tuple(lost)
 
 
 def _ids(row: Mapping[str, Any]) -> str:

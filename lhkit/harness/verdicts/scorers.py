@@ -66,7 +66,11 @@ def judge(
         for (script, turn), match in zip(played, matches, strict=True)
     ]
     state = check_state(
-        scenario.final, before=evidence.initial_state, after=evidence.final_state, today=today
+        scenario.final,
+        gone=scenario.gone,
+        before=evidence.initial_state,
+        after=evidence.final_state,
+        today=today,
     )
     everything = (
         *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),

@@ -117,7 +117,7 @@ def topic(scene: Scene) -> None:
     target = any_protocol(scene)
     is_named = scene.chance(0.3)
     query = scene.name(target) if is_named else wish_of(scene, target).query
-    if scene.chance(0.3):
+    if scene.chance(0.45):
         limit = scene.rng.choice((1, 2, 3, 3, 4, 5))
         calls = [call("search_catalog", query=query, limit=limit)]
         user = scene.user("limited", q=query, n=limit)

@@ -198,7 +198,7 @@ def _wanted(scene: Scene, plan: Plan) -> tuple[Sequence[Reply], str]:
     if is_clear and not plan.names_id and scene.chance(0.15):
         user = told(scene, "add_for_wish", plan, wish=wish.text.rstrip(" .!?~"))
         return [call("search_catalog", query=wish.query)], user
-    if scene.chance(0.35) and not plan.names_id:
+    if scene.chance(0.45) and not plan.names_id:
         return [*plan.finding(), plan.opening()], told(scene, "add_checked", plan)
     return plan.finding(), told(scene, "add_full", plan)
 

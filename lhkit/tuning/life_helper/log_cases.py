@@ -89,6 +89,21 @@ def log_counted(scene: Scene) -> None:
     scene.add(user, scene.acts(calls, last), confirm=scene.rng.choice(_MOSTLY_YES))
 
 
+def log_repeated(scene: Scene) -> None:
+    """The same call once more is refused, and not learnt; the answer is what the first one gave."""
+    habit = scene.habit()
+    logged = logged_words(scene, scene.title(habit.id))
+    saving = logging(habit.id, scene.rng.choice(("done", "done", "blank")))
+    before = listed_first(scene)
+    act = scene.acts([*before, saving, saving], lambda settled, words: logged(settled[:-1], words))
+    user = scene.user(f"log_{saving.calls[0].args['value']}", **_named(scene, habit.id))
+    scene.add(user, act, slips=[len(before) + 1])
+
+
+def _named(scene: Scene, habit_id: str) -> dict[str, str]:
+    return {"name": scene.name(habit_id), "did": scene.did(habit_id)}
+
+
 def _set_entry(scene: Scene, habit_id: str, day: date, value: str | None) -> None:
     others = [each for each in scene.world.entries if each[:2] != (habit_id, day)]
     mine = [(habit_id, day, value)] if value else []

@@ -268,7 +268,7 @@ def log_breaks(scene: Scene) -> None:
 
 
 def _some_day(scene: Scene) -> SaidDay | None:
-    if scene.chance(0.55):
+    if scene.chance(0.45):
         return None
     return scene.rng.choice(past_days(scene.world.today, scene.locale))
 

@@ -8,6 +8,7 @@ import pytest
 
 from lhkit.app import LifeHelperEnvironment
 from lhkit.harness.authoring.lint import LEVELS, Finding, Level, lint
+from lhkit.harness.replay.environment import Environment
 from lhkit.harness.scenarios.scenario import read_sources
 
 pytestmark = pytest.mark.anyio
@@ -148,6 +149,39 @@ async def test_a_scenario_that_bluff_passes_is_an_error(found: Findings) -> None
 
 async def test_a_scenario_that_silence_passes_is_an_error(found: Findings) -> None:
     assert {each.code for each in await found(MUTE)} == {"silent", "unchecked_reply"}
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ("", ["broken_tool"]),
+        ("            result: handler_error\n", []),
+        ("  faults: [{tool: find_notes}]\n", []),
+    ],
+)
+async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_so(
+    environment: Environment, tmp_path: Path, more: str, codes: list[str]
+) -> None:
+    text = f"""\
+- id: a-en-01
+  ac: notes
+  locale: en
+  world: {{notes: [{{id: note-0}}]}}
+  turns:
+    - user: "Find milk."
+      expect:
+        calls:
+          - tool: find_notes
+            args: {{query: milk}}
+{more}      reply: {{contains_any: [nothing]}}
+"""
+    file = tmp_path / "notes.yaml"
+    if more.startswith("  faults"):
+        text = text.replace(more, "").replace("  turns:", f"{more}  turns:")
+    file.write_text(text, encoding="utf-8")
+    findings = await lint(read_sources([file]), environment)
+    assert [each.code for each in findings] == codes
+    assert all("find_notes fails in the gold trace (" in each.message for each in findings)
 
 
 async def test_gold_that_breaks_a_rule_on_the_way_is_an_error(found: Findings) -> None:

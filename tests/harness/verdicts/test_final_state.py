@@ -41,3 +41,34 @@ def test_rows_are_listed_unchanged_or_wrong(
 ) -> None:
     verdict = check_state(final, before=before, after=after)
     assert (len(verdict.missing), len(verdict.unlisted)) == (missing, unlisted)
+
+
+@pytest.mark.parametrize(
+    ("gone", "before", "after", "missing", "unlisted"),
+    [
+        ([{"id": "a"}], (A, B), (B,), 0, 0),
+        ([{"id": {"matches": "^a"}}], (A, B), (B,), 0, 0),
+        ([{"id": "a"}], (A, B), (A, B), 1, 0),  # not deleted
+        ([{"id": "c"}], (A, B), (B,), 1, 1),  # another one was
+        ([{"id": "a"}], (A, B), (), 0, 1),  # and one more
+        ([{"id": "a"}, {"id": "a"}], (A, B), (B,), 1, 0),
+        ([{"id": "b"}], (A, B), (A, B9), 0, 1),  # changed, which nobody expected
+        ([{}], (A, B), (B,), 0, 0),
+    ],
+)
+def test_what_is_to_be_deleted_is_gone_and_nothing_else(
+    gone: Any, before: Any, after: Any, missing: int, unlisted: int
+) -> None:
+    verdict = check_state({}, gone={"t": gone}, before={"t": before}, after={"t": after})
+    assert (len(verdict.missing), len(verdict.unlisted)) == (missing, unlisted)
+
+
+def test_an_update_is_no_deletion() -> None:
+    verdict = check_state(
+        {"t": [{"id": "b", "n": 9}]},
+        gone={"t": [{"id": "b"}]},
+        before={"t": (B,)},
+        after={"t": (B9,)},
+    )
+    assert verdict.missing == ('gone.t[0]: no row like {"id":"b"} was deleted',)
+    assert verdict.unlisted == ()

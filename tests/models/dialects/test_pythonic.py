@@ -187,9 +187,9 @@ def test_a_call_that_cannot_be_written_is_shown_as_it_was(name: str, args: Any, 
 @pytest.mark.parametrize("size", [4, 1_000_000])
 def test_time_grows_with_the_length_and_not_with_its_square(unit: str, size: int) -> None:
     raw = (unit * 100_000)[:100_000]
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     parser = DIALECT.incremental(TOOLS)
     for start in range(0, len(raw), size):
         parser.feed(raw[start : start + size])
     parser.close()
-    assert time.perf_counter() - started_s < 5
+    assert time.process_time() - started_s < 5

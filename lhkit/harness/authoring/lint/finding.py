@@ -29,6 +29,7 @@ LEVELS: Mapping[str, Level] = {
     "gold": Level.ERROR,  # the gold trace fails
     "final_state": Level.ERROR,  # the gold trace does not reach `final`
     "violation": Level.ERROR,  # the gold trace breaks a rule
+    "broken_tool": Level.ERROR,  # a tool fails in the gold trace, and nothing says that it should
     "silent": Level.ERROR,  # a model that does nothing passes
     "bluff": Level.ERROR,  # a model that calls everything and claims success passes
     "unused_fault": Level.WARNING,  # a tool breaks that the gold trace never calls

@@ -45,6 +45,7 @@ async def played_remarks(scenario: Scenario, environment: Environment) -> tuple[
     return (
         *written_remarks(scenario, known),
         *_gold_remarks(gold),
+        *_broken_tools(scenario, gold),
         *_unused_faults(scenario, gold),
         *await _too_easy(scenario, environment),
     )
@@ -92,9 +93,20 @@ def _gold_remark(reason: str) -> Remark:
     turn = re.match(r"turn (\d+): (.*)", reason, re.DOTALL)
     if turn is not None:
         return Remark("gold", ("turns", int(turn[1])), f"the gold trace fails: {turn[2]}")
-    row = re.match(r"final\.(\w+)\[(\d+)\]: ", reason)
-    path: Path = ("final", row[1], int(row[2])) if row else ("final",)
+    row = re.match(r"(final|gone)\.(\w+)\[(\d+)\]: ", reason)
+    path: Path = (row[1], row[2], int(row[3])) if row else ("final",)
     return Remark("final_state", path, f"the gold trace does not reach it: {reason}")
+
+
+def _broken_tools(scenario: Scenario, gold: SampleRecord) -> Iterator[Remark]:
+    """Yield the tools that fail by themselves; a scenario that expects it says so."""
+    scripted = {fault.tool for fault in scenario.faults}
+    for number, (turn, played) in enumerate(zip(scenario.turns, gold.turns, strict=False)):
+        meant = {call.tool for call in turn.expect.calls if call.result == _BROKEN_TOOL}
+        for call in played.calls:
+            if call.outcome == _BROKEN_TOOL and call.tool not in scripted | meant:
+                told = f"{call.tool} fails in the gold trace ({call.result.get('reason')})"
+                yield Remark("broken_tool", ("turns", number), f"{told}: mend the tool or `world`")
 
 
 def _unused_faults(scenario: Scenario, gold: SampleRecord) -> Iterator[Remark]:

@@ -1,0 +1,51 @@
+"""Two notebooks in two tabs, with a panel each, on one chat database."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+ADD = "카페인 줄이는 습관을 추가해줘"
+PANEL = "from lhkit.notebook import demo_panel\npanel = demo_panel({path!r})\npanel"
+EARLY_MS = 500
+"""A card cannot be pressed before it has been there for a moment."""
+
+OpenNotebook = Callable[..., Page]
+
+
+def habits(database: Path) -> int:
+    with closing(sqlite3.connect(database)) as connection:
+        return int(connection.execute("SELECT count(*) FROM habit").fetchone()[0])
+
+
+def asked(page: Page) -> None:
+    """Ask for a habit and wait for the question."""
+    page.locator(".lhkit-input").fill(ADD)
+    page.locator(".lhkit-send").click()
+    expect(page.locator(".lhkit-confirm").last).to_have_attribute("data-state", "open")
+    page.wait_for_timeout(EARLY_MS)
+
+
+def test_a_yes_in_one_tab_is_no_yes_in_the_other_and_a_habit_is_added_once(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
+) -> None:
+    database = tmp_path / "habits.sqlite3"
+    one, other = (open_notebook(PANEL.format(path=str(database))) for _ in range(2))
+    for page in (one, other):
+        asked(page)
+    assert habits(database) == 0
+    one.locator(".lhkit-run").click()
+    expect(one.locator(".lhkit-confirm").last).to_have_attribute("data-state", "allowed")
+    expect(one.locator(".lhkit-stop")).to_be_disabled()
+    assert habits(database) == 1
+    expect(other.locator(".lhkit-confirm").last).to_have_attribute("data-state", "open")
+    other.locator(".lhkit-run").click()
+    expect(other.locator(".lhkit-confirm").last).to_have_attribute("data-state", "allowed")
+    expect(other.locator(".lhkit-stop")).to_be_disabled()
+    other.screenshot(path=shots / "two-notebooks.png")
+    assert habits(database) == 1
