@@ -103,6 +103,15 @@ async def test_the_dialect_chooses_the_client(dialect: str, client: type) -> Non
             assert model.identity.dialect == dialect
 
 
+async def test_a_language_that_life_helper_does_not_speak_keeps_no_model_from_being_opened() -> (
+    None
+):
+    async with FakeVllm() as server:
+        choice = app.ModelChoice(base_url=server.base_url)
+        async with app.open_model(choice, Settings(locale="ja")) as model:
+            assert model.identity.dialect == "json"
+
+
 async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_started() -> None:
     choice = app.ModelChoice(dialect="openai", constraint="auto")
     with pytest.raises(UsageError, match="cannot promise --constrain auto"):

@@ -39,6 +39,11 @@ def _finish(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
     return ToolErr("not_found", f"no note {args['note_id']}")
 
 
+def _delete(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
+    notes[:] = [note for note in notes if note["id"] != args["note_id"]]
+    return ToolOk({"left": len(notes)})
+
+
 def _schema(required: list[str], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
@@ -107,6 +112,33 @@ class NotesEnvironment:
         session = NotesSession(notes, now.date(), self.sampling, self.registry)
         self.sessions.append(session)
         return session
+
+
+DELETE = ToolDefinition(
+    name="delete_note",
+    description="Delete a note",
+    parameters=_schema(["note_id"], note_id=TEXT),
+    handler=_delete,
+    is_destructive=True,
+)
+
+
+class DeletingSession(NotesSession):
+    def known_ids(self) -> Mapping[str, Any]:
+        return {"note_id": {note["id"] for note in self.notes}}  # a set will do
+
+
+class DeletingEnvironment:
+    """Notes that can only be deleted."""
+
+    def open(self, world: Mapping[str, Any], locale: str) -> NotesSession:
+        notes = NotesEnvironment().open(world, locale)
+        return DeletingSession(notes.notes, notes.today, notes.sampling, ToolRegistry([DELETE]))
+
+
+@pytest.fixture
+def deleting() -> DeletingEnvironment:
+    return DeletingEnvironment()
 
 
 @pytest.fixture

@@ -184,6 +184,40 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
     assert all("find_notes fails in the gold trace (" in each.message for each in findings)
 
 
+@pytest.mark.parametrize(
+    ("gone", "codes"),
+    [
+        ("  gone: {notes: [{id: note-0}]}\n", set()),
+        ("  gone: {notes: [{id: note-1}]}\n", {"final_state", "violation"}),
+        ("", {"final_state", "violation"}),
+    ],
+)
+async def test_a_deletion_is_expected_under_gone(
+    deleting: Environment, tmp_path: Path, gone: str, codes: set[str]
+) -> None:
+    file = tmp_path / "notes.yaml"
+    file.write_text(
+        f"""\
+- id: a-en-01
+  ac: notes
+  locale: en
+  world: {{notes: [{{id: note-0, text: milk}}, {{id: note-1, text: bread}}]}}
+  turns:
+    - user: "Milk is bought."
+      confirm: accept
+      expect:
+        calls:
+          - tool: delete_note
+            args: {{note_id: note-0}}
+            result: ok
+      reply: {{contains_any: [gone, deleted], excludes: [logged, added, saved]}}
+{gone}""",
+        encoding="utf-8",
+    )
+    findings = await lint(read_sources([file]), deleting)
+    assert {each.code for each in findings} == codes
+
+
 async def test_gold_that_breaks_a_rule_on_the_way_is_an_error(found: Findings) -> None:
     gold = """\
       gold:
