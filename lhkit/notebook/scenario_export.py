@@ -17,6 +17,8 @@ from ruamel.yaml import YAML
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.expectations.matchers import MATCHER_KEYS
+from lhkit.harness.records.state_diff import state_diff
+from lhkit.harness.verdicts.final_state import deleted_rows, ids_of
 from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
 from lhkit.notebook.state import PanelState
 from lhkit.vocab.json_values import JSON, NotJsonError, canonical, compact, plain_json
@@ -232,21 +234,21 @@ def _final(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> dict[str, Any]
 
 def _gone(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ids of the rows that were deleted, by table; rows without ids as they were."""
+    before, after = (_tables(world) for world in (begun, ended))
     gone: dict[str, Any] = {}
-    for table, rows in begun.items():
-        if not isinstance(rows, list | tuple):
-            continue  # the clock
-        left = {canonical(_ids(row)) for row in ended.get(table, ())}
-        lost = [_ids(row) for row in rows if canonical(_ids(row)) not in left]
+    for table, diff in state_diff(before, after).items():
+        lost = [plain_json(row) for row in deleted_rows(diff.removed, diff.added)]
         if lost:
-            gone[table] = [{name: _literal(value) for name, value in row.items()} for row in lost]
+            gone[table] = [
+                {name: _literal(value) for name, value in (ids_of(row) or row).items()}
+                for row in lost
+            ]
     return gone
 
 
-def _ids(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    plain: Mapping[str, Any] = plain_json(row)
-    ids = {name: value for name, value in plain.items() if name == "id" or name.endswith("_id")}
-    return ids or plain
+def _tables(world: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a world without its clock."""
+    return {table: rows for table, rows in world.items() if isinstance(rows, list | tuple)}
 
 
 def _yaml(value: Any) -> str:

@@ -13,6 +13,7 @@ from lhkit.harness.authoring.lint import lint
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.replay.runner import replay
 from lhkit.harness.scenarios.scenario import read_sources
+from lhkit.harness.verdicts.final_state import StateVerdict, check_state
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
@@ -89,8 +90,12 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
     panel = demo_panel(pace_s=0, settings=settings)
     await panel.send("안녕")
     notes = [{"id": "n1", "text": "우유"}, {"id": "n2", "text": "빵"}]
-    begun = {"now": "2026-06-15T09:00:00+09:00", "notes": notes, "tags": [{"name": "a"}]}
-    ended = {**begun, "notes": [{"id": "n2", "text": "식빵"}], "tags": []}
+    begun = {
+        "now": "2026-06-15T09:00:00+09:00",
+        "notes": notes,
+        "tags": [{"name": "a"}, {"name": "b"}],
+    }
+    ended = {**begun, "notes": [{"id": "n2", "text": "식빵"}], "tags": [{"name": "c"}]}
     path = tmp_path / "saved.yaml"
     path.write_text(
         to_scenario(
@@ -104,8 +109,11 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
         encoding="utf-8",
     )
     (scenario,) = read_sources([path]).scenarios
-    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "a"},)}
-    assert scenario.final == {"notes": ({"id": "n2", "text": "식빵"},)}
+    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "b"},)}
+    assert scenario.final == {"notes": ({"id": "n2", "text": "식빵"},), "tags": ({"name": "c"},)}
+    tables = [{name: tuple(each[name]) for name in ("notes", "tags")} for each in (begun, ended)]
+    verdict = check_state(scenario.final, gone=scenario.gone, before=tables[0], after=tables[1])
+    assert verdict == StateVerdict()
 
 
 def clumsy(request: ModelRequest) -> Reply:

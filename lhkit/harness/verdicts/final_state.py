@@ -6,8 +6,7 @@ therefore expects no change at all.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from types import MappingProxyType
@@ -62,7 +61,7 @@ def check_state(
             if i not in dict(pairs)
         ]
         explained = {j for _, j in pairs}
-        lost = _lost(diff.removed, rows, new & explained)
+        lost = deleted_rows(diff.removed, [rows[j] for j in new & explained])
         deleted = _pairs(gone.get(table, ()), lost, frozenset(), today)
         missing += [
             f"gone.{table}[{i}]: no row like {shown(row)} was deleted"
@@ -107,18 +106,19 @@ def _fits(wish: Mapping[str, Any], row: Mapping[str, Any], today: date | None) -
     return not any(fields_reasons(slots, row, place, extra=True).values())
 
 
-def _lost(removed: Rows, rows: Rows, listed_new: AbstractSet[int]) -> Rows:
-    """Return the removed rows whose place no listed new row with the same ids takes (an update)."""
-    updates = Counter(_ids(rows[j]) for j in listed_new)
+def deleted_rows(removed: Rows, new: Iterable[Mapping[str, Any]]) -> Rows:
+    """Return the removed rows whose place no new row with the same ids takes (an update)."""
+    updates = Counter(canonical(ids_of(row)) for row in new)
     lost = []
     for row in removed:
-        if updates[_ids(row)] > 0:
-            updates[_ids(row)] -= 1
+        key = canonical(ids_of(row))
+        if updates[key] > 0:
+            updates[key] -= 1
         else:
             lost.append(row)
     return tuple(lost)
 
 
-def _ids(row: Mapping[str, Any]) -> str:
+def ids_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that say which thing a row is about: `id`, or what ends in `_id`."""
-    return canonical({name: row[name] for name in row if name == "id" or name.endswith("_id")})
+    return {name: row[name] for name in row if name == "id" or name.endswith("_id")}
