@@ -5,6 +5,7 @@ user's own words as text.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from datetime import date
 from typing import Any
@@ -40,7 +41,10 @@ def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
     """Return the ids that exist in a session, by argument; empty where nobody can tell."""
     if not isinstance(session, KnowsIds):
         return {}
-    return {argument: tuple(ids) for argument, ids in session.known_ids().items()}
+    return {
+        argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
+        for argument, ids in session.known_ids().items()
+    }
 
 
 def plausible_args(

@@ -3,7 +3,7 @@
 The harness knows no domain; whoever has tools implements these two protocols.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -46,7 +46,7 @@ class Session(Protocol):
 class KnowsIds(Protocol):
     """A session that can say which things exist; without it, ids of a scenario go unchecked."""
 
-    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
+    def known_ids(self) -> Mapping[str, Collection[str]]:
         """Return the ids that exist, by the name of the argument that takes them."""
         ...
 
@@ -80,7 +80,7 @@ class SessionAround:
         """Return the inner session's state."""
         return self.inner.state()
 
-    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
+    def known_ids(self) -> Mapping[str, Collection[str]]:
         """Return what the inner session knows; nothing if it cannot say."""
         return self.inner.known_ids() if isinstance(self.inner, KnowsIds) else {}
 

@@ -5,7 +5,7 @@ from datetime import date
 
 from lhkit.models.scripted import call
 from lhkit.tuning.expert import Answers
-from lhkit.tuning.life_helper.log_talk import counted, logged_words, logging
+from lhkit.tuning.life_helper.log_talk import counted, log_line, logged_words, logging
 from lhkit.tuning.life_helper.scene import Scene, Settled, Words
 from lhkit.tuning.life_helper.spoken_dates import past_days, ranges
 from lhkit.tuning.life_helper.tracker_talk import listed_first, query
@@ -93,15 +93,11 @@ def log_repeated(scene: Scene) -> None:
     """The same call once more is refused, and not learnt; the answer is what the first one gave."""
     habit = scene.habit()
     logged = logged_words(scene, scene.title(habit.id))
-    saving = logging(habit.id, scene.rng.choice(("done", "done", "blank")))
+    value = scene.rng.choice(("done", "done", "blank"))
+    saving = logging(habit.id, value)
     before = listed_first(scene)
     act = scene.acts([*before, saving, saving], lambda settled, words: logged(settled[:-1], words))
-    user = scene.user(f"log_{saving.calls[0].args['value']}", **_named(scene, habit.id))
-    scene.add(user, act, slips=[len(before) + 1])
-
-
-def _named(scene: Scene, habit_id: str) -> dict[str, str]:
-    return {"name": scene.name(habit_id), "did": scene.did(habit_id)}
+    scene.add(log_line(scene, habit.id, value, None), act, slips=[len(before) + 1])
 
 
 def _set_entry(scene: Scene, habit_id: str, day: date, value: str | None) -> None:

@@ -88,7 +88,7 @@ def log(scene: Scene, *, confirm: Answers = "accept", value: str = "") -> Asked:
     value = value or scene.rng.choice(("done", "done", "done", "blank"))
     said = _some_day(scene)
     day = said.day if said else None
-    user = _log_line(scene, habit.id, value, said)
+    user = log_line(scene, habit.id, value, said)
     calls = [*listed_first(scene), logging(habit.id, value, day)]
     act = scene.acts(calls, logged_words(scene, scene.title(habit.id)))
     scene.add(user, act, confirm=confirm)
@@ -161,7 +161,7 @@ def log_corrected(scene: Scene) -> None:
     title = scene.title(habit.id)
     calls = [*listed_first(scene), logging(habit.id, "done")]
     scene.add(
-        _log_line(scene, habit.id, "done", None), scene.acts(calls, logged_words(scene, title))
+        log_line(scene, habit.id, "done", None), scene.acts(calls, logged_words(scene, title))
     )
     again = scene.acts([logging(habit.id, "blank")], logged_words(scene, title))
     scene.add(scene.user("correct_value"), again)
@@ -253,7 +253,7 @@ def log_mended(scene: Scene) -> None:
     ]
     scene.is_listed = True
     act = scene.acts(calls, logged_words(scene, scene.title(habit.id)))
-    scene.add(_log_line(scene, habit.id, "done", None), act, slips=[0])
+    scene.add(log_line(scene, habit.id, "done", None), act, slips=[0])
 
 
 def log_breaks(scene: Scene) -> None:
@@ -263,7 +263,7 @@ def log_breaks(scene: Scene) -> None:
     words = logged_words(scene, scene.title(habit.id))
     scene.breaks("log_tracker_entry", times=scene.rng.choice((1, 1, 2)))
     calls = [*listed_first(scene), saving]
-    scene.add(_log_line(scene, habit.id, "done", None), scene.acts(calls, words))
+    scene.add(log_line(scene, habit.id, "done", None), scene.acts(calls, words))
     scene.add(scene.user("try_again"), scene.acts([saving], words))
 
 
@@ -273,7 +273,8 @@ def _some_day(scene: Scene) -> SaidDay | None:
     return scene.rng.choice(past_days(scene.world.today, scene.locale))
 
 
-def _log_line(scene: Scene, habit_id: str, value: str, said: SaidDay | None) -> str:
+def log_line(scene: Scene, habit_id: str, value: str, said: SaidDay | None) -> str:
+    """Return what a user says who has a habit logged; None: for today."""
     slots = {"name": scene.name(habit_id), "did": scene.did(habit_id)}
     if said is None:
         return scene.user(f"log_{value}", **slots)
