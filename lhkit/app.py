@@ -3,7 +3,7 @@
 Holds no logic of its own. Everything it needs from outside comes in as `Settings`.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -26,7 +26,7 @@ from lhkit.locales import load_catalog
 from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.connection import Endpoint
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.openai_http import OPENAI
 from lhkit.models.vllm_server import Report as ServerReport
 from lhkit.models.vllm_server import VllmServer
@@ -61,6 +61,7 @@ class ModelChoice:
     api_key: str | None = None
     dialect: str = "json"
     constraint: Constraint = "off"
+    tools: Sequence[ToolSpec] = ()  # that `constraint` has to fit: those of the conversations
 
     @property
     def is_embedded(self) -> bool:
@@ -83,13 +84,12 @@ async def open_model(
     """Yield a connected model; a server that had to be started ends with the block.
 
     Raises:
-        UsageError: no such embedded model, or an address that is none.
+        UsageError: no such embedded model, an address that is none, or tools that cannot have
+            the constraint.
         SetupError: weights or server cannot be had.
         ModelError: the server at the address does not answer as it should.
     """
-    is_free = choice.constraint == "off"  # then life-helper's tools need not speak the locale
-    tools = () if is_free else registry_of(settings.locale).definitions
-    served.require_constraint(choice.dialect, choice.constraint, tools)
+    served.require_constraint(choice.dialect, choice.constraint, choice.tools)
     async with _served(choice, settings, reports or Reports()) as endpoint:
         model = await served.connect(endpoint)
         try:
@@ -232,7 +232,7 @@ def registry_of(locale: str) -> ToolRegistry:
 def _assistant(deps: LifeHelper, now: Callable[[], datetime], sampling: Sampling) -> Assistant:
     return Assistant(
         instructions=instructions(deps.locale),
-        context=lambda: now_line(now(), deps.locale),
+        context=lambda message: now_line(now(), deps.locale, message),
         deps=deps,
         sampling=sampling,
     )

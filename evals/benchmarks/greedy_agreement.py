@@ -132,9 +132,9 @@ def first_request(scenario: Scenario) -> ModelRequest:
     """Return what the chat sends at the first turn of a scenario, decoded greedily."""
     session: Session = app.LifeHelperEnvironment().open(scenario.world, scenario.locale)
     with closing(session):
-        assistant = session.assistant
+        assistant, said = session.assistant, scenario.turns[0].user
         return ModelRequest(
-            messages=(UserMessage(text=scenario.turns[0].user, context=assistant.context()),),
+            messages=(UserMessage(text=said, context=assistant.context(said)),),
             tools=session.registry.definitions,
             instructions=assistant.instructions,
             sampling=Sampling(max_tokens=MAX_TOKENS, temperature=0.0),

@@ -290,10 +290,10 @@ class PantryEnvironment:
         pantry = Pantry(items=items, today=given.now.date(), locale=locale)
         weekday = _WEEKDAYS[locale][given.now.weekday()]
         line = _NOW[locale].format(date=pantry.today, weekday=weekday, time=given.now.time())
-        assistant = Assistant(instructions=INSTRUCTIONS[locale], context=lambda: line, deps=pantry)
-        return PantrySession(
-            registry=registry, assistant=assistant, today=pantry.today, pantry=pantry
-        )
+        told = INSTRUCTIONS[locale]
+        assistant = Assistant(instructions=told, context=lambda _message: line, deps=pantry)
+        day = pantry.today
+        return PantrySession(registry=registry, assistant=assistant, today=day, pantry=pantry)
 
 
 environment = PantryEnvironment()

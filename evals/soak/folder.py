@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from lhkit import app
 from lhkit.harness.records.journal import RECORDS
 from lhkit.harness.records.record import SampleRecord, Verdict
 from lhkit.harness.records.record_line import decode_line
@@ -14,7 +15,6 @@ from lhkit.harness.records.record_line import decode_line
 MISSED, WORLD, INTERRUPTED = 1, 3, 130
 """Exit codes of `lhkit eval`, beside 0."""
 
-_WRITES = {"add_habit", "log_tracker_entry"}
 _DIED = re.compile(r"Traceback \(most recent call last\)|╭─+ Traceback|--- Logging error ---")
 
 
@@ -52,7 +52,8 @@ def faults_of_records(before: bytes, after: bytes) -> list[str]:
 
 def _unasked_writes(record: SampleRecord) -> list[str]:
     calls = [call for turn in record.turns for call in turn.calls]
-    wrote = [call for call in calls if call.tool in _WRITES and call.ran]
+    writing = app.registry_of(record.locale).destructive
+    wrote = [call for call in calls if call.tool in writing and call.ran]
     return [
         f"{record.sample_id}: {call.tool} ran although the gate said {call.gate}"
         for call in wrote

@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 Subscriber: TypeAlias = Callable[[ChatEvent], None]
 
 
-def _no_context() -> str:
+def _no_context(_message: str) -> str:
     return ""
 
 
@@ -63,12 +63,12 @@ def _no_context() -> str:
 class Assistant:
     """What an assistant is made of, apart from the model: instructions, tools' data, limits.
 
-    `instructions` is the byte-stable text for the model. `context` gives a line for each user
-    message, such as the present date. `deps` is handed to the tools' handlers.
+    `instructions` is the byte-stable text for the model. `context` makes a line for each user
+    message from its text, such as the present date. `deps` is handed to the tools' handlers.
     """
 
     instructions: str = ""
-    context: Callable[[], str] = _no_context
+    context: Callable[[str], str] = _no_context
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS
@@ -127,7 +127,7 @@ class ChatController:
         """
         if not text.strip() or self._state.is_streaming:
             return
-        await self._run(UserMessage(text=text, context=self._assistant.context()))
+        await self._run(UserMessage(text=text, context=self._assistant.context(text)))
 
     async def retry(self) -> None:
         """Take up the last turn again after a fault. Does nothing if there was none."""

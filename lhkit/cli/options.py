@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from lhkit.locales import DEFAULT_LOCALE, available_locales
+
+LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
+"""What `--locale` takes, in words: the default first."""
+
 BaseUrl = Annotated[
     str | None,
     typer.Option(help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000."),
@@ -25,7 +30,10 @@ Dialect = Annotated[
 Constrain = Annotated[
     str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
 ]
-Locale = Annotated[str | None, typer.Option(help="ko or en. Default: LHKIT_LOCALE, else ko.")]
+Locale = Annotated[
+    str | None,
+    typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),
+]
 Split = Annotated[
     str, typer.Option(help="Shipped scenarios to take where no PATHS are given: dev, test, all.")
 ]

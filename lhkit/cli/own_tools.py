@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
+from lhkit.cli.options import LOCALES
 
 _SHAPE = "FILE.py:NAME"
 
@@ -25,7 +26,8 @@ def add_init(tune: typer.Typer, run: Run) -> None:
         ],
         out: Annotated[Path, typer.Option(help="File to write, such as phrases.yaml.")],
         locale: Annotated[
-            str | None, typer.Option(help="ko or en. Default: each that your tools open in.")
+            str | None,
+            typer.Option(help=f"{LOCALES}. Default: each that your tools open in."),
         ] = None,
     ) -> None:
         """Write a phrase file for tools of your own: fill in its TODOs."""

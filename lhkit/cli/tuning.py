@@ -35,6 +35,14 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         korean_share: Annotated[
             float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
         ] = 0.6,
+        openings: Annotated[
+            float,
+            typer.Option(
+                min=0,
+                max=1,
+                help="Share of conversations that end at their first calls: many short ones.",
+            ),
+        ] = 0,
         environment: ToolEnvironment = None,
         phrases: Annotated[
             Path | None, typer.Option(help="Phrase file for tools of your own, of `tune init`.")
@@ -45,7 +53,12 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         from lhkit.commands.tune_own import make_own_data  # noqa: PLC0415 - scipy
 
         options = DataOptions(
-            out=out, count=count, seed=seed, dev_share=dev_share, korean_share=korean_share
+            out=out,
+            count=count,
+            seed=seed,
+            dev_share=dev_share,
+            korean_share=korean_share,
+            openings=openings,
         )
         if environment is None and phrases is None:
             finish(run, lambda settings: make_data(options, settings))
@@ -73,6 +86,12 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
         rank: Annotated[
             int, typer.Option(min=1, help="Rank of the adapter.")
         ] = _TUNING.adapter.rank,
+        decisive_weight: Annotated[
+            float,
+            typer.Option(
+                min=0, help="How much tools, arguments and the kind of an answer count in the loss."
+            ),
+        ] = _TUNING.decisive_weight,
         seed: Annotated[int, typer.Option(help="Decides the order of the data.")] = _TUNING.seed,
         start: Annotated[
             str | None,
@@ -87,6 +106,7 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
             steps=steps,
             batch_tokens=batch_tokens,
             learning_rate=learning_rate,
+            decisive_weight=decisive_weight,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
             seed=seed,
         )

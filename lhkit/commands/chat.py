@@ -41,6 +41,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         api_key=told.api_key,
         dialect=options.dialect,
         constraint=app.constraint_of(options.constrain),
+        tools=app.registry_of(told.locale).definitions,
     )
     console = Console(highlight=False, markup=False)
     read = line_reader()

@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from sysconfig import get_path
-from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +23,7 @@ from lhkit.harness.replay.environment import (
     Environment,
     SessionAround,
 )
+from lhkit.harness.replay.their_code import place_in_their_code
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import Sampling
 
@@ -214,23 +213,11 @@ def _their_code(doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         told = str(error).splitlines()[0] if str(error) else ""
+        place = place_in_their_code(error)
+        at = f" at {place}" if place else ""
         raise UsageError(
-            f"{doing} failed{_place(error)}: {type(error).__name__}: {told}".rstrip(": ")
+            f"{doing} failed{at}: {type(error).__name__}: {told}".rstrip(": ")
         ) from error
-
-
-def _place(error: BaseException) -> str:
-    """Return where in their code it failed: the innermost line that is not in a package."""
-    if isinstance(error, SyntaxError):
-        return f" at {error.filename}:{error.lineno}"
-    inner = [frame for frame in extract_tb(error.__traceback__) if _is_theirs(frame.filename)]
-    return f" at {inner[-1].filename}:{inner[-1].lineno}" if inner else ""
-
-
-def _is_theirs(file: str) -> bool:
-    ours = str(Path(__file__).parents[1])
-    is_library = "site-packages" in file or file.startswith((ours, get_path("stdlib"), "<"))
-    return not is_library
 
 
 def _shown(maker: Any) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from lhkit.harness.scenarios.script import Scenario
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.served import require_constraint
 from lhkit.settings import Settings
+from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.printable import printable
 
 EXIT_MISSED = 1
@@ -83,13 +84,14 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     thresholds = _thresholds(options)
     catalog = load_catalog(settings.locale)
     stress = parse_stress(options.stress)
-    _require_constraint(options, plain, scenarios[0])
+    tools = _constrained_tools(options, plain, scenarios)
 
     def is_answered(source: ModelSource) -> bool:
         plan = plan_run(scenarios, *stressed(source, plain, stress), repeats=options.repeats)
         return plan.is_answered_by(read_records(run_dir))
 
-    async with opened_source(_choice(options, settings), settings, is_answered) as opened:
+    choice = replace(_choice(options, settings), tools=tools)
+    async with opened_source(choice, settings, is_answered) as opened:
         model, environment = stressed(opened.source, plain, stress)
         told = await provenance(settings, options.command)
         setup_s = time.perf_counter() - begun_s - opened.server_s
@@ -109,12 +111,22 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     return _report(run, run_dir, words, thresholds, catalog)
 
 
-def _require_constraint(options: EvalOptions, environment: Environment, first: Scenario) -> None:
-    """Refuse a constraint that the tools cannot have, before a server is started for it."""
+def _constrained_tools(
+    options: EvalOptions, environment: Environment, scenarios: Sequence[Scenario]
+) -> tuple[ToolDefinition, ...]:
+    """Return the tools that decoding is constrained to, as the first scenario has them.
+
+    Raises:
+        UsageError: in a language of the scenarios the tools cannot have this constraint: better
+            said before a server is started for it.
+    """
     constraint = app.constraint_of(options.constrain)
-    is_free = constraint == "off"
-    registry = () if is_free else registry_of(environment, first.world, first.locale).definitions
-    require_constraint(options.dialect, constraint, registry)
+    spoken = {each.locale: each for each in reversed(scenarios)}  # the first of each language
+    opened = [scenarios[0], *spoken.values()] if constraint != "off" else []
+    tools = [registry_of(environment, each.world, each.locale).definitions for each in opened]
+    for each in tools or [()]:
+        require_constraint(options.dialect, constraint, each)
+    return tools[0] if tools else ()
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import require_constraint
 from lhkit.settings import Settings
+from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.printable import printable
 
@@ -57,14 +58,16 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """
     suite = load_suite(options.suite)
     arms = arms_of(suite, options.suite.parent)
+    scenarios = load_scenarios(_paths(suite, options.suite.parent))[: suite.limit]
+    is_free = all(arm.constraint == "off" for arm in arms)
+    tools = () if is_free else app.registry_of(scenarios[0].locale).definitions
     for arm in arms:  # before anything is played
         parse_stress(arm.stress)
-        require_constraint(arm.dialect, arm.constraint, app.registry_of("en").definitions)
+        require_constraint(arm.dialect, arm.constraint, tools)
     catalog, console = load_catalog(settings.locale), _console()
-    scenarios = load_scenarios(_paths(suite, options.suite.parent))[: suite.limit]
     runs: list[tuple[str, Run]] = []
     async with AsyncExitStack() as stack:
-        models = _Models(stack=stack, settings=settings)
+        models = _Models(stack=stack, settings=settings, tools=tools)
         for number, arm in enumerate(arms, start=1):
             stage = _Stage(
                 suite=suite,
@@ -117,12 +120,13 @@ class _Models:
 
     stack: AsyncExitStack
     settings: Settings
+    tools: tuple[ToolDefinition, ...]
     started: dict[str, str] = field(default_factory=dict)
 
     async def open(self, arm: Arm) -> ModelSource:
         if _is_scripted(arm):
             return gold_model if arm.model.name == "gold" else silent_model()
-        choice = _choice(arm, self.settings)
+        choice = replace(_choice(arm, self.settings), tools=self.tools)
         if not choice.is_embedded:
             return await self.stack.enter_async_context(opened_model(choice, self.settings))
         served = app.embedded_name(choice.name)

@@ -1,6 +1,6 @@
 """`lhkit tune init` and `lhkit tune data --phrases`: training data for tools of one's own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
@@ -13,9 +13,11 @@ from lhkit.commands.environments import load_environment, registry_of
 from lhkit.commands.tune import DataOptions, write_played
 from lhkit.errors import TuningError, UsageError
 from lhkit.harness.replay.environment import Environment
-from lhkit.locales import available_locales, load_catalog
+from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.settings import Settings
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.own_tools.acting import Said
+from lhkit.tuning.own_tools.answers import Answers, answers_of
 from lhkit.tuning.own_tools.checks import check_fit
 from lhkit.tuning.own_tools.drawing import Stage, conversations, identity
 from lhkit.tuning.own_tools.phrase_file import HOW, TODO, PhraseFile, read_phrases
@@ -100,6 +102,8 @@ async def make_own_data(
 ) -> int:
     """Draw conversations from a phrase file, play them and write them; return the exit code.
 
+    In the end a line for each tool says how the wishes for it ended.
+
     Raises:
         UsageError: no such environment, or shares or a number that cannot be.
         TuningError: the phrase file is wrong or does not fit the tools, or a conversation could
@@ -109,7 +113,8 @@ async def make_own_data(
         raise UsageError(f"--environment {environment} needs --phrases FILE: {HOW}")
     book = read_phrases(phrases)
     own = load_environment(environment)
-    stages = {locale: _stage(own, book, locale) for locale in book.phrases.locales}
+    said: list[Said] = []
+    stages = {locale: _stage(own, book, locale, said.append) for locale in book.phrases.locales}
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
     drawn = tuple(
         conversations(
@@ -123,10 +128,28 @@ async def make_own_data(
         )
         Console().print(text, soft_wrap=True, highlight=False, markup=False)
     await write_played(iter(drawn), own, options, settings, count=options.count, progress=progress)
+    for answers in answers_of(book, said):
+        line = printable(_told(answers, load_catalog(settings.locale)))
+        Console().print(line, soft_wrap=True, highlight=False, markup=False)
     return 0
 
 
-def _stage(environment: Environment, book: PhraseFile, locale: str) -> Stage:
+def _told(answers: Answers, catalog: Catalog) -> str:
+    """Return the line of one tool."""
+    counts = [f"{count} {outcome}" for outcome, count in answers.outcomes.items()]
+    parts = [
+        catalog.text("tune_own.outcomes", tool=answers.tool, outcomes=", ".join(counts) or "0")
+    ]
+    if answers.is_missing_much:
+        parts.append(catalog.text("tune_own.missing", share=round(100 * answers.missing)))
+    if answers.unused:
+        parts.append(catalog.text("tune_own.unused", replies=", ".join(answers.unused)))
+    return " ".join(parts)
+
+
+def _stage(
+    environment: Environment, book: PhraseFile, locale: str, notify: Callable[[Said], None]
+) -> Stage:
     """Open each world once and return its day, with the tools, which are the same in all."""
     days: list[date] = []
     for number, world in enumerate(book.phrases.worlds):
@@ -137,4 +160,4 @@ def _stage(environment: Environment, book: PhraseFile, locale: str) -> Stage:
                 most_calls = session.assistant.max_turns - 1
         except UsageError as error:
             raise TuningError(f"{book.place(('worlds', number))}: {error}") from error
-    return Stage(registry=registry, days=tuple(days), most_calls=most_calls)
+    return Stage(registry=registry, days=tuple(days), most_calls=most_calls, notify=notify)

@@ -5,10 +5,11 @@ server can cache the prefix and a record can hash it.
 """
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from typing import TypeVar
 
 from lhkit.errors import UsageError
+from lhkit.lifehelper.dates.said import SaidDates, said_dates
 
 _Text = TypeVar("_Text")
 
@@ -34,21 +35,15 @@ You are life-helper, an assistant for daily habits. Answer briefly, in the user'
 }
 
 _NOW = {
-    "ko": "[오늘: {date} {weekday} {time}, 어제: {yesterday}, 이번 주: {this_week}, "
-    "지난주: {last_week}]",
-    "en": "[Now: {date} {weekday} {time}, yesterday: {yesterday}, this week: {this_week}, "
-    "last week: {last_week}]",
+    "ko": "[오늘: {date} {weekday} {time}{said}]",
+    "en": "[Now: {date} {weekday} {time}{said}]",
 }
-"""A small model copies a date better than it works one out; weeks begin on Monday (ISO 8601)."""
+
+_SPAN = {"ko": "{first} ~ {last}", "en": "{first} to {last}"}
 
 _WEEKDAYS = {
     "ko": ("월요일", "화요일", "수요일", "목요일", "금요일", "토요일", "일요일"),
     "en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"),
-}
-
-_DAY_NAMES = {
-    "ko": ("월", "화", "수", "목", "금", "토", "일"),
-    "en": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
 }
 
 _REASONS = {
@@ -105,34 +100,35 @@ def instructions(locale: str) -> str:
     return _in(locale, _INSTRUCTIONS)
 
 
-def now_line(now: datetime, locale: str) -> str:
-    """Return the line that tells the model the present time and the dates people say most often.
+def now_line(now: datetime, locale: str, message: str = "") -> str:
+    """Return the line that tells the model the present time, and the days that a message names.
+
+    A small model copies a date, but does not work one out: "yesterday = 2026-06-14" stands in the
+    line if the message says "yesterday" (`lifehelper.dates`).
 
     Args:
         now: the present in the user's time zone; shown as it is, to the minute.
         locale: `ko` or `en`.
+        message: what the user wrote.
 
     Raises:
         UsageError: if there is no text in that locale.
     """
     today = now.date()
-    monday = today - timedelta(days=today.weekday())
+    said = "".join(f", {_days(each, locale)}" for each in said_dates(message, today, locale))
     return _in(locale, _NOW).format(
         date=today,
         weekday=_in(locale, _WEEKDAYS)[today.weekday()],
         time=now.strftime("%H:%M"),
-        yesterday=today - timedelta(days=1),
-        this_week=_week(monday, today, locale),
-        last_week=_week(monday - timedelta(days=7), monday - timedelta(days=1), locale),
+        said=said,
     )
 
 
-def _week(monday: date, last: date, locale: str) -> str:
-    """Return the days from a Monday to `last`, each with its name; the first with its year."""
-    names = _in(locale, _DAY_NAMES)[: (last - monday).days + 1]
-    days = [str(monday + timedelta(days=number)) for number in range(len(names))]
-    shown = [days[0], *(day.partition("-")[2] for day in days[1:])]
-    return " ".join(f"{name} {day}" for name, day in zip(names, shown, strict=True))
+def _days(said: SaidDates, locale: str) -> str:
+    words = " ".join(said.text.split())
+    if said.first == said.last:
+        return f"{words} = {said.first}"
+    return f"{words} = {_in(locale, _SPAN).format(first=said.first, last=said.last)}"
 
 
 def reason(key: str, locale: str, **values: object) -> str:

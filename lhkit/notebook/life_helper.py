@@ -61,7 +61,7 @@ def life_helper(
     deps = LifeHelper(store=store, now=now, locale=locale)
     assistant = Assistant(
         instructions=instructions(locale),
-        context=lambda: now_line(now(), locale),
+        context=lambda message: now_line(now(), locale, message),
         deps=deps,
         sampling=sampling,
     )

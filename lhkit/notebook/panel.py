@@ -1,7 +1,6 @@
 """The chat panel: a widget over a `ChatController`. What a button does is a method here.
 
-It decides nothing about the conversation (that is `chat`), writes no HTML (`render`) and knows no
-domain (`toolset`).
+It decides nothing that is said (`chat`), writes no HTML (`render`), knows no domain (`toolset`).
 """
 
 import logging
@@ -30,7 +29,7 @@ from lhkit.notebook.running import Running, Work
 from lhkit.notebook.scenario_export import to_scenario
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
-from lhkit.notebook.toolset import ToolsetSource
+from lhkit.notebook.toolset import ToolsetSource, spoken_locales
 from lhkit.settings import Settings, load_settings
 
 _log = logging.getLogger(__name__)
@@ -68,6 +67,7 @@ class ChatPanel:
             catalog=load_catalog(locale),
             name=f"ChatPanel(model={model.identity.model!r}, locale={locale!r})",
             receive=self._receive,
+            locales=spoken_locales(toolset, locale),
         )
         self._gate = ButtonConfirmGate(locale=locale, screen=self._screen)
         self._talk = Conversation(

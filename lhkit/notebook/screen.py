@@ -1,10 +1,10 @@
 """A state and the widget that shows it: folds events, publishes at most 20 times a second."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from lhkit.locales import Catalog, available_locales
+from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.events import PanelEvent
 from lhkit.notebook.export import to_lines
 from lhkit.notebook.home_loop import HomeLoop
@@ -31,6 +31,7 @@ class Screen:
         name: what the widget's `repr` says, before the conversation in words.
         receive: is handed messages of the browser, on the loop.
         has_input: False for a card alone.
+        locales: the languages to choose from.
         clock: monotonic seconds.
     """
 
@@ -42,6 +43,7 @@ class Screen:
         name: str,
         receive: Callable[[Mapping[str, Any]], None],
         has_input: bool = True,
+        locales: Sequence[str] = (),
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._loop = loop
@@ -62,8 +64,8 @@ class Screen:
             receive=lambda content: loop.hand_over(self.take_message, content),
             has_input=has_input,
             locale=catalog.locale,
-            locales=list(available_locales()),
-            labels=_labels(catalog),
+            locales=list(locales),
+            labels=_labels(catalog, locales),
         )
 
     @property
@@ -84,7 +86,7 @@ class Screen:
     @catalog.setter
     def catalog(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.widget.labels = _labels(catalog)
+        self.widget.labels = _labels(catalog, self.widget.locales)
         self.widget.locale = catalog.locale
         self._soon()
 
@@ -137,6 +139,7 @@ class Screen:
                 pass
 
 
-def _labels(catalog: Catalog) -> dict[str, str]:
-    names = {f"locale_{each}": catalog.text(f"notebook.locale_{each}") for each in ("ko", "en")}
+def _labels(catalog: Catalog, locales: Sequence[str]) -> dict[str, str]:
+    """Return the words of the page; each language is called what it calls itself."""
+    names = {f"locale_{each}": load_catalog(each).text("notebook.locale_name") for each in locales}
     return {key: catalog.text(f"notebook.{key}") for key in _LABELS} | names

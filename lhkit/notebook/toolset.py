@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
+from lhkit.locales import available_locales
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.json_values import JSON
 
@@ -27,7 +28,11 @@ class Toolset:
 
 
 ToolsetSource: TypeAlias = ToolRegistry | Toolset | Callable[[str], Toolset]
-"""A registry, a toolset, or a function from a locale to one."""
+"""A registry, a toolset, or a function from a locale to one.
+
+A function is asked for every language once, when a panel is made: it raises in those that its tools
+do not speak.
+"""
 
 
 def toolset_of(source: ToolsetSource, locale: str, store: Any = None) -> Toolset:
@@ -39,3 +44,23 @@ def toolset_of(source: ToolsetSource, locale: str, store: Any = None) -> Toolset
             return Toolset(registry=source, assistant=Assistant(deps=store))
         case _:
             return source(locale)
+
+
+def spoken_locales(source: ToolsetSource, present: str) -> tuple[str, ...]:
+    """Return the languages that both lhkit and the tools have, sorted.
+
+    Args:
+        source: the tools; a registry or a toolset has the same texts in all languages.
+        present: the language that the tools are opened in anyhow, and in which they are not asked.
+    """
+    if isinstance(source, Toolset | ToolRegistry):
+        return available_locales()
+    return tuple(each for each in available_locales() if each == present or _opens(source, each))
+
+
+def _opens(source: Callable[[str], Toolset], locale: str) -> bool:
+    try:
+        source(locale)
+    except Exception:  # noqa: BLE001 - boundary: however their function refuses a language
+        return False
+    return True

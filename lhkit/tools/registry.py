@@ -70,7 +70,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
 
     def tool(
         self,
-        *,
+        *misplaced: object,
         destructive: bool = False,
         name: str | None = None,
         summarize: Summarizer | None = None,
@@ -83,8 +83,11 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         dependencies and is not part of the schema.
 
         Raises:
-            RegistrationError: if the function has no docstring, or a parameter no type.
+            RegistrationError: if it stands there without parentheses, the function has no
+                docstring, or a parameter no type.
         """
+        if misplaced:
+            raise RegistrationError(_unbracketed(misplaced[0]))
         from lhkit.tools.from_function import definition_of  # noqa: PLC0415 - pydantic is slow
 
         def register(function: Function) -> Function:
@@ -99,6 +102,14 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             return function
 
         return register
+
+
+def _unbracketed(given: object) -> str:
+    name = getattr(given, "__name__", given)
+    return (
+        f"tool {name!r}: write @registry.tool() with its parentheses; options stand in them by "
+        "name, such as destructive=True for a tool that changes data"
+    )
 
 
 def _check(definition: ToolDefinition, *, taken: Mapping[str, ToolDefinition]) -> None:

@@ -6,7 +6,7 @@ checkpoint before the last is kept, in case the last cannot be read.
 
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,22 +156,49 @@ def require_same(checkpoint: Checkpoint) -> None:
     """Refuse a folder of another training.
 
     Raises:
-        TuningError: names what is different, or the file that cannot be read.
+        TuningError: names what is different (settings with both values) and what to do, or the
+            file that cannot be read.
     """
     path = checkpoint.folder / _RECIPE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         asked = json.loads(as_json(checkpoint.recipe))
-        other = sorted(key for key in asked.keys() | found if asked.get(key) != found.get(key))
+        other = [
+            _told(key, found.get(key), asked.get(key))
+            for key in sorted(asked.keys() | found)
+            if asked.get(key) != found.get(key)
+        ]
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise TuningError(
             f"{path} cannot be read ({error}): remove {checkpoint.folder} to begin again"
         ) from error
     if other:
         raise TuningError(
-            f"{checkpoint.folder} holds a training with another {', '.join(other)}: "
-            "give another folder, or remove it"
+            f"{checkpoint.folder} holds a training with another {', '.join(other)}: give another "
+            "--into, or the same as there to go on with it; or remove that folder"
         )
+
+
+def _told(name: str, found: Any, asked: Any) -> str:
+    """Return a part of a recipe that differs, with what differs in it."""
+    if not isinstance(found, Mapping) or not isinstance(asked, Mapping):
+        return name  # a hash tells a person nothing
+    there, here = dict(_leaves(found)), dict(_leaves(asked))
+    differing = (
+        f"{key} {there.get(key, 'none')}, not {here.get(key, 'none')}"
+        for key in sorted(there.keys() | here)
+        if there.get(key) != here.get(key)
+    )
+    return f"{name} ({'; '.join(differing)})"
+
+
+def _leaves(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each setting under its name, such as `adapter.rank`."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{within}{key}.")
+        else:
+            yield f"{within}{key}", value
 
 
 def as_json(value: Mapping[str, Any]) -> str:

@@ -381,12 +381,14 @@ async def test_after_more_than_eight_user_turns_one_hint_suggests_to_clear() -> 
 @pytest.mark.anyio
 async def test_the_request_carries_instructions_context_and_tools() -> None:
     model = ScriptedModel([say("네")])
-    assistant = Assistant(instructions="너는 도우미다", context=lambda: "[오늘: 월요일]")
+    assistant = Assistant(
+        instructions="너는 도우미다", context=lambda text: f"[오늘: 월요일, {len(text)}자]"
+    )
     chat, _ = controller(model, assistant=assistant)
     await chat.user_turn("안녕")
     request = model.requests[0]
     assert request.instructions == "너는 도우미다"
-    assert request.messages == (UserMessage(text="안녕", context="[오늘: 월요일]"),)
+    assert request.messages == (UserMessage(text="안녕", context="[오늘: 월요일, 2자]"),)
     assert [tool.name for tool in request.tools] == ["search_catalog", "add_habit"]
 
 

@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from lhkit.cli import build_parser
 from lhkit.cli.examples import EXAMPLES, named_commands
+from lhkit.locales import available_locales
 from tests.docs.command_lines import read_line
 
 LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
@@ -42,6 +43,12 @@ def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) ->
     assert [line for line in EXAMPLES[command] if f"$ {line}" not in lines] == []
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["chat", "compare", "tune init"])
+def test_help_names_every_language_that_there_is(command: str) -> None:
+    words = set(helped(command).replace(".", " ").split())
+    assert set(available_locales()) <= words
 
 
 @pytest.mark.parametrize(

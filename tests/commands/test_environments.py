@@ -1,12 +1,14 @@
 """`--environment`: from a reference to what scenarios are played in; its faults as sentences."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
+from lhkit.app import LifeHelperEnvironment, ModelChoice
+from lhkit.commands import sources
 from lhkit.commands.environments import label_of, load_environment, registry_of
 from lhkit.commands.evaluate import EvalOptions, evaluate
 from lhkit.commands.lint import lint_paths
@@ -15,6 +17,8 @@ from lhkit.commands.rescore import rescore_run
 from lhkit.errors import UsageError
 from lhkit.harness.replay.environment import KnowsIds, KnowsRules
 from lhkit.harness.results.run import Run
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import ScriptedModel, say
 from lhkit.settings import Settings, load_settings
 
 pytestmark = pytest.mark.anyio
@@ -106,8 +110,14 @@ class UnpromisedEnvironment:
         return Unpromised(Assistant(), [])
 
 
+class UnpromisedInKorean:
+    def open(self, world, locale):
+        return (UnpromisedEnvironment if locale == "ko" else Environment)().open(world, locale)
+
+
 environment = Environment()
 unpromised = UnpromisedEnvironment()
+unpromised_in_korean = UnpromisedInKorean()
 half = Half()
 number = 3
 '''
@@ -290,6 +300,53 @@ async def test_a_constraint_is_checked_against_their_tools(
     with pytest.raises(
         UsageError, match="tool 'read_notes': decoding cannot be constrained by 'not'"
     ):
+        await evaluate(options, settings)
+
+
+async def test_a_model_is_opened_with_the_tools_that_it_is_constrained_to(
+    notes: Path, scenario: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choices: list[ModelChoice] = []
+
+    @asynccontextmanager
+    async def opened(choice: ModelChoice, *_: object) -> AsyncIterator[ChatModel]:
+        choices.append(choice)
+        yield ScriptedModel(lambda _: say("buy milk"))
+
+    monkeypatch.setattr(sources, "opened_model", opened)
+    for constrain in ("required", "off"):
+        options = EvalOptions(
+            paths=(scenario,),
+            environment=f"{notes}:environment",
+            base_url="http://127.0.0.1:1",
+            constrain=constrain,
+            runs_dir=scenario.parent,
+        )
+        await evaluate(options, settings)
+    constrained, free = choices
+    assert [getattr(tool, "name", None) for tool in constrained.tools] == ["read_notes"]
+    assert free.tools == ()
+
+
+@pytest.fixture
+def korean(tmp_path: Path) -> Path:
+    text = SCENARIO.replace("notes-01", "notes-02").replace("locale: en", "locale: ko")
+    file = tmp_path / "korean.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+async def test_a_constraint_is_checked_in_each_language_of_the_scenarios(
+    notes: Path, scenario: Path, korean: Path, settings: Settings
+) -> None:
+    options = EvalOptions(
+        paths=(scenario, korean),
+        environment=f"{notes}:unpromised_in_korean",
+        model="gold",
+        constrain="auto",
+        runs_dir=scenario.parent,
+    )
+    with pytest.raises(UsageError, match="'read_notes': decoding cannot be constrained by 'not'"):
         await evaluate(options, settings)
 
 

@@ -133,6 +133,13 @@ async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
     assert bench.lines("auto") == 4
 
 
+async def test_models_are_opened_with_the_tools_that_they_are_constrained_to(
+    bench: Bench, asked: list[app.ModelChoice]
+) -> None:
+    assert await bench.play('[arms]\nmodels = ["gemma"]\nconstraints = ["auto"]') == 0
+    assert asked[0].tools == app.registry_of("ko").definitions  # as the first scenario speaks
+
+
 async def test_another_prompt_is_another_arm_and_only_its_locale_changes(
     bench: Bench, asked: list[app.ModelChoice]
 ) -> None:

@@ -1,6 +1,7 @@
 """Which line serves a model, and which client `--dialect` opens."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from lhkit.errors import UsageError
 from lhkit.models.openai_http import OpenAiHttp
 from lhkit.models.vllm_http import VllmHttp
 from lhkit.settings import Settings
+from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +112,19 @@ async def test_a_language_that_life_helper_does_not_speak_keeps_no_model_from_be
         choice = app.ModelChoice(base_url=server.base_url)
         async with app.open_model(choice, Settings(locale="ja")) as model:
             assert model.identity.dialect == "json"
+
+
+async def test_a_constraint_has_to_fit_the_tools_that_are_given_and_no_others() -> None:
+    unpromised = echo_tool("nap", parameters={"type": "object", "not": {"required": ["x"]}})
+    async with FakeVllm() as server:
+        choice = app.ModelChoice(
+            base_url=server.base_url, constraint="required", tools=(echo_tool("look"),)
+        )
+        async with app.open_model(choice, Settings(locale="ja")) as model:
+            assert model.identity.constraint == "required"
+        with pytest.raises(UsageError, match="tool 'nap': decoding cannot be constrained"):
+            async with app.open_model(replace(choice, tools=(unpromised,)), Settings()):
+                pass
 
 
 async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_started() -> None:

@@ -6,10 +6,11 @@ that file (or its next part); `console` is run; `sh` is only read, and says firs
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.children import search_paths
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,7 +85,7 @@ def run(commands: Sequence[str], folder: Path, environment: Mapping[str, str]) -
     shell = subprocess.run(
         ["/bin/bash", "-c", "\n".join(lines)],
         cwd=folder,
-        env={**environment, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+        env={**environment, **search_paths()},
         capture_output=True,
         text=True,
         check=False,

@@ -7,6 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from lhkit.settings import load_settings
+from tests.children import search_paths
 from tests.docs.command_lines import lhkit_lines, read_line
 from tests.docs.pages import ROOT, Step, blocks, files, missing, run, steps
 
@@ -109,6 +110,20 @@ def test_a_line_that_is_not_in_the_output_is_noticed(
     shown: tuple[str, ...], lost: str | None
 ) -> None:
     assert missing(shown, "one   two") == lost
+
+
+def test_a_child_finds_the_modules_that_the_tests_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "only_here.py").write_text("print('found')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "own")
+    (done,) = run(["python -c 'import only_here'"], tmp_path.parent, {})
+    assert (done.output.strip(), done.code) == ("found", 0)
+    monkeypatch.delenv("PYTHONPATH")
+    assert set(search_paths()) == {"PATH"}
 
 
 def test_a_console_is_commands_with_what_they_show(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ BOUNDARIES = {
     "confirm/gate.py": 1,  # a gate that waits for a person
     "confirm/summary.py": 1,  # a tool's own summary
     "harness/replay/sample.py": 1,  # one sample
+    "notebook/toolset.py": 1,  # a user's function that does not speak a language
     "tools/dispatcher.py": 3,  # validation of any object; the gate; the handler
 }
 

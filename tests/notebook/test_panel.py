@@ -10,6 +10,7 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ServerUnreachableError, UsageError
+from lhkit.locales import available_locales, load_catalog
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
 from lhkit.notebook.events import Outcome
@@ -228,12 +229,41 @@ async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
         return Toolset(registry=ToolRegistry([]), assistant=Assistant())
 
     panel = make_panel([say("안녕")], toolset=korean)
+    assert panel.widget.locales == ["ko"]
     before = panel.widget.labels
     front_end(panel).press("locale", value="en")
     assert isinstance(panel.state.items[-1], ErrorItem)
     assert panel.widget.labels == before
     await panel.send("안녕")
     assert isinstance(panel.state.items[-1], AssistantItem)
+
+
+@pytest.mark.parametrize("refusal", [UsageError("no texts"), KeyError("en"), ValueError("en")])
+async def test_only_languages_that_the_tools_speak_are_offered(
+    make_panel: MakePanel, refusal: Exception
+) -> None:
+    asked: list[str] = []
+
+    def not_english(locale: str) -> Toolset:
+        asked.append(locale)
+        if locale == "en":
+            raise refusal
+        return Toolset(registry=ToolRegistry())
+
+    assert make_panel([], toolset=not_english).widget.locales == ["ko"]
+    assert sorted(asked) == sorted(available_locales())
+
+
+@pytest.mark.parametrize("locale", available_locales())
+async def test_tools_of_all_languages_offer_each_by_the_name_it_has_for_itself(
+    make_panel: MakePanel, locale: str
+) -> None:
+    panel = make_panel([], locale=locale)
+    assert panel.widget.locales == list(available_locales())
+    named = {each: panel.widget.labels[f"locale_{each}"] for each in panel.widget.locales}
+    own = {each: load_catalog(each).text("notebook.locale_name") for each in available_locales()}
+    assert named == own
+    assert named.items() >= {"en": "English", "ko": "한국어"}.items()
 
 
 @pytest.mark.promise("notebook.opt_in")

@@ -10,6 +10,7 @@ import pytest
 
 from lhkit.models.weights import ensure_weights
 from lhkit.settings import load_settings
+from tests.children import search_paths
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -53,7 +54,7 @@ def _environment(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
         "LHKIT_CONFIG_DIR": str(home / ".lhkit"),
-        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        **search_paths(),
     }
 
 

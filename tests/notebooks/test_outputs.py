@@ -56,6 +56,19 @@ def test_the_tuning_notebook_trains_on_the_real_base_and_shows_again_what_it_sho
     require_all_passed(nbval(TUNING, timeout_s=TRAINING_TIMEOUT_S), TUNING)
 
 
+def test_a_notebook_finds_the_modules_that_the_tests_find(
+    tmp_path: Path, nbval: Nbval, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "only_here.py").write_text("", encoding="utf-8")
+    cells = [nbformat.v4.new_code_cell("import only_here")]
+    path = tmp_path / "imports.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    require_all_passed(nbval(path), path)
+
+
 @pytest.mark.promise("notebooks.changed_output")
 def test_a_changed_output_fails(copies: Path, nbval: Nbval) -> None:
     path = copies / "01_tools_and_gate.ipynb"

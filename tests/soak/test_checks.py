@@ -12,9 +12,12 @@ from types import ModuleType
 
 import pytest
 
+from lhkit import app
 from lhkit.harness.records.journal import RECORDS
 from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
 from lhkit.harness.records.record_line import encode_record
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.trace import GateOutcome
 from tests.harness.records.test_journal import record
 
@@ -47,9 +50,9 @@ def invalid(name: str) -> SampleRecord:
     return replace(record(name), verdict=Verdict.INVALID)
 
 
-def writing(gate: str) -> SampleRecord:
+def writing(gate: str, tool: str = "add_habit") -> SampleRecord:
     wrote = CallRecord(
-        tool="add_habit",
+        tool=tool,
         raw_args={},
         result={"status": "ok"},
         ran=True,
@@ -84,6 +87,16 @@ def test_what_a_sitting_must_not_do_to_records_is_noticed(
     faults = soak.folder.faults_of_records(before, after)
     assert bool(faults) == (told is not None), faults
     assert told is None or told in " ".join(faults)
+
+
+@pytest.mark.parametrize(("tool", "is_noticed"), [("nap", True), ("look", False)])
+def test_a_tool_writes_if_the_registry_says_so(
+    soak: ModuleType, monkeypatch: pytest.MonkeyPatch, tool: str, *, is_noticed: bool
+) -> None:
+    registry = ToolRegistry([echo_tool("nap", is_destructive=True), echo_tool("look")])
+    monkeypatch.setattr(app, "registry_of", lambda _locale: registry)
+    faults = soak.folder.faults_of_records(b"", lines(writing("rejected", tool)))
+    assert bool(faults) is is_noticed
 
 
 @pytest.mark.parametrize(

@@ -132,3 +132,17 @@ def test_functions_that_cannot_be_tools_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(RegistrationError, match=fault):
             ToolRegistry().tool()(function)
+
+
+def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
+    registry = ToolRegistry()
+
+    def look(day: date) -> dict[str, Any]:
+        """Look at a day."""
+        return {"day": str(day)}
+
+    with pytest.raises(RegistrationError, match=r"tool 'look': write @registry\.tool\(\) with its"):
+        registry.tool(look)
+    with pytest.raises(RegistrationError, match=r"tool 'see': .*options stand in them by name"):
+        registry.tool("see")
+    assert not registry

@@ -229,9 +229,12 @@ async def test_several_rows_are_asked_about_or_the_first_is_taken_where_that_is_
 ) -> None:
     several = PHRASES.replace("[lamp, rug]", "[r]")
     with pytest.raises(
-        TuningError, match=r"values: find_things .*2 different values.*where: .*rows\[0\]"
-    ):
+        TuningError,
+        match=r"values: find_things .*2 different values.*where: .*rows\[0\].*`several`",
+    ) as raised:
         await played(book_of(tmp_path, several))
+    rows = '{"id":41,"name":"red lamp","day":"2026-06-15"}, {"id":52,"name":"rug"}'
+    assert f" are there, in {rows}: say which" in str(raised.value)
     asks = several.replace(
         "cancelled: [It", "several: ['Which one: {things.name}?']\n          cancelled: [It"
     )

@@ -1,5 +1,6 @@
 """From phrases to played conversations: what is drawn, and what the real tools make of it."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import TuningError
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.own_tools.acting import Said
 from lhkit.tuning.own_tools.checks import check_fit
 from lhkit.tuning.own_tools.drawing import Stage, conversations
 from lhkit.tuning.own_tools.phrase_file import PhraseFile, read_phrases
@@ -161,6 +163,23 @@ async def test_two_wishes_are_two_calls_and_one_answer(tmp_path: Path) -> None:
         first, second, words = (sequence.text[begin:end] for begin, end in sequence.answers[:3])
         assert {first[:20], second[:20]} == {'{"name": "set_timer"', '{"name": "show_timer'}
         assert "맞췄어요" in words or "이미 있어요" in words
+
+
+@pytest.mark.anyio
+async def test_each_wish_is_told_with_what_it_came_to_and_whether_it_was_to_fail(
+    tmp_path: Path,
+) -> None:
+    book, said = book_of(tmp_path), list[Said]()
+    stage = Stage(registry=REGISTRY, days=[MONDAY] * 2, notify=said.append)
+    told = conversations(book, {"ko": stage}, count=60, seed=1, korean_share=1.0)
+    sequences = await simulate(tuple(told), Timers(), progress=False)
+    assert {each.wish.words["name"] for each in said if each.wish.is_to_fail} == {"라면"}
+    assert all(each.wish.words.get("name") != "라면" for each in said if not each.wish.is_to_fail)
+    assert {each.outcome for each in said} == {"ok", "taken", "cancelled", "not_found"}
+    text = "".join(each.text for each in sequences)
+    answers = re.findall(r"model\n([^{\n].*)<end_of_turn>", text)
+    spoken = " ".join(each for each in answers if each not in {"안녕하세요", "몰라요."})
+    assert Counter(spoken.split()) == Counter(" ".join(each.text for each in said).split())
 
 
 def test_every_kind_has_its_share_also_where_few_phrases_stand_for_it(tmp_path: Path) -> None:

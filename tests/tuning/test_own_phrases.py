@@ -121,7 +121,7 @@ FAULTS = [
         "{reason} is no slot here: sl",
     ),
     ("[these]", "['{a']", 19, f"{LIST}.replies.ok[0]", "'{a': "),
-    ("[these]", "these", 19, f"{LIST}.replies.ok", "Input should be a valid array"),
+    ("[these]", "these", 19, f"{LIST}.replies.ok", "must be a list"),
     ("        say: [which", "        says: [which", 17, f"{LIST}.says", "unknown field"),
     ("  en:", "  fr:", 2, "locales.fr", "must be one of en, ko"),
     ("locales:", "languages:", 1, "languages", "unknown field"),

@@ -1,3 +1,4 @@
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -169,3 +170,26 @@ async def test_what_a_user_should_know_is_told_in_their_language(
     (options.into / "adapter" / "manifest.json").unlink()
     await train_adapter(options, settings, progress=False)
     assert sentences[1] in capsys.readouterr().err
+
+
+@pytest.mark.anyio
+async def test_who_interrupts_is_told_at_once_and_then_at_which_step_it_was_saved(
+    tiny_gemma: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = TrainOptions(
+        data=data_file(tmp_path),
+        into=tmp_path / "tuned",
+        base=tiny_gemma,
+        tuning=TuneSettings(steps=3, batch_tokens=60),
+    )
+    settings = Settings(locale="en")
+    training = asyncio.create_task(train_adapter(options, settings, progress=False))
+    await asyncio.sleep(0)  # up to where it waits for the thread that trains
+    training.cancel()
+    await asyncio.sleep(0)
+    assert capsys.readouterr().err == "Stopping after this step, saving …\n"
+    with pytest.raises(asyncio.CancelledError):
+        await training
+    assert capsys.readouterr().err == "Saved at step 1; the same command goes on.\n"
+    assert await train_adapter(options, settings, progress=False) == 0
+    assert "3 steps done" in capsys.readouterr().out

@@ -7,7 +7,7 @@ is `bluff`'s business.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, assert_never
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.authoring.examples import Underivable, derived
@@ -17,7 +17,7 @@ from lhkit.harness.verdicts.reply import reply_reasons
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import Accepted
+from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
 from lhkit.vocab.messages import ToolCall, ToolCallMessage, UserMessage
 
 _PLAIN_REPLY = "OK."
@@ -121,7 +121,8 @@ class _Deriving:
         if tool is not None and wish.result in _MUST_FIT:
             verdict = self.registry.validator(wish.tool).check(args)
             if not isinstance(verdict, Accepted):
-                raise self._fault(f"{where}.args", f"{wish.tool} refuses {args}: {verdict}")
+                told = f"{wish.tool} refuses this: {_worded(verdict)}"
+                raise self._fault(f"{where}.args", told)
         return ToolCall(name=wish.tool, args=args)
 
     def _args(self, wish: ExpectedCall, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -144,6 +145,19 @@ class _Deriving:
 
     def _fault(self, field: str, message: str) -> ScenarioError:
         return ScenarioError(f"{self.scenario.id}.turns[{self.number}].{field}: {message}")
+
+
+def _worded(verdict: NotAnObject | Missing | Invalid) -> str:
+    """Return in words what the tool's schema says against arguments."""
+    match verdict:
+        case NotAnObject(actual=actual):
+            return f"the arguments are no JSON object ({actual})"
+        case Missing(field=field, expected=expected):
+            return f"{field} is missing: expected {expected}"
+        case Invalid(field=field, expected=expected, actual=actual):
+            return f"{field} is {actual}: expected {expected}"
+        case _:
+            assert_never(verdict)
 
 
 def _in_order(expect: Expect) -> Sequence[int]:

@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.expectations.assignment import Problem, assign_ordered
@@ -19,6 +20,7 @@ from lhkit.harness.scenarios.script import (
     Turn,
     scenario_json_schema,
 )
+from lhkit.harness.scenarios.shape_words import shape_words
 from lhkit.harness.scenarios.yaml_source import Document, read_yaml
 from lhkit.locales import available_locales
 from lhkit.vocab.json_values import compact
@@ -189,20 +191,13 @@ def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -
 
 def shape_faults(error: ValidationError, document: Document, at: Path = ()) -> tuple[Fault, ...]:
     """Return what pydantic found wrong with the value that stands at `at` in a document."""
-    messages: dict[Path, list[str]] = {}
+    found: dict[Path, list[ErrorDetails]] = {}
     for each in error.errors(include_url=False):
         if each["type"] == "too_short" and each["input"]:
             continue  # its items are there and wrong: said elsewhere
         path = _path_of((*at, *each["loc"]), each["type"], document.lines)
-        messages.setdefault(path, []).append(_PLAIN.get(each["type"]) or _plain(each["msg"]))
-    return tuple(Fault(path, " or ".join(said)) for path, said in messages.items())
-
-
-_PLAIN = {"unexpected_keyword_argument": "unknown field", "missing": "is required"}
-
-
-def _plain(message: str) -> str:
-    return message.replace(r"String should match pattern '\S'", "must be more than white space")
+        found.setdefault(path, []).append(each)
+    return tuple(Fault(path, shape_words(errors)) for path, errors in found.items())
 
 
 def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:

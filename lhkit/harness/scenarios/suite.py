@@ -6,15 +6,17 @@ Each combination of models, dialects, constraints, prompts and stress is one arm
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from lhkit.errors import UsageError
+from lhkit.harness.scenarios.shape_words import shape_words
 
 DEFAULT_PROMPT = "default"
 """The name of the prompt that ships with the assistant."""
@@ -95,8 +97,7 @@ def load_suite(path: Path) -> Suite:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from error
     except ValidationError as error:
-        faults = dict.fromkeys(_fault(each) for each in error.errors())
-        raise UsageError("\n".join(f"{path}: {fault}" for fault in faults)) from error
+        raise UsageError("\n".join(f"{path}: {fault}" for fault in _faults(error))) from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:
         known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
@@ -104,12 +105,22 @@ def load_suite(path: Path) -> Suite:
     return suite
 
 
-def _fault(error: Any) -> str:
-    """Return a field and its fault; the branches of a union are not part of the field's name."""
+def _faults(error: ValidationError) -> Iterator[str]:
+    """Yield each field with what is wrong there."""
+    found: dict[str, list[ErrorDetails]] = {}
+    for each in error.errors(include_url=False):
+        if each["type"] == "too_short" and each["input"]:
+            continue  # its items are there and wrong: said elsewhere
+        found.setdefault(_field(each), []).append(each)
+    return (f"{field}: {shape_words(errors)}" for field, errors in found.items())
+
+
+def _field(error: ErrorDetails) -> str:
+    """Return the name of a field; the branches of a union are not part of it."""
     names = {"function-after", "ServedModel", "PromptFile", "str", "constrained-str"}
     parts = [part for part in error["loc"] if part not in names and "[" not in str(part)]
     field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return f"{field.lstrip('.') or '(top)'}: {error['msg']}"
+    return field.lstrip(".") or "(top)"
 
 
 def arms_of(suite: Suite, folder: Path) -> tuple[Arm, ...]:

@@ -19,24 +19,43 @@ from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult, enco
 _OURS = frozenset({"handler_error", "validation", "unknown_tool", "repeated_call"})
 """Results that no phrase is written for: the tool broke, or the call should not have been made."""
 
+_SHOWN_ROWS = 3
+_SHOWN_CHARS = 60
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """One call, the words that stand for its arguments, and what may be said afterwards.
 
     An argument may be a `LookUp`: then it is called for first. `place` says where a part of the
-    tool's phrases stands: `file:line: field`.
+    tool's phrases stands: `file:line: field`. One that `is_to_fail` was drawn from `failing`.
     """
 
     tool: str
+    locale: str
     args: Mapping[str, Any]
     words: Mapping[str, str]
     replies: Mapping[str, Sequence[str]]
     place: Callable[[str], str]
+    is_to_fail: bool = False
 
     def calls(self) -> int:
         """Return how many calls it takes at most."""
         return calls_for(self.args)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What became of a wish: a key of its `replies`, the reply under it, and that in words."""
+
+    wish: Wish
+    outcome: str
+    reply: str
+    text: str
+
+
+def ignore(_said: Said) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +73,20 @@ _T = TypeVar("_T")
 _Course: TypeAlias = Generator[ToolCall, ToolResult, _T]
 
 
-def acting(wishes: Sequence[Wish], *, seed: int, most_calls: int) -> Act:
+def acting(
+    wishes: Sequence[Wish],
+    *,
+    seed: int,
+    most_calls: int,
+    notify: Callable[[Said], None] = ignore,
+) -> Act:
     """Return an act that makes the calls one after the other and then speaks of all of them.
 
     Args:
         wishes: in the order in which they are carried out.
         seed: decides the words.
         most_calls: so many fit into a turn.
+        notify: told of each wish when all of them are carried out.
 
     Raises (when it acts):
         TuningError: a tool broke, a look-up does not find what it should, no reply fits what came
@@ -75,7 +101,10 @@ def acting(wishes: Sequence[Wish], *, seed: int, most_calls: int) -> Act:
             for message in settled:
                 call = course.send(message.result)
         except StopIteration as end:
-            return say(end.value)
+            told: Sequence[Said] = end.value
+            for each in told:
+                notify(each)
+            return say(" ".join(each.text for each in told))
         if len(settled) >= most_calls:
             raise TuningError(
                 f"{wishes[0].place('say')}: it takes more than {most_calls} calls, and a turn of "
@@ -86,10 +115,10 @@ def acting(wishes: Sequence[Wish], *, seed: int, most_calls: int) -> Act:
     return act
 
 
-def _course(wishes: Sequence[Wish], rng: random.Random) -> _Course[str]:
+def _course(wishes: Sequence[Wish], rng: random.Random) -> _Course[Sequence[Said]]:
     """Yield each call, be sent its result, and return what is said in the end."""
     known: _Known = {}
-    told: list[str] = []
+    told: list[Said] = []
     for wish in wishes:
         args = yield from _arguments(wish.args, wish, known)
         if isinstance(args, _Missed):
@@ -99,7 +128,7 @@ def _course(wishes: Sequence[Wish], rng: random.Random) -> _Course[str]:
         told.append(_words(wish, *_outcomes(wish.tool, args, result), args, rng))
         known.clear()  # it may have changed what a look-up would find
         known[_key(wish.tool, args)] = result
-    return " ".join(told)
+    return told
 
 
 def _arguments(
@@ -138,10 +167,19 @@ def _looked_up(look_up: LookUp, wish: Wish, known: _Known) -> _Course[Taken | _M
     if "several" in wish.replies:
         return _Missed(("several",), found.data)
     raise TuningError(
-        f"{asked}: {len(found.values)} different values are there: say which with "
-        "`where: {field: …}`, take the first like rows[0].id, or write under `several` in "
+        f"{asked}: {len(found.values)} different values are there, in {_shown(found)}: say which "
+        "with `where: {field: …}`, take the first like rows[0].id, or write under `several` in "
         "`replies` how to ask back"
     )
+
+
+def _shown(found: Taken) -> str:
+    """Return the rows that were found, or the values where they stand in one row."""
+    some = found.rows if len(found.rows) > 1 else found.values
+    texts = [compact(each) for each in some[:_SHOWN_ROWS]]
+    short = [text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…" for text in texts]
+    more = f" and {len(some) - len(short)} more" if len(some) > len(short) else ""
+    return ", ".join(short) + more
 
 
 def _called(tool: str, args: Mapping[str, Any], known: _Known) -> _Course[ToolResult]:
@@ -162,13 +200,13 @@ def _words(
     data: Mapping[str, Any],
     args: Mapping[str, Any],
     rng: random.Random,
-) -> str:
+) -> Said:
     for outcome in outcomes:
         replies = list(wish.replies.get(outcome, ()))
         for template in rng.sample(replies, len(replies)):
             text = filled(template, lambda slot: _word(wish, data, slot))
             if text is not None:
-                return text
+                return Said(wish=wish, outcome=outcome, reply=template, text=text)
     raise TuningError(_unsaid(wish, outcomes, data, args))
 
 

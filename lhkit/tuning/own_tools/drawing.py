@@ -15,7 +15,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.expert import Conversation, Line
 from lhkit.tuning.noise import careless, is_literal, surrounded
-from lhkit.tuning.own_tools.acting import Wish, acting
+from lhkit.tuning.own_tools.acting import Said, Wish, acting, ignore
 from lhkit.tuning.own_tools.checks import unsaid, values_of
 from lhkit.tuning.own_tools.phrase_file import LocalePhrases, PhraseFile, Sentence, Talk
 from lhkit.tuning.own_tools.templates import filled, slots_of
@@ -41,12 +41,14 @@ _TRIES = 8
 class Stage:
     """The tools of one language, and the day of each world of the phrase file.
 
-    `most_calls` is how many calls the assistant makes in a turn, before it answers.
+    `most_calls` is how many calls the assistant makes in a turn, before it answers. `notify` is
+    told of each wish when it is played.
     """
 
     registry: ToolRegistry
     days: Sequence[date]
     most_calls: int = MAX_TURNS - 1
+    notify: Callable[[Said], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class _Drawing:
         self._registry = stage.registry
         self._tools = stage.registry.definitions
         self._most_calls = stage.most_calls
+        self._notify = stage.notify
         self._rng = rng
         self._world = rng.randrange(len(book.phrases.worlds))
         self._today = stage.days[self._world]
@@ -161,7 +164,12 @@ class _Drawing:
 
     def _called(self, *wished: tuple[str, Wish], user: str = "") -> _Drawn:
         wishes = [wish for _, wish in wished]
-        act = acting(wishes, seed=self._rng.getrandbits(32), most_calls=self._most_calls)
+        act = acting(
+            wishes,
+            seed=self._rng.getrandbits(32),
+            most_calls=self._most_calls,
+            notify=self._notify,
+        )
         line = Line(user=self._surrounded(user or wished[0][0]), act=act)
         return _Drawn(line, tuple((wish.tool, wish.args) for wish in wishes))
 
@@ -224,10 +232,12 @@ class _Drawing:
         path = ("locales", self._locale, "tools", tool.name)
         wish = Wish(
             tool=tool.name,
+            locale=self._locale,
             args=self._in_order(tool, args),
             words=words,
             replies=phrases.replies,
             place=lambda key: self._book.place((*path, key)),
+            is_to_fail=failing is not None,
         )
         return filled(sentence.text, lambda slot: words[slot.name], self._typed) or "", wish
 

@@ -150,10 +150,14 @@ def steps_of(place: str) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What stands at a place: different values, and the result with only the rows they are in."""
+    """What stands at a place: different values, and the result with only the rows they are in.
+
+    `rows` are those, or the whole result where there are none.
+    """
 
     values: tuple[Any, ...]
     data: Mapping[str, Any]
+    rows: tuple[Any, ...]
 
 
 def taken(data: Mapping[str, Any], place: str, where: Mapping[str, Any]) -> Taken:
@@ -181,7 +185,11 @@ def taken(data: Mapping[str, Any], place: str, where: Mapping[str, Any]) -> Take
         values = values[last.index : last.index + 1]
     different = tuple({compact(value): value for value in values}.values())
     is_one_list = len(ways) == 1 and isinstance(data.get(ways[0].name), list)
-    return Taken(values=different, data={**data, ways[0].name: rows} if is_one_list else data)
+    return Taken(
+        values=different,
+        data={**data, ways[0].name: rows} if is_one_list else data,
+        rows=tuple(rows),
+    )
 
 
 def _within(rows: Sequence[Any], name: str) -> list[Any]:

@@ -28,6 +28,8 @@ from playwright.sync_api import (
 )
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
+from tests.children import search_paths
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LAB_ARGS = (
     *("--no-browser", "--ip=127.0.0.1", "--ServerApp.port_retries=0", "--allow-root"),
@@ -82,7 +84,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def _environment(root: Path) -> dict[str, str]:
     return {
         "HOME": str(root / ".home"),
-        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        **search_paths(),
         "LANG": "C.UTF-8",
         "JUPYTER_CONFIG_DIR": str(root / ".conf"),
         "JUPYTER_DATA_DIR": str(root / ".data"),

@@ -123,7 +123,14 @@ async def test_what_gold_says_and_does_itself_is_taken(load: Load, registry: Too
             "expect: {calls: [{tool: nope}]}",
             r"s\.turns\[0\]\.expect\.calls\[0\]\.tool: there is no",
         ),
-        ("expect: {calls: [{tool: add_note}]}", r"expect\.calls\[0\]\.args: add_note refuses"),
+        (
+            "expect: {calls: [{tool: add_note}]}",
+            r"calls\[0\]\.args: add_note refuses this: text is missing: expected string",
+        ),
+        (
+            "expect: {calls: [{tool: add_note, args: {text: milk, tag: shop}}]}",
+            r'add_note refuses this: tag is "shop": expected one of "home", "work"$',
+        ),
         ("reply: {matches: x}", r"s\.turns\[0\]\.reply: .*: write a reply under gold\.say"),
         ("reply: {contains_all: [a], excludes: [a]}", r"the reply says 'a'"),
         ("reply: {excludes: [a]}\n      gold: {say: a}", r"correct gold\.say"),

@@ -1,6 +1,7 @@
 """`lhkit lint`: each way in which a scenario can be unfit is found, with file, line and field."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,12 @@ async def test_a_scenario_that_silence_passes_is_an_error(found: Findings) -> No
     assert {each.code for each in await found(MUTE)} == {"silent", "unchecked_reply"}
 
 
+def line_at(message: str) -> str:
+    """Return the line of code that a message points at."""
+    ((file, line),) = re.findall(r" at (.+\.py):(\d+): mend the tool", message)
+    return Path(file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+
+
 @pytest.mark.parametrize(
     ("more", "codes"),
     [
@@ -182,6 +189,7 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
     findings = await lint(read_sources([file]), environment)
     assert [each.code for each in findings] == codes
     assert all("find_notes fails in the gold trace (" in each.message for each in findings)
+    assert all('note["text"]' in line_at(each.message) for each in findings)
 
 
 @pytest.mark.parametrize(

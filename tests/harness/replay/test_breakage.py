@@ -102,7 +102,7 @@ async def test_faults_are_part_of_what_a_run_is_resumed_by(
     ("entry", "said"),
     [
         ("[{times: 1}]", r":5: a\.faults\[0\]\.tool: is required"),
-        ("[{tool: find_notes, times: 0}]", r":5: a\.faults\[0\]\.times: .*greater than or equal"),
+        ("[{tool: find_notes, times: 0}]", r":5: a\.faults\[0\]\.times: .*1 or more"),
         ("[{tool: find_notes, error: timeout}]", r":5: a\.faults\[0\]\.error: .*handler_error"),
         ("[{tool: find_notes, after: 1}]", r":5: a\.faults\[0\]\.after: unknown field"),
         ("[{tool: x}, {tool: x}]", r":5: a\.faults\[1\]\.tool: x stands here twice"),

@@ -1,8 +1,9 @@
 """Scenario files: what is read, and how every fault names file, line and field."""
 
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from jsonschema import Draft202012Validator
 
 import lhkit.harness
 from lhkit.errors import ScenarioError
-from lhkit.harness.scenarios.scenario import Scenario, load_scenarios, scenario_json_schema
+from lhkit.harness.scenarios.scenario import (
+    Scenario,
+    load_scenarios,
+    read_sources,
+    scenario_json_schema,
+)
 from lhkit.harness.scenarios.script import Before, ExpectedReply
 from lhkit.harness.scenarios.yaml_source import read_yaml
 
@@ -91,22 +97,43 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
     ("text", "said"),
     [
         ("- id: a\n  ac: AC-1\n", ":1: a.turns: is required"),
-        ("- id: A B\n  ac: x\n  turns: [{user: x}]\n", ":1: A B.id: String should match"),
-        ("- id: a\n  ac: x\n  turns: []\n", ":3: a.turns: Tuple should have at least 1 item"),
-        ("- id: a\n  ac: x\n  turns:\n  - user: 5\n", ":4: a.turns[0].user: Input should be a"),
+        ("- id: A B\n  ac: x\n  turns: [{user: x}]\n", ":1: A B.id: must be a text like ^[a-z0-9]"),
+        ("- id: a\n  ac: x\n  turns: []\n", ":3: a.turns: must be a list of 1 or more"),
+        ("- id: a\n  ac: x\n  turns:\n  - user: 5\n", ":4: a.turns[0].user: must be a text"),
         ("- id: a\n  ac: x\n  turns:\n  - user: ' '\n", ":4: a.turns[0].user: must be more"),
         ("- id: a\n  ac: x\n  turns:\n  - usr: x\n", ":4: a.turns[0].usr: unknown field"),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: maybe\n",
-            ":5: a.turns[0].confirm: Input should be 'accept' or 'reject' or",
+            ":5: a.turns[0].confirm: must be one of accept, reject, absent or a list",
         ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: acept\n",
+            "confirm: must be one of accept, reject, absent or a list: did you mean accept?",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: [accept, Reject]\n",
+            ":5: a.turns[0].confirm[1]: must be one of accept, reject: did you mean reject?",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: srict}\n",
+            "order: must be one of any, strict or a mapping (`key: value`): did you mean strict?",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns: [{user: x}]\n  faults: [{tool: t, times: 0}]\n",
+            ":4: a.faults[0].times: must be 1 or more",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns: [{user: x}]\n  faults: [{tool: t, error: gone}]\n",
+            ":4: a.faults[0].error: must be handler_error",
+        ),
+        ("- id: a\n  ac: x\n  tags: t\n  turns: [{user: x}]\n", ":3: a.tags: must be a list"),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {calls: [{args: {}}]}\n",
             ":5: a.turns[0].expect.calls[0].tool: is required",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {extra: some}\n",
-            ":5: a.turns[0].expect.extra: Input should be 'none', 'reads' or 'any'",
+            ":5: a.turns[0].expect.extra: must be one of none, reads, any",
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {order: {before: [[0, 1]]}}\n",
@@ -144,7 +171,7 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ("a\x00b", ": (top): not YAML"),
         ("", ":1: (top): must be a list of scenarios"),
         ("id: a\n", ":1: (top): must be a list of scenarios"),
-        ("- 5\n", ":1: [0]: Input should be an object"),
+        ("- 5\n", ":1: [0]: must be a mapping"),
         ("- &a [*a]\n", ":1: (top): nested deeper"),
         ("[" * 5000, "nested deeper"),
     ],
@@ -154,6 +181,30 @@ def test_a_fault_is_named_by_file_line_and_field(load: Load, text: str, said: st
         load(text)
     assert "scenarios.yaml:" in str(caught.value)
     assert said in str(caught.value)
+
+
+def with_another(value: Any, wrong: Any) -> Iterator[Any]:
+    """Yield a value with each of its parts, and itself, put out for something wrong."""
+    yield wrong
+    parts = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, inner in parts.items() if isinstance(parts, dict) else ():
+        for spoilt in with_another(inner, wrong):
+            copy = value.copy()
+            copy[key] = spoilt
+            yield copy
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, True, "maybe", " ", [], ["x", 1, 2], {}, {"x": 1}])
+def test_no_fault_is_told_in_pydantics_words(tmp_path: Path, wrong: Any) -> None:
+    raw = re.compile(r"(Input|String|Tuple|List|Field|Value) should|Extra inputs|Unexpected")
+    (complete,) = read_yaml(COMPLETE).value
+    file = tmp_path / "spoilt.yaml"
+    told = set()
+    for spoilt in with_another(complete, wrong):
+        file.write_text(json.dumps([spoilt]), encoding="utf-8")
+        told |= {fault.message for fault in read_sources([file]).faults}
+    assert told
+    assert sorted(filter(raw.search, told)) == []
 
 
 def test_all_faults_are_listed_in_order_of_lines(load: Load) -> None:

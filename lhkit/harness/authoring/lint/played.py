@@ -7,11 +7,12 @@ from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.harness.authoring.bluff import bluff_model, known_ids
-from lhkit.harness.authoring.gold import gold_trace, silent_model, trace_model
+from lhkit.harness.authoring.gold import TurnTrace, gold_trace, silent_model, trace_model
 from lhkit.harness.authoring.lint.finding import Remark
+from lhkit.harness.authoring.lint.watched import Watched
 from lhkit.harness.authoring.lint.written import Known, written_remarks
 from lhkit.harness.expectations.matchers import Path
-from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
 from lhkit.harness.replay.environment import Environment
 from lhkit.harness.replay.trial import tried
 from lhkit.harness.scenarios.script import Scenario
@@ -45,7 +46,7 @@ async def played_remarks(scenario: Scenario, environment: Environment) -> tuple[
     return (
         *written_remarks(scenario, known),
         *_gold_remarks(gold),
-        *_broken_tools(scenario, gold),
+        *await _broken_tools(scenario, gold, trace, environment),
         *_unused_faults(scenario, gold),
         *await _too_easy(scenario, environment),
     )
@@ -98,15 +99,40 @@ def _gold_remark(reason: str) -> Remark:
     return Remark("final_state", path, f"the gold trace does not reach it: {reason}")
 
 
-def _broken_tools(scenario: Scenario, gold: SampleRecord) -> Iterator[Remark]:
-    """Yield the tools that fail by themselves; a scenario that expects it says so."""
+async def _broken_tools(
+    scenario: Scenario,
+    gold: SampleRecord,
+    trace: Sequence[TurnTrace],
+    environment: Environment,
+) -> list[Remark]:
+    """Return the tools that fail by themselves, with the line that does; it is played again."""
+    broken = list(_unexpectedly_broken(scenario, gold))
+    if not broken:
+        return []
+    watched = Watched(inner=environment)
+    await tried(scenario, trace_model(trace, name="gold"), watched)
+    return [
+        Remark("broken_tool", ("turns", turn), _broken(call, watched.place(call.tool, call.args)))
+        for turn, call in broken
+    ]
+
+
+def _unexpectedly_broken(
+    scenario: Scenario, gold: SampleRecord
+) -> Iterator[tuple[int, CallRecord]]:
+    """Yield each call whose tool fails by itself, with its turn; who expects it says so."""
     scripted = {fault.tool for fault in scenario.faults}
     for number, (turn, played) in enumerate(zip(scenario.turns, gold.turns, strict=False)):
         meant = {call.tool for call in turn.expect.calls if call.result == _BROKEN_TOOL}
         for call in played.calls:
             if call.outcome == _BROKEN_TOOL and call.tool not in scripted | meant:
-                told = f"{call.tool} fails in the gold trace ({call.result.get('reason')})"
-                yield Remark("broken_tool", ("turns", number), f"{told}: mend the tool or `world`")
+                yield number, call
+
+
+def _broken(call: CallRecord, place: str) -> str:
+    at = f" at {place}" if place else ""
+    told = f"{call.tool} fails in the gold trace ({call.result.get('reason')}){at}"
+    return f"{told}: mend the tool or `world`"
 
 
 def _unused_faults(scenario: Scenario, gold: SampleRecord) -> Iterator[Remark]:

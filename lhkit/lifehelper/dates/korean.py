@@ -1,0 +1,184 @@
+"""Korean wordings of days and spans."""
+
+import re
+from datetime import date
+
+from lhkit.lifehelper.dates.words import (
+    DAY,
+    WEEK,
+    Meaning,
+    Span,
+    Wording,
+    calendar_day,
+    day_of_month,
+    days_from,
+    last_days,
+    latest_weekday,
+    monday,
+    month_before,
+    nearest_date,
+    on,
+    week,
+    weekday_before,
+    weekend,
+)
+
+_WEEKDAYS = "월화수목금토일"
+_NEAR = {
+    "오늘": 0,
+    "금일": 0,
+    "어제": -1,
+    "어저께": -1,
+    "어젯밤": -1,
+    "그제": -2,
+    "그저께": -2,
+    "엊그제": -2,
+    "엊그저께": -2,
+    "그끄제": -3,
+    "그끄저께": -3,
+    "내일": 1,
+    "모레": 2,
+    "내일모레": 2,
+    "글피": 3,
+}
+_DAYS = {
+    "하루": 1,
+    "이틀": 2,
+    "사흘": 3,
+    "나흘": 4,
+    "닷새": 5,
+    "엿새": 6,
+    "이레": 7,
+    "여드레": 8,
+    "아흐레": 9,
+    "열흘": 10,
+    "보름": 15,
+}
+_WEEKS = {"일": 1, "한": 1, "이": 2, "두": 2, "삼": 3, "세": 3}
+_WEEK_OF = {"이번": 0, "금": 0, "지난": -1, "저번": -1, "지지난": -2, "저저번": -2, "다음": 1}
+
+_COUNT = (
+    rf"(?:(?P<days>\d{{1,4}})\s*일|(?P<word>{'|'.join(_DAYS)})"
+    r"|(?P<weeks>\d|[일한이두삼세])\s*주일?)"
+)
+_WHICH = r"(?P<which>이번|금|지지난|저저번|지난|저번|다음)"
+_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일"
+_NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
+_NOT_A_DATE = r"(?!\s*(?:간|동안|전|째|치|만|정도|이나|씩|짜리|연속|내내|분|뒤|후|이상|이하|했|한))"
+
+
+def _count(match: re.Match[str]) -> int:
+    if match["days"]:
+        return int(match["days"])
+    if match["word"]:
+        return _DAYS[match["word"]]
+    said = match["weeks"]
+    return 7 * (int(said) if said.isdigit() else _WEEKS[said])
+
+
+def _near(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+    return days_from(today, _NEAR[match["near"]])
+
+
+def _ago(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+    return days_from(today, -_count(match))
+
+
+def _weekday_of_week(match: re.Match[str], today: date, _start: date | None) -> Span:
+    first = monday(today) + _WEEK_OF[match["which"]] * WEEK
+    return on(first + _WEEKDAYS.index(match["weekday"]) * DAY)
+
+
+def _weekday_before(match: re.Match[str], today: date, _start: date | None) -> Span:
+    return on(weekday_before(today, _WEEKDAYS.index(match["weekday"])))
+
+
+def _weekday(match: re.Match[str], today: date, start: date | None) -> Span:
+    return on(latest_weekday(today, _WEEKDAYS.index(match["weekday"]), start))
+
+
+def _date(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+    month, number = int(match["month"]), int(match["day"])
+    if match["year"]:
+        back = 0 if match["year"].startswith("올") else 1
+        day = calendar_day(today.year - back, month, number)
+    else:
+        day = nearest_date(today, month, number)
+    return on(day) if day else None
+
+
+def _slashed(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+    day = nearest_date(today, int(match["month"]), int(match["day"]))
+    return on(day) if day else None
+
+
+def _number(match: re.Match[str], today: date, start: date | None) -> Span | None:
+    day = day_of_month(today, int(match["day"]), start)
+    return on(day) if day else None
+
+
+def _week(match: re.Match[str], today: date, _start: date | None) -> Span:
+    away = _WEEK_OF[match["which"]]
+    first, last = week(today, away)
+    return (first, today) if away == 0 else (first, last)
+
+
+def _last_two(_match: re.Match[str], today: date, _start: date | None) -> Span:
+    return today - 2 * DAY, today - DAY
+
+
+def _weekend(match: re.Match[str], today: date, _start: date | None) -> Span:
+    return weekend(today, _WEEK_OF[match["which"]])
+
+
+def _this_month(_match: re.Match[str], today: date, _start: date | None) -> Span:
+    return today.replace(day=1), today
+
+
+def _last_month(_match: re.Match[str], today: date, _start: date | None) -> Span:
+    return month_before(today)
+
+
+def _lately(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+    return last_days(today, _count(match))
+
+
+def _word(pattern: str, meaning: Meaning, *, is_day: bool = True) -> Wording:
+    return Wording(re.compile(pattern), meaning, is_day)
+
+
+WORDINGS = (
+    _word(rf"(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
+    _word(rf"(?<!그 )(?<!그보다 ){_COUNT}\s*전(?!\s*(?:그|같은|동일))", _ago),
+    _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _weekday_of_week),
+    _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _weekday_before),
+    _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _weekday_of_week),
+    _word(_WEEKDAY, _weekday),
+    _word(
+        r"(?:(?P<year>올해|올|작년|지난해)\s*)?(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})\s*일"
+        rf"{_NAMED}",
+        _date,
+    ),
+    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?![\d/.])", _slashed),
+    _word(
+        rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}",
+        _number,
+    ),
+    _word(
+        r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",
+        _last_two,
+        is_day=False,
+    ),
+    _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _week, is_day=False),
+    _word(rf"{_WHICH}\s*주\s*말(?!고)", _weekend, is_day=False),
+    _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", _this_month, is_day=False),
+    _word(r"(?:지난|저번)\s*달(?!리)", _last_month, is_day=False),
+    _word(rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)", _lately, is_day=False),
+    _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False),
+)
+
+BETWEEN = re.compile(r"\s*(?:부터|에서|~|-|–)\s*")
+"""Between the first and the last day of a span."""
+
+BEFORE = re.compile(r"(?!)")
+"""Before the first day of a span that ends today: Korean has no such word."""

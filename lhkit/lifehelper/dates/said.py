@@ -1,0 +1,117 @@
+"""The days and spans that a message names. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from types import ModuleType
+
+from lhkit.lifehelper.dates import english, korean
+from lhkit.lifehelper.dates.words import Span, Wording
+
+_MOST_LETTERS = 1_000
+_MOST_SAID = 6
+_LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidDates:
+    """Words that name a day or a span, and which days those are, both ends included."""
+
+    text: str
+    first: date
+    last: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    begin: int
+    end: int
+    days: Span
+    is_day: bool
+
+
+def said_dates(text: str, today: date, locale: str) -> tuple[SaidDates, ...]:
+    """Return what a message says about days, in its order; a bare "today" is left out.
+
+    Only the first 1,000 letters are read, and at most six wordings returned.
+
+    Args:
+        text: what the user wrote.
+        today: in the user's time zone.
+        locale: `ko` or `en`; any other has no wordings.
+    """
+    language = _LANGUAGES.get(locale)
+    if language is None:
+        return ()
+    read = text[:_MOST_LETTERS]
+    lowered = "".join(letter.lower() if letter.isascii() else letter for letter in read)
+    spans = _joined(lowered, today, language)
+    kept = [each for each in spans if not (each.is_day and each.days == (today, today))]
+    unique = {read[each.begin : each.end]: each.days for each in reversed(kept)}
+    said = [
+        SaidDates(text=words, first=days[0], last=days[1])
+        for words, days in reversed(unique.items())
+    ]
+    return tuple(said[:_MOST_SAID])
+
+
+def _joined(text: str, today: date, language: ModuleType) -> Iterator[_Found]:
+    """Yield days and spans; two days with a word like "to" between them are one span."""
+    at = 0
+    while found := _next(text, at, today, language):
+        whole = _until(text, found, today, language) if found.is_day else None
+        whole = whole or _since(text, found, today, language) or found
+        yield whole
+        at = whole.end
+
+
+def _next(text: str, at: int, today: date, language: ModuleType) -> _Found | None:
+    """Return the first wording from `at` on, the longest of those that begin there."""
+    begun = _all_from(text, at, today, language, start=None)
+    return min(begun, key=lambda each: (each.begin, -each.end), default=None)
+
+
+def _all_from(
+    text: str, at: int, today: date, language: ModuleType, *, start: date | None
+) -> Iterator[_Found]:
+    for wording in language.WORDINGS:
+        for match in wording.pattern.finditer(text, at):
+            days = _meant(wording, match, today, start)
+            if days:
+                yield _Found(begin=match.start(), end=match.end(), days=days, is_day=wording.is_day)
+                break
+
+
+def _meant(wording: Wording, match: re.Match[str], today: date, start: date | None) -> Span | None:
+    try:
+        return wording.meaning(match, today, start)
+    except OverflowError:  # before the first or after the last day of the calendar
+        return None
+
+
+def _until(text: str, found: _Found, today: date, language: ModuleType) -> _Found | None:
+    """Return the span from a day to another one that is said right after it."""
+    between = language.BETWEEN.match(text, found.end)
+    if not between:
+        return None
+    if between[0].strip() == "and" and not text[: found.begin].endswith("between "):
+        return None
+    start = found.days[0]
+    ends = _all_from(text, between.end(), today, language, start=start)
+    last = max(
+        (each for each in ends if each.is_day and each.begin == between.end()),
+        key=lambda each: each.end,
+        default=None,
+    )
+    if last is None or last.days[1] < start:
+        return None
+    return _Found(begin=found.begin, end=last.end, days=(start, last.days[1]), is_day=False)
+
+
+def _since(text: str, found: _Found, today: date, language: ModuleType) -> _Found | None:
+    """Return the span from a day until today, if a word like "since" stands before the day."""
+    before = language.BEFORE.search(text, 0, found.begin)
+    if not before or not found.is_day or found.days[0] > today:
+        return None
+    return _Found(begin=before.start(), end=found.end, days=(found.days[0], today), is_day=False)

@@ -1,0 +1,176 @@
+"""Wrong dates are poison: each wording below is worked out by hand, on a calendar."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.lifehelper.catalog import CATALOG_LOCALES
+from lhkit.lifehelper.dates import said
+from lhkit.lifehelper.dates.said import said_dates
+from lhkit.tuning.life_helper.spoken_dates import past_days, ranges
+
+WEDNESDAY = date(2026, 6, 17)
+LOCALES = ("ko", "en")
+
+
+def read(text: str, locale: str, today: date = WEDNESDAY) -> list[str]:
+    """What a message says, as `words: days`."""
+    return [
+        f"{each.text}: {each.first:%m-%d}"
+        + ("" if each.first == each.last else f"..{each.last:%m-%d}")
+        for each in said_dates(text, today, locale)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("어제 걸었어", ["어제: 06-16"]),
+        ("그제랑 그끄저께", ["그제: 06-15", "그끄저께: 06-14"]),
+        ("내일 목요일 거", ["내일 목요일: 06-18"]),
+        ("어제 화요일 밤", ["어제 화요일: 06-16"]),
+        ("월요일인 15일부터 어제까지", ["월요일인 15일부터 어제: 06-15..06-16"]),
+        ("사흘 전에 했던가", ["사흘 전: 06-14"]),
+        ("2주 전에", ["2주 전: 06-03"]),
+        ("내일 할 거야", ["내일: 06-18"]),
+        ("수요일에 했어", []),  # today
+        ("목요일에 했어", ["목요일: 06-11"]),
+        ("이번 주 목요일", ["이번 주 목요일: 06-18"]),
+        ("지난주 목요일", ["지난주 목요일: 06-11"]),
+        ("지난 화요일", ["지난 화요일: 06-16"]),
+        ("지난 수요일", ["지난 수요일: 06-10"]),
+        ("12월 30일 거", ["12월 30일: 12-30"]),
+        ("작년 6월 20일", ["작년 6월 20일: 06-20"]),
+        ("6/3 기록", ["6/3: 06-03"]),
+        ("15일 거", ["15일: 06-15"]),
+        ("20일 거", ["20일: 05-20"]),
+        ("이번 주 며칠", ["이번 주: 06-15..06-17"]),
+        ("저번 주 며칠", ["저번 주: 06-08..06-14"]),
+        ("지지난주 며칠", ["지지난주: 06-01..06-07"]),
+        ("지난 주말에", ["지난 주말: 06-13..06-14"]),
+        ("이번 달 기록", ["이번 달: 06-01..06-17"]),
+        ("지난달 기록", ["지난달: 05-01..05-31"]),
+        ("최근 7일", ["최근 7일: 06-11..06-17"]),
+        ("오늘까지 3일간", ["오늘까지 3일간: 06-15..06-17"]),
+        ("지난 일주일", ["지난 일주일: 06-11..06-17"]),
+        ("월요일부터 어제까지", ["월요일부터 어제: 06-15..06-16"]),
+        ("지난주 월요일부터 금요일까지", ["지난주 월요일부터 금요일: 06-08..06-12"]),
+        ("5월 1일부터 3일까지", ["5월 1일부터 3일: 05-01..05-03"]),
+        ("5월 30일부터 2일까지", ["5월 30일부터 2일: 05-30..06-02"]),
+        ("어제와 그저께", ["어제와 그저께: 06-15..06-16"]),
+        ("이번 주 말고 지난주", ["이번 주: 06-15..06-17", "지난주: 06-08..06-14"]),
+    ],
+)
+def test_korean_wordings_mean_these_days(text: str, expected: list[str]) -> None:
+    assert read(text, "ko") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("did I walk Yesterday?", ["Yesterday: 06-16"]),
+        ("yesterday, Tuesday", ["yesterday, Tuesday: 06-16"]),
+        ("the day before yesterday", ["the day before yesterday: 06-15"]),
+        ("three days ago", ["three days ago: 06-14"]),
+        ("a week ago", ["a week ago: 06-10"]),
+        ("tomorrow", ["tomorrow: 06-18"]),
+        ("on Wednesday", []),  # today
+        ("on Thursday", ["Thursday: 06-11"]),
+        ("last Tuesday", ["last Tuesday: 06-16"]),
+        ("last Wednesday", ["last Wednesday: 06-10"]),
+        ("Thursday of last week", ["Thursday of last week: 06-11"]),
+        ("this Thursday", ["this Thursday: 06-18"]),
+        ("June 3rd", ["June 3rd: 06-03"]),
+        ("3 June", ["3 June: 06-03"]),
+        ("Dec 30", ["Dec 30: 12-30"]),
+        ("June 20 last year", ["June 20 last year: 06-20"]),
+        ("the 15th", ["the 15th: 06-15"]),
+        ("this week", ["this week: 06-15..06-17"]),
+        ("last week", ["last week: 06-08..06-14"]),
+        ("the week before last", ["the week before last: 06-01..06-07"]),
+        ("last weekend", ["last weekend: 06-13..06-14"]),
+        ("this month", ["this month: 06-01..06-17"]),
+        ("last month", ["last month: 05-01..05-31"]),
+        ("in the past 5 days", ["the past 5 days: 06-13..06-17"]),
+        ("over the last week", ["over the last week: 06-11..06-17"]),
+        ("since Monday", ["since Monday: 06-15..06-17"]),
+        ("from Monday to yesterday", ["Monday to yesterday: 06-15..06-16"]),
+        ("between June 1 and June 5", ["June 1 and June 5: 06-01..06-05"]),
+        ("Friday and Saturday", ["Friday: 06-12", "Saturday: 06-13"]),
+        (
+            "from Monday to Friday of last week",
+            ["Monday to Friday of last week: 06-08..06-12"],
+        ),
+    ],
+)
+def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> None:
+    assert read(text, "en") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "locale"),
+    [
+        ("오늘 물 마셨어", "ko"),
+        ("지난 달리기는 좋았어", "ko"),
+        ("많이 달려서 3일 연속 했어", "ko"),
+        ("주말 자전거 타기", "ko"),
+        ("99월 99일, 13/45, 31/31", "ko"),
+        ("99999일 전", "ko"),
+        ("I may 9999 times", "en"),
+        ("the morning sun sat well today", "en"),
+        ("9999 days ago", "en"),
+        ("yesterday", "de"),
+        ("", "ko"),
+    ],
+)
+def test_what_names_no_day_is_no_day(text: str, locale: str) -> None:
+    assert read(text, locale) == []
+
+
+@given(today=st.dates(date(2020, 1, 1), date(2035, 12, 31)), locale=st.sampled_from(LOCALES))
+def test_every_wording_of_the_training_data_is_read_as_it_is_meant(
+    today: date, locale: str
+) -> None:
+    days = [(each.text, (each.day, each.day)) for each in past_days(today, locale)]
+    spans = [(each.text, (each.first, each.last)) for each in ranges(today, locale)]
+    for text, meant in (*days, *spans):
+        found = [(each.first, each.last) for each in said_dates(text, today, locale)]
+        assert meant in found, (text, found)
+
+
+@given(text=st.text(max_size=60), today=st.dates(), locale=st.sampled_from(LOCALES))
+def test_any_text_on_any_day_is_read_without_a_fault(text: str, today: date, locale: str) -> None:
+    for each in said_dates(text, today, locale):
+        assert each.first <= each.last
+        assert each.text in text
+
+
+@given(text=st.lists(st.sampled_from(["어제", " ", "부터", "3일", "전", "월요일", "지난", "주"])))
+def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None:
+    assert len(said_dates("".join(text), WEDNESDAY, "ko")) <= 6
+
+
+def test_every_language_of_the_catalog_has_wordings() -> None:
+    assert set(said._LANGUAGES) == set(CATALOG_LOCALES)  # noqa: SLF001 - parity of the table itself
+
+
+def test_a_long_message_is_read_at_its_beginning_only() -> None:
+    text = "a" * 995 + " yesterday " + "yesterday " * 100_000
+    assert read(text, "en") == []
+    assert read("last week " + text, "en") == ["last week: 06-08..06-14"]
+
+
+def test_a_wording_said_twice_is_told_once() -> None:
+    assert read("어제 걸은 거, 어제 칸에", "ko") == ["어제: 06-16"]
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_the_first_and_the_last_day_of_the_calendar_are_no_fault(locale: str) -> None:
+    for today in (date.min, date.min + timedelta(days=40), date.max):
+        for text in (
+            "어제 지난주 지난달 내일 30일 6월 1일",
+            "yesterday last week last month tomorrow",
+        ):
+            said_dates(text, today, locale)
