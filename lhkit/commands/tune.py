@@ -1,10 +1,12 @@
 """`lhkit tune …`: training data as files, an adapter from them, and the model with it merged in."""
 
 import asyncio
+import random
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,12 +25,14 @@ from lhkit.models.weights import ensure_weights
 from lhkit.settings import Settings, hardware
 from lhkit.tuning.expert import Conversation
 from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
+from lhkit.tuning.life_helper.kinds import KINDS
 from lhkit.tuning.material import Material
 from lhkit.tuning.merge import merge
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.sequence import (
     TrainingSequence,
     data_sha256,
+    opening,
     read_sequences,
     write_sequences,
 )
@@ -43,13 +47,20 @@ _AT_A_TIME = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
-    """What the user asked for. Beside `out` lies its dev file (`dev_path`)."""
+    """What the user asked for. Beside `out` lies its dev file (`dev_path`).
+
+    `openings` is the share (0..1) of the conversations to learn from that are cut before the model
+    first puts results into words (`sequence.opening`): shorter, so that a step holds more of them.
+    `kinds` are those of life-helper to draw from; tools of one's own have no such kinds.
+    """
 
     out: Path
     count: int = 6_000
     seed: int = 0
     dev_share: float = 0.05
     korean_share: float = KOREAN_SHARE
+    openings: float = 0.0
+    kinds: Collection[str] = tuple(KINDS)
 
 
 def dev_path(out: Path) -> Path:
@@ -64,7 +75,12 @@ async def make_data(options: DataOptions, settings: Settings, *, progress: bool 
         UsageError: shares or a number that cannot be.
         TuningError: a conversation could not be played.
     """
-    told = conversations(options.count, seed=options.seed, locale_share=options.korean_share)
+    told = conversations(
+        options.count,
+        seed=options.seed,
+        locale_share=options.korean_share,
+        kinds=options.kinds,
+    )
     await write_played(
         told, app.LifeHelperEnvironment(), options, settings, count=options.count, progress=progress
     )
@@ -96,11 +112,17 @@ async def write_played(
         dev = await _played(told, environment, bar)
     known = {sequence.text for sequence in learnt}
     fresh = [sequence for sequence in dev if sequence.text not in known]
+    learnt = _cut(learnt, options)
     dev_path(options.out).unlink(missing_ok=True)
     if fresh:
         write_sequences(dev_path(options.out), fresh)
     write_sequences(options.out, learnt)  # last: where it is, the dev file is too
     _show(options, learnt, fresh, settings)
+
+
+def _cut(learnt: Sequence[TrainingSequence], options: DataOptions) -> list[TrainingSequence]:
+    rng = random.Random(f"openings/{options.seed}")  # noqa: S311 - training data, no secret
+    return [opening(each) if rng.random() < options.openings else each for each in learnt]
 
 
 async def _played(
@@ -147,7 +169,7 @@ class TrainOptions:
 async def train_adapter(options: TrainOptions, settings: Settings, *, progress: bool = True) -> int:
     """Train an adapter, or go on where it was stopped; return the exit code.
 
-    Interrupting saves a checkpoint after the step at work, so that nothing is lost.
+    Interrupting saves a checkpoint after the step at work, so that nothing is lost; that is told.
 
     Raises:
         TuningError: data, base model or checkpoint cannot be used.
@@ -176,7 +198,11 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         log = await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
-        await work
+        text = load_catalog(settings.locale).text
+        with tqdm.external_write_mode(file=sys.stderr):  # the bar steps aside
+            _tell(text("tune.stopping"), to_stderr=True)
+        log = await work
+        _tell(text("tune.stopped", step=len(log)), to_stderr=True)
         raise
     _show_training(log, options, settings)
     return 0

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from lhkit.commands.tune import DataOptions, TrainOptions, make_data, train_adapter
 from lhkit.settings import Settings
+from lhkit.tuning.life_helper.kinds import KINDS
 from lhkit.tuning.recipe import RECIPE, Round
 
 
@@ -58,6 +59,8 @@ async def _train_round(
             count=drawn.count,
             seed=drawn.data_seed,
             dev_share=drawn.dev_share,
+            openings=drawn.openings,
+            kinds=drawn.kinds or KINDS,
         )
         await make_data(data, settings, progress=progress)
     await train_adapter(options, settings, progress=progress)

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from lhkit.errors import TuningError
-from lhkit.tuning.sequence import TrainingSequence
+from lhkit.tuning.sequence import TrainingSequence, decisive_spans
 
 Encode: TypeAlias = Callable[[str], tuple[Sequence[int], Sequence[tuple[int, int]]]]
 """Text to token ids and each token's half-open character span."""
@@ -22,24 +22,30 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSequence:
-    """A sequence as token ids. `learnt[i]` says whether the model should write token i."""
+    """A sequence as token ids. `learnt[i]` says whether the model should write token i.
+
+    `decisive[i]` says whether it decides what the answer does (`sequence.decisive_spans`).
+    """
 
     id: str
     group: str
     token_ids: tuple[int, ...]
     learnt: tuple[bool, ...]
+    decisive: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Rows with one common prefix; `rows` hold the tokens after it, unpadded.
 
-    `labels` are the rows' tokens where they are learnt and `IGNORED` elsewhere.
+    `labels` are the rows' tokens where they are learnt and `IGNORED` elsewhere; `decisive` has
+    one flag for each learnt token, row by row.
     """
 
     prefix: tuple[int, ...]
     rows: tuple[tuple[int, ...], ...]
     labels: tuple[tuple[int, ...], ...]
+    decisive: tuple[bool, ...]
 
 
 def tokenised(sequence: TrainingSequence, encode: Encode) -> TokenSequence:
@@ -51,8 +57,16 @@ def tokenised(sequence: TrainingSequence, encode: Encode) -> TokenSequence:
     """
     token_ids, spans = encode(sequence.text)
     learnt = [_inside(span, sequence) for span in spans]
+    deciding = list(decisive_spans(sequence))
     return TokenSequence(
-        id=sequence.id, group=sequence.group, token_ids=tuple(token_ids), learnt=tuple(learnt)
+        id=sequence.id,
+        group=sequence.group,
+        token_ids=tuple(token_ids),
+        learnt=tuple(learnt),
+        decisive=tuple(
+            is_learnt and any(begin < last and end > first for first, last in deciding)
+            for is_learnt, (begin, end) in zip(learnt, spans, strict=True)
+        ),
     )
 
 
@@ -146,5 +160,11 @@ def _batch(rows: Sequence[TokenSequence], prefix: int) -> Batch:
                 )
             )
             for row in rows
+        ),
+        decisive=tuple(
+            flag
+            for row in rows
+            for flag, is_learnt in zip(row.decisive[prefix:], row.learnt[prefix:], strict=True)
+            if is_learnt
         ),
     )

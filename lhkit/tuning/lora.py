@@ -173,6 +173,20 @@ def trainable(model: Any) -> list[Any]:
 
 def loss_of(model: Any, batch: Batch) -> tuple[Any, int]:
     """Return the summed cross-entropy (nats) of the learnt tokens, and how many they are."""
+    losses = token_losses(model, batch)
+    return losses.sum(), len(losses)
+
+
+def weighted_mean(losses: Any, batch: Batch, *, decisive_weight: float) -> Any:
+    """Return the mean of a batch's losses, in which a decisive token counts `decisive_weight`."""
+    import torch
+
+    weights = torch.where(torch.tensor(batch.decisive), decisive_weight, 1.0)
+    return (losses * weights).sum() / weights.sum()
+
+
+def token_losses(model: Any, batch: Batch) -> Any:
+    """Return the cross-entropy (nats) of each learnt token, row by row, shape (tokens,)."""
     import torch
     from peft.helpers import disable_input_dtype_casting  # noqa: PLC0415 - heavy
 
@@ -190,5 +204,4 @@ def loss_of(model: Any, batch: Batch) -> tuple[Any, int]:
         ).last_hidden_state[0]
         learnt = (labels != IGNORED).nonzero()[:, 0]
         logits = base.lm_head(hidden[learnt - 1])  # the wide head only where it counts
-    loss = torch.nn.functional.cross_entropy(logits.float(), labels[learnt], reduction="sum")
-    return loss, len(learnt)
+    return torch.nn.functional.cross_entropy(logits.float(), labels[learnt], reduction="none")

@@ -22,7 +22,9 @@ class TuneSettings:
     """How to train. All of it is in the manifest; a resumed training must have the same.
 
     The learning rate warms up linearly over `warmup` of the steps and then falls to zero along a
-    cosine. `batch_tokens` counts the tokens after the common prefix.
+    cosine. `batch_tokens` counts the tokens after the common prefix. In a step's loss a token that
+    decides what an answer does (`sequence.decisive_spans`) counts `decisive_weight` times as much
+    as another.
     """
 
     steps: int = 300
@@ -31,6 +33,7 @@ class TuneSettings:
     warmup: float = 0.05
     weight_decay: float = 0.0
     clip_norm: float = 1.0
+    decisive_weight: float = 1.0
     adapter: AdapterShape = field(default_factory=AdapterShape)
     max_sequence_tokens: int = 2_048
     checkpoint_every_steps: int = 25
@@ -48,15 +51,28 @@ class TuneSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One training: conversations to draw, and how to learn from them."""
+    """One training: conversations to draw, and how to learn from them.
+
+    `openings` is the share (0..1) of conversations that end before the model first puts results
+    into words (`sequence.opening`). `kinds` are those of `life_helper.kinds`; none: all of them.
+    """
 
     count: int
     data_seed: int
     dev_share: float
+    openings: float = 0.0
+    kinds: tuple[str, ...] = ()
     tuning: TuneSettings = field(default_factory=TuneSettings)
 
 
 _SHAPE = AdapterShape(rank=32, alpha=64)
+
+_DRILLED = (
+    *("tracker-all", "tracker-two", "tracker-two-day", "tracker-by-id", "log-by-id"),
+    *("search", "told", "list", "small-talk", "chat", "small-task", "out-of-scope"),
+    *("unclear", "impossible", "injection", "mention"),
+)
+"""A day or a span in the first call, and the choice between a call and words."""
 
 RECIPE = (
     Round(
@@ -70,6 +86,21 @@ RECIPE = (
         data_seed=3,
         dev_share=0.008,
         tuning=TuneSettings(steps=800, learning_rate=7e-4, adapter=_SHAPE),
+    ),
+    Round(
+        count=6_000,
+        data_seed=5,
+        dev_share=0.008,
+        openings=1.0,
+        kinds=_DRILLED,
+        tuning=TuneSettings(steps=250, learning_rate=5e-4, decisive_weight=4.0, adapter=_SHAPE),
+    ),
+    Round(
+        count=6_000,
+        data_seed=9,
+        dev_share=0.008,
+        openings=0.5,
+        tuning=TuneSettings(steps=450, learning_rate=5e-4, decisive_weight=4.0, adapter=_SHAPE),
     ),
 )
 """The shipped life-helper adapter: `make tune` follows it, each round from the one before."""

@@ -6,8 +6,9 @@ Pure values and their file. Where conversations come from is `simulation`'s busi
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 from lhkit.errors import TuningError
 
 END_OF_ANSWER = "<end_of_turn>"
+
+_CALL = "{"
+_ATOM = re.compile(r'"(?:[^"\\]|\\.)*"(?P<colon>\s*:)?|-?\d[\d.]*|true|false|null')
+"""A string, number or constant in JSON; a string before a colon is a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,37 @@ def sequences_of(
         for number, (text, answers) in enumerate(texts)
         if answers
     )
+
+
+def decisive_spans(sequence: TrainingSequence) -> Iterator[tuple[int, int]]:
+    """Yield the half-open character spans that decide what an answer does.
+
+    That is its first character (a call begins with a brace, words do not), and of a call every
+    value: the tool, ids, dates, texts. The rest of a call follows from the tool, and most of a
+    reply is wording.
+    """
+    for begin, end in sequence.answers:
+        yield begin, begin + 1
+        answer = sequence.text[begin:end]
+        if answer.startswith(_CALL):
+            values = (atom for atom in _ATOM.finditer(answer) if not atom["colon"])
+            yield from ((begin + value.start(), begin + value.end()) for value in values)
+
+
+def opening(sequence: TrainingSequence) -> TrainingSequence:
+    """Return the sequence up to its last call before the model speaks, or its first words.
+
+    What costs most to learn from, the results that are then put into words, is left out.
+    """
+    calls = 0
+    while calls < len(sequence.answers) and _is_call(sequence, calls):
+        calls += 1
+    answers = sequence.answers[: max(calls, 1)]
+    return replace(sequence, text=sequence.text[: answers[-1][1]], answers=answers)
+
+
+def _is_call(sequence: TrainingSequence, number: int) -> bool:
+    return sequence.text.startswith(_CALL, sequence.answers[number][0])
 
 
 _ADAPTER = TypeAdapter(TrainingSequence)

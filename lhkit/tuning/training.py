@@ -35,7 +35,10 @@ from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Surroundings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One row of the training log. Losses are nats per learnt token; None where not measured."""
+    """One row of the training log. Losses are nats per learnt token; None where not measured.
+
+    Each token counts alike in them, whatever it weighed in the step.
+    """
 
     step: int
     loss: float
@@ -218,16 +221,17 @@ class _Work:
         for group in optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
-        total, count = lora.loss_of(self.model, batch)
-        (total / count).backward()
+        losses = lora.token_losses(self.model, batch)
+        weight = self.settings.decisive_weight
+        lora.weighted_mean(losses, batch, decisive_weight=weight).backward()
         torch.nn.utils.clip_grad_norm_(lora.trainable(self.model), self.settings.clip_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return Point(
             step=step + 1,
-            loss=float(total.detach()) / count,
+            loss=float(losses.detach().mean()),
             learning_rate=rate,
-            learnt_tokens=count,
+            learnt_tokens=len(losses),
             seconds=self.clock() - begun_s,
             dev_loss=self._dev_loss(step + 1),
         )

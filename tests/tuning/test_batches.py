@@ -31,7 +31,8 @@ def row(text: str, learnt: str, group: str = "ko") -> TokenSequence:
         id=text,
         group=group,
         token_ids=tuple(map(ord, text)),
-        learnt=tuple(mark == "x" for mark in learnt),
+        learnt=tuple(mark in "xX" for mark in learnt),
+        decisive=tuple(mark == "X" for mark in learnt),
     )
 
 
@@ -42,6 +43,23 @@ def sequence(text: str, *answers: tuple[int, int]) -> TrainingSequence:
 def test_only_what_the_model_should_write_is_learnt() -> None:
     tokens = tokenised(sequence("askANSmoreYES", (3, 6), (10, 13)), letters)
     assert "".join("x" if each else "." for each in tokens.learnt) == "...xxx....xxx"
+
+
+def test_a_token_decides_if_it_touches_what_decides() -> None:
+    text = 'ask{"name": "f"}.'
+    tokens = tokenised(sequence(text, (3, 17)), letters)
+    marks = "".join("X" if each else "." for each in tokens.decisive)
+    assert marks == "...X........XXX.."
+    assert len(marks) == len(text)
+
+
+def test_a_batch_says_which_of_its_learnt_tokens_decide() -> None:
+    rows = [row("aabcd", "..XxX"), row("aaef", "..xX")]
+    order = random.Random(1)  # noqa: S311 - a test's order
+    (batch,) = make_batches(rows, batch_tokens=99, rng=order)
+    by_row = {"bcd": (True, False, True), "ef": (False, True)}
+    names = ["".join(map(chr, tokens)).removeprefix("a") for tokens in batch.rows]
+    assert batch.decisive == tuple(flag for name in names for flag in by_row[name])
 
 
 def test_a_token_over_the_edge_of_an_answer_is_refused_by_name() -> None:
@@ -75,6 +93,7 @@ def test_an_epoch_holds_every_row_once_and_keeps_groups_apart(
             group=group,
             token_ids=(1, 2, *([3 if group == "ko" else 4] * n), 100 + i),
             learnt=(*([False] * (n + 2)), True),
+            decisive=(False,) * (n + 3),
         )
         for i, (n, group) in enumerate(lengths)
     ]

@@ -34,7 +34,12 @@ ROOMY = Machine(memory_bytes=2**40, disk_bytes=2**40)
 def batch(prefix: int, rows: int, length: int, learnt: int) -> Batch:
     a_row = learnt // rows
     labels = (7,) * a_row + (IGNORED,) * (length - a_row)
-    return Batch(prefix=tuple(range(prefix)), rows=((7,) * length,) * rows, labels=(labels,) * rows)
+    return Batch(
+        prefix=tuple(range(prefix)),
+        rows=((7,) * length,) * rows,
+        labels=(labels,) * rows,
+        decisive=(False,) * a_row * rows,
+    )
 
 
 def test_an_adapter_of_rank_16_on_the_embedded_gemma_has_3_8_million_numbers() -> None:

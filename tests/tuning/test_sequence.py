@@ -7,6 +7,8 @@ from lhkit.tuning.sequence import (
     Exchange,
     TrainingSequence,
     data_sha256,
+    decisive_spans,
+    opening,
     read_sequences,
     sequences_of,
     write_sequences,
@@ -33,6 +35,48 @@ def test_a_prompt_that_begins_anew_becomes_a_text_of_its_own() -> None:
     sequences = sequences_of("c", "ko", "chain", anew)
     assert [each.id for each in sequences] == ["c.0", "c.1"]
     assert [answers_of(each) for each in sequences] == [["call<end_of_turn>"], ["b<end_of_turn>"]]
+
+
+def parts_of(*answers: str) -> TrainingSequence:
+    """A sequence of a prompt and the answers, each followed by what the user or a tool says."""
+    text, spans = "ask ", []
+    for answer in answers:
+        spans.append((len(text), len(text) + len(answer)))
+        text += answer + " then "
+    return TrainingSequence(
+        id="c", group="ko", kind="k", text=text.removesuffix(" then "), answers=tuple(spans)
+    )
+
+
+def deciding(answer: str) -> list[str]:
+    sequence = parts_of(answer)
+    return [sequence.text[begin:end] for begin, end in decisive_spans(sequence)]
+
+
+def test_the_first_letter_decides_and_of_a_call_every_value_but_no_key() -> None:
+    call = '{"name": "log", "parameters": {"date":"2026-06-01","limit":3,"all":true,"t":"a \\"b"}}'
+    assert deciding(call) == ["{", '"log"', '"2026-06-01"', "3", "true", '"a \\"b"']
+
+
+def test_of_words_only_the_first_letter_decides() -> None:
+    assert deciding('Done: "Walk", 3 days.') == ["D"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "kept"),
+    [
+        (('{"a"}', '{"b"}', "words", '{"c"}'), ['{"a"}', '{"b"}']),
+        (("words", '{"a"}'), ["words"]),
+        (('{"a"}',), ['{"a"}']),
+    ],
+    ids=["calls first", "words first", "a call alone"],
+)
+def test_an_opening_ends_with_the_calls_before_the_first_words(
+    answers: tuple[str, ...], kept: list[str]
+) -> None:
+    cut = opening(parts_of(*answers))
+    assert answers_of(cut) == kept
+    assert cut.text.endswith(kept[-1])
 
 
 def test_sequences_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:

@@ -78,14 +78,42 @@ def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> 
     prefix, *rows = (tuple(rng.randrange(4, 19) for _ in range(n)) for n in (40, 7, 30, 19))
     labels = tuple((IGNORED, *row[1:]) for row in rows)
     alone = [
-        Batch(prefix=(), rows=(prefix + row,), labels=((IGNORED,) * len(prefix) + label,))
+        Batch(
+            prefix=(),
+            rows=(prefix + row,),
+            labels=((IGNORED,) * len(prefix) + label,),
+            decisive=(False,) * (len(row) - 1),
+        )
         for row, label in zip(rows, labels, strict=True)
     ]
+    flags = (False,) * sum(len(row) - 1 for row in rows)
+    packed = Batch(prefix=prefix, rows=tuple(rows), labels=labels, decisive=flags)
     with torch.no_grad():
-        together, count = lora.loss_of(model, Batch(prefix=prefix, rows=tuple(rows), labels=labels))
+        together, count = lora.loss_of(model, packed)
         whole = sum(float(lora.loss_of(model, each)[0]) for each in alone)
     assert count == sum(len(row) - 1 for row in rows)
     assert float(together) == pytest.approx(whole, rel=2e-3)
+
+
+def test_a_deciding_token_counts_as_often_as_it_weighs() -> None:
+    import torch
+
+    batch = Batch(
+        prefix=(1,), rows=((2, 3, 4),), labels=((2, 3, 4),), decisive=(False, True, False)
+    )
+    losses = torch.tensor([1.0, 4.0, 1.0])
+    mean = [float(lora.weighted_mean(losses, batch, decisive_weight=each)) for each in (1, 4)]
+    assert mean == pytest.approx([(1 + 4 + 1) / 3, (1 + 4 * 4 + 1) / 6])
+
+
+def test_what_weighs_more_is_learnt_first_and_the_log_counts_all_tokens_alike(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    plain, weighed = (
+        trained(tiny_gemma, tmp_path / str(each), steps=6, decisive_weight=each) for each in (1, 50)
+    )
+    assert plain[0].loss == weighed[0].loss
+    assert plain[-1].loss != weighed[-1].loss
 
 
 def test_training_lowers_the_loss_and_leaves_an_adapter(tiny_gemma: Path, tmp_path: Path) -> None:

@@ -27,6 +27,29 @@ async def test_the_files_hold_every_conversation_once_and_say_what_they_are(
 
 
 @pytest.mark.anyio
+async def test_openings_are_what_a_conversation_begins_with_and_the_dev_file_holds_whole_ones(
+    tmp_path: Path,
+) -> None:
+    whole, cut = (
+        DataOptions(out=tmp_path / name, count=40, seed=5, dev_share=0.25, openings=share)
+        for name, share in (("whole.jsonl", 0.0), ("cut.jsonl", 0.5))
+    )
+    for options in (whole, cut):
+        await make_data(options, Settings(locale="ko"), progress=False)
+    assert dev_path(whole.out).read_bytes() == dev_path(cut.out).read_bytes()
+    pairs = list(zip(read_sequences(whole.out), read_sequences(cut.out), strict=True))
+    assert all(before.text.startswith(after.text) for before, after in pairs)
+    assert 10 < sum(before != after for before, after in pairs) < 25
+
+
+@pytest.mark.anyio
+async def test_only_the_kinds_asked_for_are_told(tmp_path: Path) -> None:
+    options = DataOptions(out=tmp_path / "t.jsonl", count=12, dev_share=0, kinds=("chat", "list"))
+    await make_data(options, Settings(locale="ko"), progress=False)
+    assert {each.kind for each in read_sequences(options.out)} == {"chat", "list"}
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["[red]", "[x][/y]", "a\x1b[2Jb"])
 async def test_a_folder_of_any_name_is_shown_as_it_is_and_steers_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -79,7 +79,7 @@ def steps_words(title_of: str) -> Last:
     def last(settled: Settled, words: Words) -> str:
         protocol = data_of(settled).get("protocol")
         if protocol is None:
-            return _not_there(settled, words, title_of)
+            return not_there(settled, words, title_of)
         return words("steps", title=protocol["title"], steps=" ".join(protocol["steps"]))
 
     return last
@@ -97,13 +97,13 @@ def field_words(kind: str) -> Last:
     return last
 
 
-def _not_there(settled: Settled, words: Words, wanted: str) -> str:
-    """Return the reply to a protocol that there is not, with the nearest ids of the reason."""
+def not_there(settled: Settled, words: Words, wanted: str, *, key: str = "unknown_protocol") -> str:
+    """Return the reply to an id that there is not, with the nearest ids of the reason."""
     if failure(settled) != "not_found":
         return words("broken")
     reason = getattr(settled[-1].result, "reason", "")
     nearest = re.search(r"(?:가까운 id|Nearest ids): ([a-z0-9, -]+?)\.", reason)
-    return words("unknown_protocol", id=wanted, nearest=nearest[1] if nearest else "-")
+    return words(key, id=wanted, nearest=nearest[1] if nearest else "-")
 
 
 def search(scene: Scene) -> None:

@@ -44,7 +44,7 @@ def on_a_day(scene: Scene) -> None:
     said = asked_day(scene, habit)
     calls = [*listed_first(scene), query(habit.id, said.day, said.day)]
     kind = scene.rng.choice(("asked_day", "asked_day", "asked_did", "asked_day_plain"))
-    words = _day_words(scene, said.day, is_plain=kind == "asked_day_plain")
+    words = day_words(scene, said.day, is_plain=kind == "asked_day_plain")
     scene.add(_day_line(scene, kind, habit, said), scene.acts(calls, words))
     day = said.day
     while scene.chance(0.4) and len(scene.lines) < _MOST_LINES:
@@ -59,7 +59,7 @@ def archived_on_a_day(scene: Scene) -> None:
     calls = [call("list_habits", status="all"), query(habit.id, said.day, said.day)]
     scene.is_listed = True
     user = _day_line(scene, "asked_archived", habit, said)
-    scene.add(user, scene.acts(calls, _day_words(scene, said.day)))
+    scene.add(user, scene.acts(calls, day_words(scene, said.day)))
 
 
 def in_a_range(scene: Scene) -> None:
@@ -72,17 +72,17 @@ def in_a_range(scene: Scene) -> None:
     by_deed = "_did" if kind == "count" and scene.chance(0.3) else ""
     slots = {"name": scene.name(habit.id), "did": _did(scene, habit)}
     user = scene.user(f"asked_{kind}{by_deed}", **slots, range=said.text)
-    scene.add(user, scene.acts(calls, _range_words(scene, said, kind)))
+    scene.add(user, scene.acts(calls, range_words(scene, said, kind)))
     if scene.chance(0.25):
         said = asked_range(scene, habit)
         again = [query(habit.id, said.first, said.last)]
         user = scene.user("then_range", range=said.text)
-        scene.add(user, scene.acts(again, _range_words(scene, said, kind)))
+        scene.add(user, scene.acts(again, range_words(scene, said, kind)))
     if scene.has_choice and scene.chance(0.25):
         other = another(scene, habit)
         again = [query(other.id, said.first, said.last)]
         user = scene.user("then_habit", name=scene.name(other.id))
-        scene.add(user, scene.acts(again, _range_words(scene, said, kind)))
+        scene.add(user, scene.acts(again, range_words(scene, said, kind)))
     closed(scene)
 
 
@@ -151,7 +151,7 @@ def vague(scene: Scene) -> None:
     said = asked_range(scene, habit)
     user = scene.user("asked_count", name=scene.name(habit.id), range=said.text)
     calls = [*listed_first(scene), query(habit.id, said.first, said.last)]
-    scene.add(user, scene.acts(calls, _range_words(scene, said, "count")))
+    scene.add(user, scene.acts(calls, range_words(scene, said, "count")))
 
 
 def mended_date(scene: Scene) -> None:
@@ -162,7 +162,7 @@ def mended_date(scene: Scene) -> None:
     before = listed_first(scene)
     calls = [*before, wrong, query(habit.id, said.day, said.day)]
     user = _day_line(scene, "asked_day", habit, said)
-    scene.add(user, scene.acts(calls, _day_words(scene, said.day)), slips=[len(before)])
+    scene.add(user, scene.acts(calls, day_words(scene, said.day)), slips=[len(before)])
 
 
 def breaks(scene: Scene) -> None:
@@ -172,7 +172,7 @@ def breaks(scene: Scene) -> None:
     asked = query(habit.id, said.first, said.last)
     scene.breaks("query_tracker")
     user = scene.user("asked_count", name=scene.name(habit.id), range=said.text)
-    words = _range_words(scene, said, "count")
+    words = range_words(scene, said, "count")
     scene.add(user, scene.acts([*listed_first(scene), asked], words))
     scene.add(scene.user("try_again"), scene.acts([asked], words))
 
@@ -219,14 +219,16 @@ def _earlier(scene: Scene, habit: Habit, day: date) -> tuple[Habit, date]:
 
 
 def _asked_again(scene: Scene, user: str, habit: Habit, day: date) -> tuple[Habit, date]:
-    scene.add(user, scene.acts([query(habit.id, day, day)], _day_words(scene, day)))
+    scene.add(user, scene.acts([query(habit.id, day, day)], day_words(scene, day)))
     return habit, day
 
 
 _STEPS = (_other_day, _other_day, _other_habit, _earlier)
 
 
-def _day_words(scene: Scene, day: date, *, is_plain: bool = False) -> Last:
+def day_words(scene: Scene, day: date, *, is_plain: bool = False) -> Last:
+    """Return what is said about one habit on one day."""
+
     def last(settled: Settled, words: Words) -> str:
         report = only_report(settled)
         value = report["entries"].get(day.isoformat())
@@ -247,7 +249,9 @@ def _streak_words() -> Last:
     return last
 
 
-def _range_words(scene: Scene, said: SaidRange, kind: str) -> Last:
+def range_words(scene: Scene, said: SaidRange, kind: str) -> Last:
+    """Return what is said about one habit in a span; `kind` is count, rate or missed."""
+
     def last(settled: Settled, words: Words) -> str:
         report = only_report(settled)
         entries, done = report["entries"], report["done_days"]
