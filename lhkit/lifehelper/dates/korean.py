@@ -4,23 +4,19 @@ import re
 from datetime import date
 
 from lhkit.lifehelper.dates.words import (
-    DAY,
-    WEEK,
     Meaning,
+    Names,
     Span,
     Wording,
-    calendar_day,
-    day_of_month,
+    date_in,
     days_from,
     last_days,
-    latest_weekday,
-    monday,
-    month_before,
+    last_month,
+    last_two,
     nearest_date,
-    on,
-    week,
-    weekday_before,
-    weekend,
+    numbered,
+    slashed,
+    this_month,
 )
 
 _WEEKDAYS = "월화수목금토일"
@@ -55,7 +51,10 @@ _DAYS = {
     "보름": 15,
 }
 _WEEKS = {"일": 1, "한": 1, "이": 2, "두": 2, "삼": 3, "세": 3}
-_WEEK_OF = {"이번": 0, "금": 0, "지난": -1, "저번": -1, "지지난": -2, "저저번": -2, "다음": 1}
+_NAMES = Names(
+    _WEEKDAYS,
+    {"이번": 0, "금": 0, "지난": -1, "저번": -1, "지지난": -2, "저저번": -2, "다음": 1},
+)
 
 _COUNT = (
     rf"(?:(?P<days>\d{{1,4}})\s*일|(?P<word>{'|'.join(_DAYS)})"
@@ -84,59 +83,11 @@ def _ago(match: re.Match[str], today: date, _start: date | None) -> Span | None:
     return days_from(today, -_count(match))
 
 
-def _weekday_of_week(match: re.Match[str], today: date, _start: date | None) -> Span:
-    first = monday(today) + _WEEK_OF[match["which"]] * WEEK
-    return on(first + _WEEKDAYS.index(match["weekday"]) * DAY)
-
-
-def _weekday_before(match: re.Match[str], today: date, _start: date | None) -> Span:
-    return on(weekday_before(today, _WEEKDAYS.index(match["weekday"])))
-
-
-def _weekday(match: re.Match[str], today: date, start: date | None) -> Span:
-    return on(latest_weekday(today, _WEEKDAYS.index(match["weekday"]), start))
-
-
 def _date(match: re.Match[str], today: date, _start: date | None) -> Span | None:
     month, number = int(match["month"]), int(match["day"])
     if match["year"]:
-        back = 0 if match["year"].startswith("올") else 1
-        day = calendar_day(today.year - back, month, number)
-    else:
-        day = nearest_date(today, month, number)
-    return on(day) if day else None
-
-
-def _slashed(match: re.Match[str], today: date, _start: date | None) -> Span | None:
-    day = nearest_date(today, int(match["month"]), int(match["day"]))
-    return on(day) if day else None
-
-
-def _number(match: re.Match[str], today: date, start: date | None) -> Span | None:
-    day = day_of_month(today, int(match["day"]), start)
-    return on(day) if day else None
-
-
-def _week(match: re.Match[str], today: date, _start: date | None) -> Span:
-    away = _WEEK_OF[match["which"]]
-    first, last = week(today, away)
-    return (first, today) if away == 0 else (first, last)
-
-
-def _last_two(_match: re.Match[str], today: date, _start: date | None) -> Span:
-    return today - 2 * DAY, today - DAY
-
-
-def _weekend(match: re.Match[str], today: date, _start: date | None) -> Span:
-    return weekend(today, _WEEK_OF[match["which"]])
-
-
-def _this_month(_match: re.Match[str], today: date, _start: date | None) -> Span:
-    return today.replace(day=1), today
-
-
-def _last_month(_match: re.Match[str], today: date, _start: date | None) -> Span:
-    return month_before(today)
+        return date_in(today.year - (not match["year"].startswith("올")), month, number)
+    return nearest_date(today, month, number)
 
 
 def _lately(match: re.Match[str], today: date, _start: date | None) -> Span | None:
@@ -150,29 +101,29 @@ def _word(pattern: str, meaning: Meaning, *, is_day: bool = True) -> Wording:
 WORDINGS = (
     _word(rf"(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
     _word(rf"(?<!그 )(?<!그보다 ){_COUNT}\s*전(?!\s*(?:그|같은|동일))", _ago),
-    _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _weekday_of_week),
-    _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _weekday_before),
-    _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _weekday_of_week),
-    _word(_WEEKDAY, _weekday),
+    _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _NAMES.weekday_of_week),
+    _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _NAMES.weekday_before),
+    _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _NAMES.weekday_of_week),
+    _word(_WEEKDAY, _NAMES.weekday),
     _word(
         r"(?:(?P<year>올해|올|작년|지난해)\s*)?(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})\s*일"
         rf"{_NAMED}",
         _date,
     ),
-    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?![\d/.])", _slashed),
+    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?![\d/.])", slashed),
     _word(
         rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}",
-        _number,
+        numbered,
     ),
     _word(
         r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",
-        _last_two,
+        last_two,
         is_day=False,
     ),
-    _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _week, is_day=False),
-    _word(rf"{_WHICH}\s*주\s*말(?!고)", _weekend, is_day=False),
-    _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", _this_month, is_day=False),
-    _word(r"(?:지난|저번)\s*달(?!리)", _last_month, is_day=False),
+    _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _NAMES.week, is_day=False),
+    _word(rf"{_WHICH}\s*주\s*말(?!고)", _NAMES.weekend, is_day=False),
+    _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
+    _word(r"(?:지난|저번)\s*달(?!리)", last_month, is_day=False),
     _word(rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)", _lately, is_day=False),
     _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False),
 )

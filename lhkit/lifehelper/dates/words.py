@@ -5,7 +5,7 @@ is not yet to come, since people mostly speak of what they did.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TypeAlias
@@ -31,6 +31,85 @@ class Wording:
     is_day: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How a language names weekdays, from Monday, and weeks, by how far away they are.
+
+    The methods are meanings of patterns with the groups `weekday` and `which`.
+    """
+
+    weekdays: Sequence[str]
+    weeks: Mapping[str, int]
+
+    def weekday(self, match: re.Match[str], today: date, start: date | None) -> Span:
+        """A weekday alone: the latest up to today, or the first one in a span."""
+        return on(latest_weekday(today, self._number(match["weekday"]), start))
+
+    def weekday_before(self, match: re.Match[str], today: date, _start: date | None) -> Span:
+        """The latest such weekday before today."""
+        return on(latest_weekday(today - DAY, self._number(match["weekday"]), None))
+
+    def weekday_of_week(self, match: re.Match[str], today: date, _start: date | None) -> Span:
+        """A weekday of a week that is named."""
+        return on(self._monday(match, today) + self._number(match["weekday"]) * DAY)
+
+    def weekdays_of_week(
+        self, match: re.Match[str], today: date, _start: date | None
+    ) -> Span | None:
+        """From a weekday to another one (`until`) of a week that is named."""
+        days = [self._number(match[group]) * DAY for group in ("weekday", "until")]
+        first, last = (self._monday(match, today) + each for each in days)
+        return (first, last) if first <= last else None
+
+    def week(self, match: re.Match[str], today: date, _start: date | None) -> Span:
+        """A week that is named; of the present one, what is over of it."""
+        first = self._monday(match, today)
+        return first, today if self.weeks[match["which"]] == 0 else first + 6 * DAY
+
+    def weekend(self, match: re.Match[str], today: date, _start: date | None) -> Span:
+        """The weekend of a week that is named."""
+        first = self._monday(match, today)
+        return first + 5 * DAY, first + 6 * DAY
+
+    def _number(self, weekday: str) -> int:
+        return self.weekdays.index(weekday)
+
+    def _monday(self, match: re.Match[str], today: date) -> date:
+        return monday(today) + self.weeks[match["which"]] * WEEK
+
+
+def slashed(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+    """`month` and `day` as numbers: the nearest such date."""
+    return nearest_date(today, int(match["month"]), int(match["day"]))
+
+
+def numbered(match: re.Match[str], today: date, start: date | None) -> Span | None:
+    """A `day` of a month that is not said: the latest up to today, or the first in a span."""
+    month = (start or today).replace(day=1)
+    for _ in range(3):  # at most every other month lacks a day
+        found = calendar_day(month.year, month.month, int(match["day"]))
+        if found and (found >= start if start else found <= today):
+            return on(found)
+        month = (month + 32 * DAY if start else month - DAY).replace(day=1)
+    return None
+
+
+def this_month(_match: re.Match[str], today: date, _start: date | None) -> Span:
+    """What is over of the present month."""
+    return today.replace(day=1), today
+
+
+def last_month(_match: re.Match[str], today: date, _start: date | None) -> Span:
+    """The whole month before."""
+    last = today.replace(day=1) - DAY
+    return last.replace(day=1), last
+
+
+def last_two(_match: re.Match[str], today: date, _start: date | None) -> Span:
+    """Yesterday and the day before."""
+    return today - 2 * DAY, today - DAY
+
+
 def on(day: date) -> Span:
     """Return the span of one day."""
     return day, day
@@ -39,24 +118,6 @@ def on(day: date) -> Span:
 def monday(day: date) -> date:
     """Return the Monday of a day's week."""
     return day - day.weekday() * DAY
-
-
-def week(today: date, weeks: int) -> Span:
-    """Return a whole week, `weeks` away from the present one."""
-    first = monday(today) + weeks * WEEK
-    return first, first + 6 * DAY
-
-
-def weekend(today: date, weeks: int) -> Span:
-    """Return the weekend of a week."""
-    first, last = week(today, weeks)
-    return first + 5 * DAY, last
-
-
-def month_before(today: date) -> Span:
-    """Return the whole month before the present one."""
-    last = today.replace(day=1) - DAY
-    return last.replace(day=1), last
 
 
 def last_days(today: date, count: int) -> Span | None:
@@ -76,27 +137,17 @@ def latest_weekday(today: date, weekday: int, start: date | None) -> date:
     return today - (today.weekday() - weekday) % 7 * DAY
 
 
-def weekday_before(today: date, weekday: int) -> date:
-    """Return the latest such day before today."""
-    return latest_weekday(today - DAY, weekday, None)
+def date_in(year: int, month: int, number: int) -> Span | None:
+    """Return a date, or None if the calendar has no such day."""
+    day = calendar_day(year, month, number)
+    return on(day) if day else None
 
 
-def day_of_month(today: date, number: int, start: date | None) -> date | None:
-    """Return the latest such day up to today, or the first one in a span from `start`."""
-    month = (start or today).replace(day=1)
-    for _ in range(3):  # at most every other month lacks a day
-        found = calendar_day(month.year, month.month, number)
-        if found and (found >= start if start else found <= today):
-            return found
-        month = _next_month(month) if start else (month - DAY).replace(day=1)
-    return None
-
-
-def nearest_date(today: date, month: int, number: int) -> date | None:
+def nearest_date(today: date, month: int, number: int) -> Span | None:
     """Return that day of the year before, the present or the next one: the nearest to today."""
     years = (today.year - 1, today.year, today.year + 1)
     days = [day for year in years if (day := calendar_day(year, month, number))]
-    return min(days, key=lambda day: abs(day - today), default=None)
+    return on(min(days, key=lambda day: abs(day - today))) if days else None
 
 
 def calendar_day(year: int, month: int, number: int) -> date | None:
@@ -105,7 +156,3 @@ def calendar_day(year: int, month: int, number: int) -> date | None:
         return date(year, month, number)
     except ValueError:
         return None
-
-
-def _next_month(first: date) -> date:
-    return (first + 32 * DAY).replace(day=1)
