@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from lhkit.lifehelper.dates.said import SaidDates
 from lhkit.models.scripted import call
 from lhkit.tuning.life_helper.scene import Last, Scene, Settled, Words, rows_of
-from lhkit.tuning.life_helper.spoken_dates import SaidDay, SaidRange
+from lhkit.tuning.life_helper.spoken_dates import SaidDay
 from lhkit.tuning.life_helper.tracker_talk import (
     asked_day,
     asked_range,
@@ -91,7 +92,7 @@ def _ask_both(scene: Scene, user: str, pair: Sequence[Habit], said: SaidDay) -> 
     scene.add(user, scene.acts(calls, _pair_words(scene, pair, said.day)))
 
 
-def _span(scene: Scene) -> SaidRange:
+def _span(scene: Scene) -> SaidDates:
     return asked_range(scene, scene.habit())
 
 

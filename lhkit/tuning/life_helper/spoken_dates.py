@@ -1,5 +1,7 @@
 """How people name days and spans, and which days they mean. Pure.
 
+Worked out on its own, without the rules of `lifehelper.dates`: a test holds one against the other.
+
 Only wordings with one meaning are here. "Last Tuesday" is said when this week's Tuesday is still to
 come or today, so that it can only be the one of the week before; "the last 3 days" end today.
 """
@@ -8,6 +10,8 @@ import calendar
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+
+from lhkit.lifehelper.dates.said import SaidDates
 
 _WEEKDAYS = {
     "ko": ("월요일", "화요일", "수요일", "목요일", "금요일", "토요일", "일요일"),
@@ -30,15 +34,6 @@ class SaidDay:
     day: date
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaidRange:
-    """A span of days in words, both ends included."""
-
-    text: str
-    first: date
-    last: date
-
-
 def plain_day(day: date, locale: str) -> str:
     """Return a date without its year, as a person would read it."""
     if locale == "ko":
@@ -56,10 +51,10 @@ def past_days(today: date, locale: str) -> tuple[SaidDay, ...]:
     return tuple(_korean_days(today) if locale == "ko" else _english_days(today))
 
 
-def ranges(today: date, locale: str) -> tuple[SaidRange, ...]:
+def ranges(today: date, locale: str) -> tuple[SaidDates, ...]:
     """Return the spans that end today or before."""
     spans = _korean_ranges(today) if locale == "ko" else _english_ranges(today)
-    return tuple(SaidRange(text=text, first=first, last=last) for text, first, last in spans)
+    return tuple(SaidDates(text=text, first=first, last=last) for text, first, last in spans)
 
 
 def _korean_days(today: date) -> Iterator[SaidDay]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
+from lhkit.lifehelper.dates.said import SaidDates
 from lhkit.models.scripted import Reply, call
 from lhkit.tuning.life_helper.scene import Last, Scene, Settled, Words, data_of
 from lhkit.tuning.life_helper.spoken_dates import (
     SaidDay,
-    SaidRange,
     past_days,
     plain_day,
     ranges,
@@ -130,7 +130,7 @@ def asked_day(scene: Scene, habit: Habit) -> SaidDay:
     return scene.rng.choice(known if known and scene.chance(0.6) else days)
 
 
-def asked_range(scene: Scene, habit: Habit) -> SaidRange:
+def asked_range(scene: Scene, habit: Habit) -> SaidDates:
     """Return a span; mostly one that has an entry."""
     spans = ranges(scene.world.today, scene.locale)
     kept = _kept_days(scene, habit)
@@ -249,7 +249,7 @@ def _streak_words() -> Last:
     return last
 
 
-def range_words(scene: Scene, said: SaidRange, kind: str) -> Last:
+def range_words(scene: Scene, said: SaidDates, kind: str) -> Last:
     """Return what is said about one habit in a span; `kind` is count, rate or missed."""
 
     def last(settled: Settled, words: Words) -> str:
