@@ -121,11 +121,14 @@ def _constrained_tools(
             said before a server is started for it.
     """
     constraint = app.constraint_of(options.constrain)
-    spoken = {each.locale: each for each in reversed(scenarios)}  # the first of each language
-    opened = [scenarios[0], *spoken.values()] if constraint != "off" else []
-    tools = [registry_of(environment, each.world, each.locale).definitions for each in opened]
-    for each in tools or [()]:
-        require_constraint(options.dialect, constraint, each)
+    opened: dict[str, Scenario] = {}  # the first of each language
+    for each in scenarios if constraint != "off" else ():
+        opened.setdefault(each.locale, each)
+    tools = [
+        registry_of(environment, each.world, each.locale).definitions for each in opened.values()
+    ]
+    for spoken in tools or [()]:
+        require_constraint(options.dialect, constraint, spoken)
     return tools[0] if tools else ()
 
 

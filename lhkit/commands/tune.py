@@ -25,7 +25,6 @@ from lhkit.models.weights import ensure_weights
 from lhkit.settings import Settings, hardware
 from lhkit.tuning.expert import Conversation
 from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
-from lhkit.tuning.life_helper.kinds import KINDS
 from lhkit.tuning.material import Material
 from lhkit.tuning.merge import merge
 from lhkit.tuning.recipe import TuneSettings
@@ -51,7 +50,7 @@ class DataOptions:
 
     `openings` is the share (0..1) of the conversations to learn from that are cut before the model
     first puts results into words (`sequence.opening`): shorter, so that a step holds more of them.
-    `kinds` are those of life-helper to draw from; tools of one's own have no such kinds.
+    `kinds` are those of life-helper to draw from, none: all; own tools have no such kinds.
     """
 
     out: Path
@@ -60,7 +59,7 @@ class DataOptions:
     dev_share: float = 0.05
     korean_share: float = KOREAN_SHARE
     openings: float = 0.0
-    kinds: Collection[str] = tuple(KINDS)
+    kinds: Collection[str] = ()
 
 
 def dev_path(out: Path) -> Path:

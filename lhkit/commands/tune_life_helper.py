@@ -5,7 +5,6 @@ from pathlib import Path
 
 from lhkit.commands.tune import DataOptions, TrainOptions, make_data, train_adapter
 from lhkit.settings import Settings
-from lhkit.tuning.life_helper.kinds import KINDS
 from lhkit.tuning.recipe import RECIPE, Round
 
 
@@ -60,7 +59,7 @@ async def _train_round(
             seed=drawn.data_seed,
             dev_share=drawn.dev_share,
             openings=drawn.openings,
-            kinds=drawn.kinds or KINDS,
+            kinds=drawn.kinds,
         )
         await make_data(data, settings, progress=progress)
     await train_adapter(options, settings, progress=progress)

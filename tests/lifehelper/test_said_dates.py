@@ -166,6 +166,10 @@ def test_a_wording_said_twice_is_told_once() -> None:
     assert read("어제 걸은 거, 어제 칸에", "ko") == ["어제: 06-16"]
 
 
+def test_wordings_come_in_the_order_in_which_they_are_first_said() -> None:
+    assert read("어제 말고 그제, 아니 어제", "ko") == ["어제: 06-16", "그제: 06-15"]
+
+
 @pytest.mark.parametrize("locale", LOCALES)
 def test_the_first_and_the_last_day_of_the_calendar_are_no_fault(locale: str) -> None:
     for today in (date.min, date.min + timedelta(days=40), date.max):

@@ -48,8 +48,8 @@ def test_only_what_the_model_should_write_is_learnt() -> None:
 def test_a_token_decides_if_it_touches_what_decides() -> None:
     text = 'ask{"name": "f"}.'
     tokens = tokenised(sequence(text, (3, 17)), letters)
-    marks = "".join("X" if each else "." for each in tokens.decisive)
-    assert marks == "...X........XXX.."
+    marks = "".join("#" if each else "." for each in tokens.decisive)
+    assert marks == "...#........###.."
     assert len(marks) == len(text)
 
 

@@ -106,7 +106,7 @@ def test_a_deciding_token_counts_as_often_as_it_weighs() -> None:
     assert mean == pytest.approx([(1 + 4 + 1) / 3, (1 + 4 * 4 + 1) / 6])
 
 
-def test_what_weighs_more_is_learnt_first_and_the_log_counts_all_tokens_alike(
+def test_a_weight_changes_what_is_learnt_and_the_log_counts_all_tokens_alike(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
     plain, weighed = (

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from types import ModuleType
 
 from lhkit.lifehelper.dates import english, korean
@@ -48,12 +49,13 @@ def said_dates(text: str, today: date, locale: str) -> tuple[SaidDates, ...]:
     lowered = "".join(letter.lower() if letter.isascii() else letter for letter in read)
     spans = _joined(lowered, today, language)
     kept = [each for each in spans if not (each.is_day and each.days == (today, today))]
-    unique = {read[each.begin : each.end]: each.days for each in reversed(kept)}
-    said = [
-        SaidDates(text=words, first=days[0], last=days[1])
-        for words, days in reversed(unique.items())
-    ]
-    return tuple(said[:_MOST_SAID])
+    said: dict[str, Span] = {}
+    for each in kept:
+        said.setdefault(read[each.begin : each.end], each.days)
+    return tuple(
+        SaidDates(text=words, first=first, last=last)
+        for words, (first, last) in islice(said.items(), _MOST_SAID)
+    )
 
 
 def _joined(text: str, today: date, language: ModuleType) -> Iterator[_Found]:
@@ -68,22 +70,23 @@ def _joined(text: str, today: date, language: ModuleType) -> Iterator[_Found]:
 
 def _next(text: str, at: int, today: date, language: ModuleType) -> _Found | None:
     """Return the first wording from `at` on, the longest of those that begin there."""
-    begun = _all_from(text, at, today, language, start=None)
+    begun = _all_from(text, at, today, language)
     return min(begun, key=lambda each: (each.begin, -each.end), default=None)
 
 
-def _all_from(
-    text: str, at: int, today: date, language: ModuleType, *, start: date | None
-) -> Iterator[_Found]:
+def _all_from(text: str, at: int, today: date, language: ModuleType) -> Iterator[_Found]:
+    """Yield the first place of each wording from `at` on."""
     for wording in language.WORDINGS:
         for match in wording.pattern.finditer(text, at):
-            days = _meant(wording, match, today, start)
+            days = _meant(wording, match, today)
             if days:
                 yield _Found(begin=match.start(), end=match.end(), days=days, is_day=wording.is_day)
                 break
 
 
-def _meant(wording: Wording, match: re.Match[str], today: date, start: date | None) -> Span | None:
+def _meant(
+    wording: Wording, match: re.Match[str], today: date, start: date | None = None
+) -> Span | None:
     try:
         return wording.meaning(match, today, start)
     except OverflowError:  # before the first or after the last day of the calendar
@@ -98,15 +101,16 @@ def _until(text: str, found: _Found, today: date, language: ModuleType) -> _Foun
     if between[0].strip() == "and" and not text[: found.begin].endswith("between "):
         return None
     start = found.days[0]
-    ends = _all_from(text, between.end(), today, language, start=start)
-    last = max(
-        (each for each in ends if each.is_day and each.begin == between.end()),
-        key=lambda each: each.end,
-        default=None,
-    )
-    if last is None or last.days[1] < start:
+    ends = [
+        (match.end(), days[1])
+        for wording in language.WORDINGS
+        if wording.is_day and (match := wording.pattern.match(text, between.end()))
+        if (days := _meant(wording, match, today, start))
+    ]
+    end, last = max(ends, default=(0, date.min))
+    if last < start:
         return None
-    return _Found(begin=found.begin, end=last.end, days=(start, last.days[1]), is_day=False)
+    return _Found(begin=found.begin, end=end, days=(start, last), is_day=False)
 
 
 def _since(text: str, found: _Found, today: date, language: ModuleType) -> _Found | None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
-MOST_DAYS = 3_660
+_MOST_DAYS = 3_660
 """Further back than ten years nobody looks: a larger number is no wording of a day."""
 
 Span: TypeAlias = tuple[date, date]
@@ -43,11 +43,11 @@ class Names:
 
     def weekday(self, match: re.Match[str], today: date, start: date | None) -> Span:
         """A weekday alone: the latest up to today, or the first one in a span."""
-        return on(latest_weekday(today, self._number(match["weekday"]), start))
+        return on(_latest_weekday(today, self._number(match["weekday"]), start))
 
     def weekday_before(self, match: re.Match[str], today: date, _start: date | None) -> Span:
         """The latest such weekday before today."""
-        return on(latest_weekday(today - DAY, self._number(match["weekday"]), None))
+        return on(_latest_weekday(today - DAY, self._number(match["weekday"]), None))
 
     def weekday_of_week(self, match: re.Match[str], today: date, _start: date | None) -> Span:
         """A weekday of a week that is named."""
@@ -75,7 +75,7 @@ class Names:
         return self.weekdays.index(weekday)
 
     def _monday(self, match: re.Match[str], today: date) -> date:
-        return monday(today) + self.weeks[match["which"]] * WEEK
+        return _monday(today) + self.weeks[match["which"]] * WEEK
 
 
 def slashed(match: re.Match[str], today: date, _start: date | None) -> Span | None:
@@ -87,7 +87,7 @@ def numbered(match: re.Match[str], today: date, start: date | None) -> Span | No
     """A `day` of a month that is not said: the latest up to today, or the first in a span."""
     month = (start or today).replace(day=1)
     for _ in range(3):  # at most every other month lacks a day
-        found = calendar_day(month.year, month.month, int(match["day"]))
+        found = _calendar_day(month.year, month.month, int(match["day"]))
         if found and (found >= start if start else found <= today):
             return on(found)
         month = (month + 32 * DAY if start else month - DAY).replace(day=1)
@@ -115,22 +115,22 @@ def on(day: date) -> Span:
     return day, day
 
 
-def monday(day: date) -> date:
+def _monday(day: date) -> date:
     """Return the Monday of a day's week."""
     return day - day.weekday() * DAY
 
 
 def last_days(today: date, count: int) -> Span | None:
     """Return so many days, the last of them today."""
-    return (today - (count - 1) * DAY, today) if 0 < count <= MOST_DAYS else None
+    return (today - (count - 1) * DAY, today) if 0 < count <= _MOST_DAYS else None
 
 
 def days_from(today: date, count: int) -> Span | None:
     """Return the day so many days away, to come if positive."""
-    return on(today + count * DAY) if abs(count) <= MOST_DAYS else None
+    return on(today + count * DAY) if abs(count) <= _MOST_DAYS else None
 
 
-def latest_weekday(today: date, weekday: int, start: date | None) -> date:
+def _latest_weekday(today: date, weekday: int, start: date | None) -> date:
     """Return the latest such day up to today, or the first one in a span that begins at `start`."""
     if start:
         return start + (weekday - start.weekday()) % 7 * DAY
@@ -139,18 +139,18 @@ def latest_weekday(today: date, weekday: int, start: date | None) -> date:
 
 def date_in(year: int, month: int, number: int) -> Span | None:
     """Return a date, or None if the calendar has no such day."""
-    day = calendar_day(year, month, number)
+    day = _calendar_day(year, month, number)
     return on(day) if day else None
 
 
 def nearest_date(today: date, month: int, number: int) -> Span | None:
     """Return that day of the year before, the present or the next one: the nearest to today."""
     years = (today.year - 1, today.year, today.year + 1)
-    days = [day for year in years if (day := calendar_day(year, month, number))]
+    days = [day for year in years if (day := _calendar_day(year, month, number))]
     return on(min(days, key=lambda day: abs(day - today))) if days else None
 
 
-def calendar_day(year: int, month: int, number: int) -> date | None:
+def _calendar_day(year: int, month: int, number: int) -> date | None:
     """Return a date, or None if the calendar has no such day."""
     try:
         return date(year, month, number)

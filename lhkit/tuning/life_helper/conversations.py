@@ -22,7 +22,7 @@ _MOST_LINES = 12
 
 
 def conversations(
-    count: int, *, seed: int, locale_share: float = KOREAN_SHARE, kinds: Collection[str] = KINDS
+    count: int, *, seed: int, locale_share: float = KOREAN_SHARE, kinds: Collection[str] = ()
 ) -> Iterator[Conversation]:
     """Yield `count` conversations; the same arguments give the same ones.
 
@@ -30,9 +30,9 @@ def conversations(
         count: how many.
         seed: decides everything.
         locale_share: the share of Korean ones; the others are English.
-        kinds: names in `KINDS`; drawn by their weights.
+        kinds: names in `KINDS`, drawn by their weights; none: all of them.
     """
-    names = tuple(kinds)
+    names = tuple(kinds or KINDS)
     weights = [KINDS[name].weight for name in names]
     for number in range(count):
         rng = random.Random(f"life-helper/{seed}/{number}")  # noqa: S311 - training data, no secret
