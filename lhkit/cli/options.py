@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from lhkit.cli.late_help import DIALECTS
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 
 LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
@@ -22,10 +23,7 @@ Model = Annotated[
 ]
 Dialect = Annotated[
     str,
-    typer.Option(
-        help="How calls are written: json, pythonic, functiongemma, gemma4; openai: the server "
-        "parses them."
-    ),
+    typer.Option(help=f"How calls are written: {DIALECTS}; openai: the server parses them."),
 ]
 Constrain = Annotated[
     str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")

@@ -169,6 +169,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
     """Train an adapter, or go on where it was stopped; return the exit code.
 
     Interrupting saves a checkpoint after the step at work, so that nothing is lost; that is told.
+    After the last step there is nothing to go on with: then the adapter is told.
 
     Raises:
         TuningError: data, base model or checkpoint cannot be used.
@@ -201,7 +202,10 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         with tqdm.external_write_mode(file=sys.stderr):  # the bar steps aside
             _tell(text("tune.stopping"), to_stderr=True)
         log = await work
-        _tell(text("tune.stopped", step=len(log)), to_stderr=True)
+        if len(log) == options.tuning.steps:  # it was the last step: nothing is left to go on with
+            _show_training(log, options, settings)
+        else:
+            _tell(text("tune.stopped", step=len(log)), to_stderr=True)
         raise
     _show_training(log, options, settings)
     return 0

@@ -51,7 +51,7 @@ async def write_skeleton(options: InitOptions, settings: Settings) -> int:
     locales = (options.locale,) if options.locale else _by_reader(settings.locale)
     for locale in locales:
         load_catalog(locale)  # refuses a language that we have no words for
-    world, registries = _registries(load_environment(options.environment), locales)
+    world, registries = _registries(options.environment, locales)
     text = skeleton(registries, world=world, reference=options.environment, reader=settings.locale)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
@@ -74,9 +74,10 @@ def _by_reader(reader: str) -> tuple[str, ...]:
 
 
 def _registries(
-    environment: Environment, locales: tuple[str, ...]
+    reference: str, locales: tuple[str, ...]
 ) -> tuple[Mapping[str, Any], dict[str, ToolRegistry]]:
     """Return a world that opens, and the tools in each language in which it does."""
+    environment = load_environment(reference)
     refusals: list[UsageError] = []
     for world in _WORLDS:
         found: dict[str, ToolRegistry] = {}
@@ -89,7 +90,9 @@ def _registries(
             return world, found
     if refusals:
         raise refusals[-1]
-    raise UsageError("the environment has no tools: there is nothing to say to it")
+    raise UsageError(
+        f"--environment {reference} has no tools: register one in the registry of its session"
+    )
 
 
 async def make_own_data(

@@ -76,7 +76,11 @@ def _inside(span: tuple[int, int], sequence: TrainingSequence) -> bool:
         if begin >= first and end <= last:
             return end > begin
         if begin < last and end > first:
-            raise TuningError(f"{sequence.id}: a token reaches over the edge of an answer ({span})")
+            raise TuningError(
+                f"{sequence.id}: a token reaches over the edge of an answer (characters {begin} to "
+                f"{end}): the data was made for another dialect or model, so make it anew or give "
+                "the --base that it was made for"
+            )
     return False
 
 

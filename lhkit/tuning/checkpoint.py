@@ -90,7 +90,7 @@ def stored(folder: Path, write: Callable[[], None]) -> None:
         write()
     except (OSError, RuntimeError) as error:  # torch.save tells a full disk as RuntimeError
         raise TuningError(
-            f"{folder} cannot be written ({error}): free some space, or choose another"
+            f"{folder} cannot be written ({error}): free some space, or give another --into"
         ) from error
 
 

@@ -57,7 +57,10 @@ def load_model(folder: Path) -> Any:
                 folder, dtype=torch.bfloat16, attn_implementation=packed_attention.NAME
             )
     except (OSError, ValueError, KeyError) as error:
-        raise TuningError(f"{folder} holds no base model to tune ({error})") from error
+        raise TuningError(
+            f"{folder} holds no base model to tune: give the folder of a Gemma with --base "
+            f"({error})"
+        ) from error
 
 
 @contextmanager
@@ -93,7 +96,9 @@ def encoder(folder: Path) -> Encode:
 
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise TuningError(f"{path} is missing: the base model's folder needs its tokenizer")
+        raise TuningError(
+            f"{path} is missing: put the base model's own there, or give another folder with --base"
+        )
     tokenizer = Tokenizer.from_file(str(path))
 
     def encode(text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
@@ -138,7 +143,10 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
         found = AdapterShape(rank=card.r, alpha=card.lora_alpha)
         weights = peft.load_peft_weights(str(start), device="cpu")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise TuningError(f"{start} holds no adapter that can be read ({error})") from error
+        raise TuningError(
+            f"{start} holds no adapter that can be read ({error}): give another one with --from, "
+            "or begin without"
+        ) from error
     if found != shape:
         raise TuningError(
             f"{start} has rank {found.rank} and alpha {found.alpha}, not {shape.rank} and "
@@ -146,7 +154,10 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
         )
     told = peft.set_peft_model_state_dict(model, weights)
     if told.unexpected_keys:
-        raise TuningError(f"{start} was made for other layers ({told.unexpected_keys[0]})")
+        raise TuningError(
+            f"{start} was made for other layers ({told.unexpected_keys[0]}): go on from an adapter "
+            "of `lhkit tune train`, or begin without --from"
+        )
 
 
 def save_adapter(model: Any, folder: Path, *, base_name: str) -> None:

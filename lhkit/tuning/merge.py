@@ -38,7 +38,7 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
     require_adapter(adapter)
     require_same_base(base, adapter)
     if target.exists():
-        raise TuningError(f"{target} is there already: give another folder, or remove it")
+        raise TuningError(f"{target} is there already: give another --into, or remove it")
     merged = _merged(base, adapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -111,7 +111,8 @@ def _merged(base: Path, adapter: Path) -> Any:
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         named = told.get("base_model_name_or_path") or "another model"
         raise TuningError(
-            f"{adapter} does not fit {base}: it was made for {named} ({type(error).__name__})"
+            f"{adapter} does not fit {base}: it was made for {named}, so give that with --base "
+            f"({type(error).__name__})"
         ) from error
     return tuned.merge_and_unload().to(torch.bfloat16)
 

@@ -108,9 +108,13 @@ def base_shape(base: Path) -> BaseShape:
             weights_bytes=sum(each.stat().st_size for each in base.glob("*.safetensors")),
         )
     except OSError as error:
-        raise TuningError(f"{base} holds no base model to tune ({error})") from error
+        raise TuningError(
+            f"{base} holds no base model to tune: give the folder of a Gemma with --base ({error})"
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TuningError(f"{path} is no configuration of a Gemma ({error!r})") from error
+        raise TuningError(
+            f"{path} is no configuration of a Gemma ({error!r}): give the folder of one with --base"
+        ) from error
 
 
 def require_memory(

@@ -67,13 +67,40 @@ class Round:
 
 _SHAPE = AdapterShape(rank=32, alpha=64)
 
+_DRILLED = (
+    *("tracker-all", "tracker-two", "tracker-two-day", "tracker-by-id", "log-by-id"),
+    *("search", "told", "list", "small-talk", "chat", "small-task", "out-of-scope"),
+    *("unclear", "impossible", "injection", "mention"),
+)
+"""A day or a span in the first call, and the choice between a call and words."""
+
 RECIPE = (
     Round(
-        count=12_000,
-        data_seed=11,
+        count=10_500,
+        data_seed=1,
         dev_share=0.004,
-        openings=0.6,
-        tuning=TuneSettings(steps=760, learning_rate=1e-3, decisive_weight=4.0, adapter=_SHAPE),
+        tuning=TuneSettings(steps=800, learning_rate=1e-3, adapter=_SHAPE),
+    ),
+    Round(
+        count=6_000,
+        data_seed=3,
+        dev_share=0.008,
+        tuning=TuneSettings(steps=800, learning_rate=7e-4, adapter=_SHAPE),
+    ),
+    Round(
+        count=6_000,
+        data_seed=5,
+        dev_share=0.008,
+        openings=1.0,
+        kinds=_DRILLED,
+        tuning=TuneSettings(steps=250, learning_rate=5e-4, decisive_weight=4.0, adapter=_SHAPE),
+    ),
+    Round(
+        count=6_000,
+        data_seed=9,
+        dev_share=0.008,
+        openings=0.5,
+        tuning=TuneSettings(steps=450, learning_rate=5e-4, decisive_weight=4.0, adapter=_SHAPE),
     ),
 )
 """The shipped life-helper adapter: `make tune` follows it, each round from the one before."""

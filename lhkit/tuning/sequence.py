@@ -107,6 +107,7 @@ def _is_call(sequence: TrainingSequence, number: int) -> bool:
 
 
 _ADAPTER = TypeAdapter(TrainingSequence)
+_ANEW = "make it with `lhkit tune data`"
 
 
 def write_sequences(path: Path, sequences: Iterable[TrainingSequence]) -> None:
@@ -121,7 +122,7 @@ def write_sequences(path: Path, sequences: Iterable[TrainingSequence]) -> None:
         fresh.replace(path)
     except OSError as error:
         raise TuningError(
-            f"{path} cannot be written ({error}): free some space, or choose another"
+            f"{path} cannot be written ({error}): free some space, or give another --out"
         ) from error
 
 
@@ -142,14 +143,12 @@ def read_sequences(path: Path) -> tuple[TrainingSequence, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError) as error:
-        raise TuningError(
-            f"{path} cannot be read ({error}): make it with `lhkit tune data`"
-        ) from error
+        raise TuningError(f"{path} cannot be read ({error}): {_ANEW}") from error
     sequences = tuple(
         _parsed(line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line
     )
     if not sequences:
-        raise TuningError(f"{path} holds no conversation: make it with `lhkit tune data`")
+        raise TuningError(f"{path} holds no conversation: {_ANEW}")
     return sequences
 
 
@@ -159,10 +158,10 @@ def _parsed(line: str, where: str) -> TrainingSequence:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"])) or "line"
-        raise TuningError(f"{where}: {field}: {first['msg']}") from error
+        raise TuningError(f"{where}: {field}: {first['msg']}: {_ANEW}") from error
     ends = [edge for span in sequence.answers for edge in span]
     if not ends or ends != sorted(ends) or ends[-1] > len(sequence.text) or ends[0] < 0:
-        raise TuningError(f"{where}: answers: must be ordered spans inside the text")
+        raise TuningError(f"{where}: answers: must be ordered spans inside the text: {_ANEW}")
     return sequence
 
 

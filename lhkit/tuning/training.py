@@ -130,14 +130,14 @@ def _read(
     dev, dev_too_long = fitting((tokenised(each, encode) for each in material.dev), most)
     if not rows:
         raise TuningError(
-            f"all {len(too_long)} conversations are longer than {most} tokens: shorten them, or "
-            "raise max_sequence_tokens"
+            f"all {len(too_long)} conversations are longer than {most} tokens: describe the tools "
+            "in fewer words, or cut the conversations with `lhkit tune data --openings 1`"
         )
     highest = max(max(each.token_ids) for each in (*rows, *dev))
     if highest >= shape.vocabulary:
         raise TuningError(
             f"{material.base}: its tokenizer gives token {highest} and its model knows "
-            f"{shape.vocabulary}: they do not belong together"
+            f"{shape.vocabulary}: put the model's own tokenizer.json there"
         )
     if too_long or dev_too_long:
         around.notify(LeftOut(count=len(too_long) + len(dev_too_long), most_tokens=most))

@@ -3,4 +3,5 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "evals" / "benchmarks"))
+EVALS = Path(__file__).parents[2] / "evals"
+sys.path[:0] = [str(EVALS / "benchmarks"), str(EVALS / "baselines")]

@@ -1,11 +1,17 @@
 """The help of each command: an example or more that its parser takes, whole at 80 columns."""
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
 from lhkit.cli import build_parser
 from lhkit.cli.examples import EXAMPLES, named_commands
+from lhkit.commands.sources import SCRIPTED
 from lhkit.locales import available_locales
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.embedded import EMBEDDED_NAMES
+from lhkit.models.served import CONSTRAINTS
 from tests.docs.command_lines import read_line
 
 LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
@@ -49,6 +55,19 @@ def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) ->
 def test_help_names_every_language_that_there_is(command: str) -> None:
     words = set(helped(command).replace(".", " ").split())
     assert set(available_locales()) <= words
+
+
+def test_help_names_every_dialect_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    added = {**DIALECTS, "gemma9": DIALECTS["json"]}
+    monkeypatch.setattr("lhkit.models.dialects.DIALECTS", added)
+    for command in ("eval", "chat", "doctor"):
+        words = set(re.findall(r"\w+", helped(command)))
+        assert {*added, "openai"} <= words
+
+
+@pytest.mark.parametrize("name", [*CONSTRAINTS, *EMBEDDED_NAMES, *filter(None, SCRIPTED)])
+def test_help_names_every_constraint_and_model(name: str) -> None:
+    assert name in re.findall(r"[\w-]+", helped("eval"))
 
 
 @pytest.mark.parametrize(

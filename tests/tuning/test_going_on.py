@@ -89,5 +89,5 @@ def test_a_start_that_is_no_adapter_of_this_base_is_one_sentence(
         trained(tiny_gemma, tmp_path / "b", start=start)
     manifest.unlink()
     (start / "adapter_model.safetensors").write_bytes(b"\0" * 40)
-    with pytest.raises(TuningError, match="holds no adapter that can be read"):
+    with pytest.raises(TuningError, match=r"holds no adapter that can be read .*--from"):
         trained(tiny_gemma, tmp_path / "c", start=start)

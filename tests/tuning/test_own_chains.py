@@ -318,7 +318,7 @@ FAULTS = [
     (
         "take: things.id",
         "take: things.id\n              wher: {a: b}",
-        f"{AT}: wher: unknown field of",
+        f"{AT}: wher: unknown field of a look-up: did you mean where?: write {{say",
     ),
     (
         "take: things.id",

@@ -61,6 +61,8 @@ def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path)
     (folder / "phrases.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
     run = lhkit(*data, "--count", "40")
     assert run.exit_code == 0, run.stderr
+    assert "Not found in" not in run.stdout
+    assert "never used" not in run.stdout
     texts = {each.text for each in read_sequences(folder / "data" / "train.jsonl")}
     dev = {each.text for each in read_sequences(folder / "data" / "train.dev.jsonl")}
     assert len(texts) > 30

@@ -224,7 +224,11 @@ def test_a_file_of_one_language_is_drawn_whatever_the_share(tmp_path: Path) -> N
             "",
             r"p\.yaml:\d+: .*replies: set_timer came to `taken` with .* write one under `taken` or",
         ),
-        ("name: [라면]", "name: [crash]", "the tool set_timer answered handler_error to .*crash"),
+        (
+            "name: [라면]",
+            "name: [crash]",
+            r"p\.yaml:\d+: .*: the tool set_timer answered handler_error to .*crash",
+        ),
     ],
 )
 @pytest.mark.anyio

@@ -89,7 +89,7 @@ def test_sequences_come_back_from_their_file_as_they_were(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{}", r":1: id: Field required"),
+        ("{}", r":1: id: Field required: make it with `lhkit tune data`"),
         ("not json", r":1: line: Invalid JSON"),
         (
             '{"id":"a","group":"ko","kind":"k","text":"abc","answers":[[2,9]]}',

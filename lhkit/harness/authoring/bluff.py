@@ -1,7 +1,8 @@
 """The model that calls everything and claims success: what it passes notices nothing.
 
 Its calls are as good as a blind guess can be: ids that exist, values that the schemas name, the
-user's own words as text.
+user's own words as text. Of more writes than a turn has room for, those are made that
+can go through.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,9 @@ _CLAIMS = {
 
 
 def bluff_model(scenario: Scenario, environment: Environment) -> ScriptedModel:
-    """Return a model that calls every tool in every turn of `scenario` and then claims success.
+    """Return a model that calls all tools in each turn of `scenario` and then claims success.
+
+    It claims in every turn: writes that would leave no room for the words are not made.
 
     Raises:
         UsageError: the world of the scenario cannot be.
@@ -77,7 +80,7 @@ def _value(
 
 
 def _turn(user: str, scenario: Scenario, session: Session) -> TurnTrace:
-    """Return one message with every read, then one for each write: only one is asked about."""
+    """Return every read and as many writes as fit before the words, the likely ones first."""
     ids = known_ids(session)
     calls = {
         tool.name: ToolCall(
@@ -86,14 +89,27 @@ def _turn(user: str, scenario: Scenario, session: Session) -> TurnTrace:
         for tool in session.registry.definitions
     }
     return TurnTrace(
-        messages=_messages(calls, session.registry),
+        messages=_messages(calls, session.registry, ids, session.assistant.max_turns - 1),
         words=_CLAIMS.get(scenario.locale, _CLAIMS["en"]),
     )
 
 
 def _messages(
-    calls: Mapping[str, ToolCall], registry: ToolRegistry
+    calls: Mapping[str, ToolCall],
+    registry: ToolRegistry,
+    ids: Mapping[str, Sequence[str]],
+    limit: int,
 ) -> tuple[tuple[ToolCall, ...], ...]:
+    """Return one message with every read, then one for each write: only one is asked about."""
     reads = tuple(call for name, call in calls.items() if name not in registry.destructive)
-    writes = [(call,) for name, call in calls.items() if name in registry.destructive]
-    return (reads, *writes) if reads else tuple(writes)
+    guesses = [call for name, call in calls.items() if name in registry.destructive]
+    likely = sorted(guesses, key=lambda call: _lacks_id(call, ids))[:limit]
+    writes = [(call,) for call in guesses if call in likely]
+    if len(writes) < limit:
+        return (reads, *writes) if reads else tuple(writes)
+    return tuple((*reads, *each) if each is writes[0] else each for each in writes)
+
+
+def _lacks_id(call: ToolCall, ids: Mapping[str, Sequence[str]]) -> bool:
+    """Return True if an id in a call is made up: nothing of its kind is known."""
+    return any(name.endswith("_id") and not ids.get(name) for name in call.args)

@@ -20,7 +20,7 @@ from lhkit.harness.scenarios.script import (
     Turn,
     scenario_json_schema,
 )
-from lhkit.harness.scenarios.shape_words import shape_words
+from lhkit.harness.scenarios.shape_words import known_fields, shape_words
 from lhkit.harness.scenarios.yaml_source import Document, read_yaml
 from lhkit.locales import available_locales
 from lhkit.vocab.json_values import compact
@@ -182,22 +182,28 @@ def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -
     try:
         scenario = _ADAPTER.validate_json(compact(entry), strict=True)
     except ValidationError as error:
-        found += shape_faults(error, document, (index,))
+        found += shape_faults(error, _ADAPTER, document, (index,))
         return None
     wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
     found += wrong
     return None if wrong else scenario
 
 
-def shape_faults(error: ValidationError, document: Document, at: Path = ()) -> tuple[Fault, ...]:
-    """Return what pydantic found wrong with the value that stands at `at` in a document."""
+def shape_faults(
+    error: ValidationError, adapter: TypeAdapter[Any], document: Document, at: Path = ()
+) -> tuple[Fault, ...]:
+    """Return what `adapter` found wrong with the value that stands at `at` in a document."""
+    schema = adapter.json_schema()
     found: dict[Path, list[ErrorDetails]] = {}
     for each in error.errors(include_url=False):
         if each["type"] == "too_short" and each["input"]:
             continue  # its items are there and wrong: said elsewhere
         path = _path_of((*at, *each["loc"]), each["type"], document.lines)
         found.setdefault(path, []).append(each)
-    return tuple(Fault(path, shape_words(errors)) for path, errors in found.items())
+    return tuple(
+        Fault(path, shape_words(errors, known_fields(schema, path[len(at) : -1])))
+        for path, errors in found.items()
+    )
 
 
 def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:

@@ -6,9 +6,13 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from lhkit.harness.expectations.equality import SchemaNode, item_of, property_of
+from lhkit.harness.expectations.matchers import Path
+
+_UNKNOWN = "unknown field"
 _WORDS: Mapping[str, str] = {
-    "unexpected_keyword_argument": "unknown field",
-    "extra_forbidden": "unknown field",
+    "unexpected_keyword_argument": _UNKNOWN,
+    "extra_forbidden": _UNKNOWN,
     "missing": "is required",
 }
 _KINDS: Mapping[str, str] = {
@@ -29,11 +33,12 @@ _KINDS: Mapping[str, str] = {
 }
 
 
-def shape_words(errors: Sequence[ErrorDetails]) -> str:
+def shape_words(errors: Sequence[ErrorDetails], known: Sequence[str] = ()) -> str:
     """Return one sentence about a field: what it must be, and what was probably meant.
 
     Args:
         errors: all that is wrong there; of a union, one or more for each member.
+        known: the fields that may stand there (`known_fields`), for one that is unknown.
     """
     allowed = [each for error in errors for each in _allowed(error)]
     kinds = dict.fromkeys(filter(None, map(_kind, errors)))
@@ -45,8 +50,28 @@ def shape_words(errors: Sequence[ErrorDetails]) -> str:
     wanted = [_one_of(allowed)] if allowed else []
     told = " or ".join([*wanted, *kinds])
     sentence = " or ".join([*([f"must be {told}"] if told else []), *others])
-    near = _near(errors[0]["input"], allowed)
-    return f"{sentence}: did you mean {near}?" if near else sentence
+    if _UNKNOWN in others:
+        return sentence + did_you_mean(errors[0]["loc"][-1], known)
+    return sentence + did_you_mean(errors[0]["input"], allowed)
+
+
+def did_you_mean(written: Any, known: Sequence[str]) -> str:
+    """Return the end of a sentence that names what was probably meant; empty if nothing is near."""
+    near = get_close_matches(written.lower(), known, n=1) if isinstance(written, str) else []
+    return f": did you mean {near[0]}?" if near else ""
+
+
+def known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """Return the fields that a JSON Schema names at a place, of all that may stand there."""
+    nodes = [SchemaNode.of(schema)]
+    for part in path:
+        nodes = [node.at(_inside(at, part)) for node in nodes for at in node.branches()]
+    branches = (branch for node in nodes for branch in node.branches())
+    return tuple(dict.fromkeys(name for each in branches for name in each.get("properties", {})))
+
+
+def _inside(branch: Mapping[str, Any], part: str | int) -> Any:
+    return item_of(branch, part) if isinstance(part, int) else property_of(branch, part)
 
 
 def _kind(error: ErrorDetails) -> str | None:
@@ -68,8 +93,3 @@ def _allowed(error: ErrorDetails) -> Iterator[str]:
 
 def _one_of(allowed: Sequence[str]) -> str:
     return allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
-
-
-def _near(value: Any, allowed: Sequence[str]) -> str | None:
-    near = get_close_matches(value.lower(), allowed, n=1) if isinstance(value, str) else []
-    return near[0] if near else None

@@ -9,14 +9,15 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from lhkit.errors import UsageError
-from lhkit.harness.scenarios.shape_words import shape_words
+from lhkit.harness.expectations.matchers import Path, shown_path
+from lhkit.harness.scenarios.shape_words import known_fields, shape_words
 
 DEFAULT_PROMPT = "default"
 """The name of the prompt that ships with the assistant."""
@@ -39,7 +40,7 @@ class ServedModel(_Table):
 class PromptFile(_Table):
     """Instructions in a file beside the suite."""
 
-    file: Path
+    file: FilePath
 
 
 class Arms(_Table):
@@ -58,7 +59,7 @@ class Suite(_Table):
     Without `concurrency` it is chosen for each arm's server.
     """
 
-    scenarios: Literal["dev", "test", "all"] | tuple[Path, ...] = "dev"
+    scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
     limit: _Least | None = None
     repeats: _Least = 1
     concurrency: _Least | None = None
@@ -81,7 +82,7 @@ class Arm:
     instructions: Mapping[str, str]
 
 
-def load_suite(path: Path) -> Suite:
+def load_suite(path: FilePath) -> Suite:
     """Read a suite file.
 
     Raises:
@@ -107,23 +108,25 @@ def load_suite(path: Path) -> Suite:
 
 def _faults(error: ValidationError) -> Iterator[str]:
     """Yield each field with what is wrong there."""
-    found: dict[str, list[ErrorDetails]] = {}
+    found: dict[Path, list[ErrorDetails]] = {}
     for each in error.errors(include_url=False):
         if each["type"] == "too_short" and each["input"]:
             continue  # its items are there and wrong: said elsewhere
-        found.setdefault(_field(each), []).append(each)
-    return (f"{field}: {shape_words(errors)}" for field, errors in found.items())
+        found.setdefault(_path_of(each), []).append(each)
+    schema = Suite.model_json_schema()
+    return (
+        f"{shown_path(path)}: {shape_words(errors, known_fields(schema, path[:-1]))}"
+        for path, errors in found.items()
+    )
 
 
-def _field(error: ErrorDetails) -> str:
-    """Return the name of a field; the branches of a union are not part of it."""
+def _path_of(error: ErrorDetails) -> Path:
+    """Return the place of a field; the branches of a union are not part of it."""
     names = {"function-after", "ServedModel", "PromptFile", "str", "constrained-str"}
-    parts = [part for part in error["loc"] if part not in names and "[" not in str(part)]
-    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return field.lstrip(".") or "(top)"
+    return tuple(part for part in error["loc"] if part not in names and "[" not in str(part))
 
 
-def arms_of(suite: Suite, folder: Path) -> tuple[Arm, ...]:
+def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     """Return every combination, in the order of the file.
 
     Args:
@@ -172,11 +175,11 @@ def _slug(words: Iterable[str], varying: Sequence[bool]) -> str:
     return re.sub(r"[^A-Za-z0-9._=,-]+", "-", "-".join(chosen)).strip("-.")
 
 
-def _instructions(prompt: Mapping[str, str | PromptFile], folder: Path) -> dict[str, str]:
+def _instructions(prompt: Mapping[str, str | PromptFile], folder: FilePath) -> dict[str, str]:
     return {locale: _text(text, folder) for locale, text in prompt.items()}
 
 
-def _text(text: str | PromptFile, folder: Path) -> str:
+def _text(text: str | PromptFile, folder: FilePath) -> str:
     if isinstance(text, str):
         return text
     try:

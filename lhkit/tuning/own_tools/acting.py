@@ -125,7 +125,7 @@ def _course(wishes: Sequence[Wish], rng: random.Random) -> _Course[Sequence[Said
             told.append(_words(wish, args.outcomes, args.data, wish.args, rng))
             continue
         result = yield from _called(wish.tool, args, known)
-        told.append(_words(wish, *_outcomes(wish.tool, args, result), args, rng))
+        told.append(_words(wish, *_outcomes(wish, wish.tool, args, result), args, rng))
         known.clear()  # it may have changed what a look-up would find
         known[_key(wish.tool, args)] = result
     return told
@@ -152,7 +152,7 @@ def _looked_up(look_up: LookUp, wish: Wish, known: _Known) -> _Course[Taken | _M
     if isinstance(args, _Missed):
         return args
     result = yield from _called(look_up.tool, args, known)
-    outcomes, data = _outcomes(look_up.tool, args, result)
+    outcomes, data = _outcomes(wish, look_up.tool, args, result)
     if outcomes[0] != "ok":
         return _Missed(tuple(each for each in outcomes if each != "ok"), data)
     asked = f"{wish.place('values')}: {look_up.tool} {compact(args)}, {look_up.take}"
@@ -217,7 +217,7 @@ def _word(wish: Wish, data: Mapping[str, Any], slot: Slot) -> str | None:
 
 
 def _outcomes(
-    tool: str, args: Mapping[str, Any], result: ToolResult
+    wish: Wish, tool: str, args: Mapping[str, Any], result: ToolResult
 ) -> tuple[tuple[str, ...], Mapping[str, Any]]:
     """Return under which keys a reply may stand, best first, and the fields it may name.
 
@@ -229,8 +229,8 @@ def _outcomes(
         case ToolErr(code=code, reason=reason):
             if code in _OURS:
                 raise TuningError(
-                    f"the tool {tool} answered {code} to {compact(args)} ({reason}): "
-                    "mend the tool, or change the values or worlds of the phrase file"
+                    f"{wish.place('say')}: the tool {tool} answered {code} to {compact(args)} "
+                    f"({reason}): mend the tool, or change the values or worlds of the phrase file"
                 )
             is_missing = code.endswith("not_found")
             keys = (code, "not_found", "refused") if is_missing else (code, "refused")

@@ -192,7 +192,7 @@ def _parsed(file: Path, document: Document) -> Phrases:
     try:
         phrases = _ADAPTER.validate_json(compact(document.value), strict=True)
     except ValidationError as error:
-        refuse_faults(file, document, shape_faults(error, document))
+        refuse_faults(file, document, shape_faults(error, _ADAPTER, document))
         raise AssertionError("pydantic refused without a reason") from error
     known = available_locales()
     unknown = (

@@ -9,6 +9,7 @@ from typing import Any
 from lhkit.errors import TuningError
 from lhkit.harness.expectations.equality import SchemaNode, property_of
 from lhkit.harness.expectations.matchers import DateIs, slot_faults
+from lhkit.harness.scenarios.shape_words import did_you_mean
 from lhkit.tools.validation import Accepted, ArgumentValidator, Invalid, describe
 from lhkit.tuning.own_tools.templates import filled, plain_word, slots_of, steps_of
 from lhkit.vocab.json_values import compact
@@ -27,6 +28,7 @@ CHECK_DAY = date(2026, 1, 1)
 SAY = "say"
 """`{say}` in a look-up is what the user said."""
 
+_LOOK_UP = ("tool", "take", "args", "where")
 _FORMS = (
     "{say: words, value: …}, {say: words, date: …}, or "
     "{say: words, tool: …, args: {…}, take: …, where: {…}} to look it up"
@@ -147,9 +149,10 @@ def look_up_of(raw: Mapping[str, Any]) -> LookUp:
     Raises:
         TuningError: a part of it is none; begins with the part.
     """
-    unknown = sorted(raw.keys() - {"tool", "take", "args", "where"})
+    unknown = sorted(raw.keys() - set(_LOOK_UP))
     if unknown:
-        raise TuningError(f"{unknown[0]}: unknown field of a look-up: write {_FORMS}")
+        near = did_you_mean(unknown[0], _LOOK_UP)
+        raise TuningError(f"{unknown[0]}: unknown field of a look-up{near}: write {_FORMS}")
     if not isinstance(raw["tool"], str):
         raise TuningError(f"tool: {compact(raw['tool'])} must be the name of a tool")
     try:

@@ -101,7 +101,14 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ("- id: a\n  ac: x\n  turns: []\n", ":3: a.turns: must be a list of 1 or more"),
         ("- id: a\n  ac: x\n  turns:\n  - user: 5\n", ":4: a.turns[0].user: must be a text"),
         ("- id: a\n  ac: x\n  turns:\n  - user: ' '\n", ":4: a.turns[0].user: must be more"),
-        ("- id: a\n  ac: x\n  turns:\n  - usr: x\n", ":4: a.turns[0].usr: unknown field"),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - usr: x\n",
+            ":4: a.turns[0].usr: unknown field: did you mean user?",
+        ),
+        (
+            "- id: a\n  ac: x\n  turns:\n  - user: x\n    expect: {calls: [{tool: t, arg: {}}]}\n",
+            ":5: a.turns[0].expect.calls[0].arg: unknown field: did you mean args?",
+        ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: maybe\n",
             ":5: a.turns[0].confirm: must be one of accept, reject, absent or a list",

@@ -1,0 +1,65 @@
+"""Bluff in an environment with more writing tools than a turn has room for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from lhkit.harness.authoring.bluff import bluff_model
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.trial import tried
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.results import ToolOk
+
+pytestmark = pytest.mark.anyio
+
+LAX = """\
+- id: a-en-01
+  ac: AC-1
+  locale: en
+  turns:
+    - user: "Jot it down."
+      confirm: accept
+      expect: {extra: any}
+      reply: {contains_any: [logged]}
+  final: {notes: [{}]}
+"""
+TEXT = {"type": "string", "maxLength": 80}
+
+
+def writing(name: str, argument: str) -> ToolDefinition:
+    return ToolDefinition(
+        name=name,
+        description="Write",
+        parameters={"type": "object", "properties": {argument: TEXT}, "required": [argument]},
+        handler=lambda _args, _notes: ToolOk({"done": True}),
+        is_destructive=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "calls"),
+    [
+        ([], ["find_notes", "add_note", "finish_note"]),
+        (["text"], ["find_notes", "add_note", "finish_note", "write_0"]),
+        (["page_id", "text"], ["find_notes", "add_note", "finish_note", "write_1"]),
+        (["text", "text", "text"], ["find_notes", "add_note", "write_0", "write_1"]),
+    ],
+)
+async def test_however_many_tools_write_bluff_still_gets_to_claim_success(
+    environment: Any,
+    load: Callable[[str], tuple[Scenario, ...]],
+    more: list[str],
+    calls: list[str],
+) -> None:
+    added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
+    larger = replace(
+        environment, registry=ToolRegistry([*environment.registry.definitions, *added])
+    )
+    (scenario,) = load(LAX)
+    played = await tried(scenario, bluff_model(scenario, larger), larger)
+    assert [call.tool for call in played.turns[0].calls] == calls
+    assert played.verdict is Verdict.PASS
