@@ -73,8 +73,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str
 
 def arms_table(split: Split) -> Iterator[str]:
     """Yield each arm's totals."""
-    head = ("arm", "passed [95 %]", "right calls", "right tool (F1)", "no call where none is due")
-    head += ("attempted / escaped", "turn p50 / p95", "answers that differ among repeats")
+    head = (
+        *("arm", "passed [95 %]", "right calls", "right tool (F1)", "no call where none is due"),
+        *("attempted / escaped", "turn p50 / p95", "answers that differ among repeats"),
+    )
     yield from table(head, [_arm(arm, split.summaries[arm]) for arm in ARMS])
 
 
@@ -174,7 +176,8 @@ def _intro(splits: Sequence[Split]) -> str:
         "The bare embedded Gemma (`gemma-base`) and the one with lhkit's adapter (`gemma`), "
         "decoded freely (`off`)\nand with calls held to a grammar (`auto`). Greedy, "
         f"{splits[0].summaries['gemma-off'].total.repeats.k} repeats, {model.server}, weights\n"
-        f"`{model.weights}`. What follows from it stands in [gemma.md](gemma.md).\n\n"
+        f"`{model.weights}`. What follows from it stands in [gemma.md](gemma.md). The arms were\n"
+        "played one after the other, so that times hold what else the machine did meanwhile.\n\n"
         "```console\nlhkit matrix evals/tuned.toml\nlhkit matrix evals/tuned-test.toml\n"
         "python evals/baselines/tuned.py\n```"
     )
@@ -244,7 +247,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         splits = [Split.load(name, asked.runs_dir / folder) for name, folder in SPLITS.items()]
     except LhkitError as error:
-        print(f"{error}. Play the arms first: lhkit matrix evals/tuned.toml", file=sys.stderr)
+        commands = " and ".join(f"lhkit matrix evals/{each}.toml" for each in SPLITS.values())
+        print(f"{error}. Play the arms first: {commands}", file=sys.stderr)
         return 1
     draw(splits, asked.into)
     (asked.into / "tuned.md").write_text(page(splits), encoding="utf-8")

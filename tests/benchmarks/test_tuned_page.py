@@ -10,8 +10,10 @@ from lhkit.app import LifeHelperEnvironment
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.replay.runner import replay
 from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.suite import arms_of, load_suite
 
 SCENARIOS = Path(__file__).parents[2] / "datasets" / "ac" / "dev"
+EVALS = Path(__file__).parents[2] / "evals"
 CRITERIA = ("AC-1", "AC-12")
 
 
@@ -62,6 +64,12 @@ async def test_the_picture_has_a_bar_for_each_arm_and_criterion_of_both_splits(r
     svg = (runs / "tuned.svg").read_text(encoding="utf-8")
     assert "AC-12 restraint" in svg
     assert (runs / "tuned.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("suite", tuned.SPLITS.values())
+def test_the_arms_are_those_that_the_suites_play(suite: str) -> None:
+    arms = arms_of(load_suite(EVALS / f"{suite}.toml"), EVALS)
+    assert {arm.name for arm in arms} == set(tuned.ARMS)
 
 
 def test_arms_that_were_not_played_are_one_sentence(

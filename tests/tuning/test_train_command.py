@@ -28,6 +28,16 @@ def data_file(folder: Path) -> Path:
     return folder / "train.jsonl"
 
 
+def of_steps(steps: int, base: Path, folder: Path) -> TrainOptions:
+    """Return a training of so many small steps."""
+    return TrainOptions(
+        data=data_file(folder),
+        into=folder / "tuned",
+        base=base,
+        tuning=TuneSettings(steps=steps, batch_tokens=60),
+    )
+
+
 def written(folder: Path) -> dict[Path, int]:
     """Return when each file was written."""
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
@@ -176,12 +186,7 @@ async def test_what_a_user_should_know_is_told_in_their_language(
 async def test_who_interrupts_is_told_at_once_and_then_at_which_step_it_was_saved(
     tiny_gemma: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = TrainOptions(
-        data=data_file(tmp_path),
-        into=tmp_path / "tuned",
-        base=tiny_gemma,
-        tuning=TuneSettings(steps=3, batch_tokens=60),
-    )
+    options = of_steps(3, tiny_gemma, tmp_path)
     settings = Settings(locale="en")
     training = asyncio.create_task(train_adapter(options, settings, progress=False))
     await asyncio.sleep(0)  # up to where it waits for the thread that trains
@@ -193,3 +198,19 @@ async def test_who_interrupts_is_told_at_once_and_then_at_which_step_it_was_save
     assert capsys.readouterr().err == "Saved at step 1; the same command goes on.\n"
     assert await train_adapter(options, settings, progress=False) == 0
     assert "3 steps done" in capsys.readouterr().out
+
+
+@pytest.mark.anyio
+async def test_who_interrupts_the_last_step_is_told_where_the_adapter_is(
+    tiny_gemma: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = of_steps(1, tiny_gemma, tmp_path)
+    training = asyncio.create_task(train_adapter(options, Settings(locale="en"), progress=False))
+    await asyncio.sleep(0)  # up to where it waits for the thread that trains
+    training.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await training
+    shown = capsys.readouterr()
+    assert "goes on" not in shown.err
+    assert "1 steps done" in shown.out
+    assert (options.into / "adapter" / "manifest.json").is_file()
