@@ -39,7 +39,7 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-tune: venv  ## train life-helper's adapter again, in runs/tune (two rounds of over an hour; goes on where stopped)
+tune: venv  ## train life-helper's adapter again, in runs/tune (four rounds, over three hours; goes on where stopped)
 	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m lhkit tune life-helper $(ARGS)
 
 test: lint browser  ## all checks: lint, then pytest
@@ -64,7 +64,7 @@ bench: venv  ## measure what lhkit itself costs, beside bare libraries
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (a quarter of an hour)
-	@for each in throughput main_job results; do $(BIN)/python evals/benchmarks/$$each.py; done
+	@for each in throughput main_job main_job_starts results; do $(BIN)/python evals/benchmarks/$$each.py; done
 
 soak: venv  ## half an hour of kills and full disks against the real server
 	@$(BIN)/python evals/soak/run.py $(ARGS)

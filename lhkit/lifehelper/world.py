@@ -161,6 +161,9 @@ def _sentence(fault: Any) -> str:
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         known = ", ".join(World.model_fields)
         return f"{where}: life-helper's world has only {known}; other tools need --environment"
+    if fault["type"] == "extra_forbidden":
+        known = ", ".join((WorldHabit if fault["loc"][0] == "habits" else WorldEntry).model_fields)
+        return f"{where}: unknown field; choose among {known}"
     is_ours = fault["type"] == "value_error"  # raised above; its text begins with the field
     text = str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}.{text}" if is_ours else f"{where}: {text}"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -106,6 +107,16 @@ def silent(progress: StartProgress) -> None:
     """Report nothing."""
 
 
+def require_vllm() -> None:
+    """Tell before anything is fetched or converted that nothing could serve it.
+
+    Raises:
+        MissingPackageError: vLLM is not installed here.
+    """
+    if find_spec("vllm") is None:
+        raise _no_vllm(sys.executable)
+
+
 class VllmServer:
     """`async with VllmServer(settings) as server:` serves at `server.base_url` until the end.
 
@@ -193,10 +204,7 @@ class VllmServer:
     def _start_fault(self, exit_code: int) -> SetupError:
         line = telling_line(self.settings.log_path)
         if "No module named 'vllm'" in line:
-            return MissingPackageError(
-                f"vLLM is not installed in {self.settings.python}; run `make venv`, or point "
-                "--base-url at a running server."
-            )
+            return _no_vllm(self.settings.python)
         if "ddress already in use" in line:
             return _port_fault(self.port)
         return ServerStartError(
@@ -247,6 +255,13 @@ def _port_for(wanted: int | None) -> int:
             ) from error
         port: int = probe.getsockname()[1]
         return port
+
+
+def _no_vllm(python: str) -> MissingPackageError:
+    return MissingPackageError(
+        f"vLLM is not installed in {python}; run `make venv` (Linux on x86_64), or point "
+        "--base-url at a running server."
+    )
 
 
 def _port_fault(port: int) -> ServerStartError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from lhkit.models import weights
 from lhkit.models.embedded import EMBEDDED, TUNED, serving_plan
 from lhkit.models.running_servers import RunningServer, find_running
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.vllm_server import ServerSettings, require_vllm
 from lhkit.models.weights_source import Report
 from lhkit.settings import Settings
 from lhkit.tuning.tuned_weights import ensure_tuned, tuned_folder
@@ -47,9 +47,10 @@ async def embedded_server(
     """Return how to serve an embedded model (see `serving_plan`), with its weights in place.
 
     Raises:
-        SetupError: the weights cannot be had.
+        SetupError: vLLM is not installed (told first), or the weights cannot be had.
         TuningError: the adapter cannot be used.
     """
+    require_vllm()
     ensure = ensure_tuned if name == TUNED else weights.ensure_weights
     folder = await ensure(settings.cache_dir, report=report)
     now = settings.now()

@@ -90,7 +90,7 @@ def encoder(folder: Path) -> Encode:
     """Return the tokenizer of a folder as a function; no token is added to the text.
 
     Raises:
-        TuningError: the folder has no `tokenizer.json`.
+        TuningError: the folder has no `tokenizer.json`, or one that is broken.
     """
     from tokenizers import Tokenizer  # noqa: PLC0415 - heavy
 
@@ -99,7 +99,12 @@ def encoder(folder: Path) -> Encode:
         raise TuningError(
             f"{path} is missing: put the base model's own there, or give another folder with --base"
         )
-    tokenizer = Tokenizer.from_file(str(path))
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing more special
+        raise TuningError(
+            f"{path} cannot be read ({error}): put the base model's own there"
+        ) from error
 
     def encode(text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
         encoding = tokenizer.encode(text, add_special_tokens=False)

@@ -73,7 +73,14 @@ def test_dates_may_be_text_or_the_dates_that_yaml_makes_of_them(store: Store) ->
         (world({**WALK, "framed_text": "가" * 81}), "world.habits.0.framed_text"),
         (world({**WALK, "anchor_when": ""}), "world.habits.0.anchor_when"),
         (world({**WALK, "created_on": "2026-02-30"}), "world.habits.0.created_on"),
-        (world({**WALK, "title": "x"}), "world.habits.0.title"),
+        (
+            world({**WALK, "title": "x"}),
+            "world.habits.0.title: unknown field; choose among protocol_id, id, status",
+        ),
+        (
+            world(WALK, tracker=[{**entry(), "day": 1}]),
+            "world.tracker.0.day: unknown field; choose among habit_id, date, value",
+        ),
         (world(WALK, tracker=[{"habit_id": "daily-walk"}]), "world.tracker.0.date"),
         (world(WALK, tracker=[{**entry(), "value": "yes"}]), "world.tracker.0.value"),
         (world(tracker=[entry()]), "world.tracker.0.habit_id"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.errors import TuningError, UsageError
+from lhkit.errors import MissingPackageError, TuningError, UsageError
 from lhkit.models.running_servers import RunningServer, after_boot_s
 from lhkit.settings import Settings
 from lhkit.tuning import embedded_models, tuned_weights
@@ -110,6 +111,18 @@ async def test_each_name_is_served_from_its_own_weights(
     assert default.log_path.name.startswith("gemma-2")
     assert (base.served_name, base.model.name) == ("gemma-base", "bare")
     assert "--enable-auto-tool-choice" in base.extra_args
+
+
+async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_fetched(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetched(*_: object, **__: object) -> Path:
+        raise AssertionError("weights were fetched that nothing can serve")
+
+    monkeypatch.setattr(embedded_models, "ensure_tuned", fetched)
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
+        await app.embedded_server(settings)
 
 
 def test_a_name_that_is_none_is_refused_with_the_names() -> None:

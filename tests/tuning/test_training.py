@@ -1,5 +1,6 @@
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -286,6 +287,14 @@ def test_data_of_another_dialect_is_one_sentence(tiny_gemma: Path, tmp_path: Pat
     other = sequences_of("c", "en", "x", [Exchange(prompt="<bos><|turn>user ", answer="add ")])
     with pytest.raises(TuningError, match=r"c\.0: <\|turn> is no token of .*tokenizer\.json"):
         trained(tiny_gemma, tmp_path, given=Material(train=other, dev=(), base=tiny_gemma))
+
+
+def test_a_broken_tokenizer_is_one_sentence(tiny_gemma: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_gemma, broken)
+    (broken / "tokenizer.json").write_text('{"version":')
+    with pytest.raises(TuningError, match=r"tokenizer\.json cannot be read .*: put the base model"):
+        trained(tiny_gemma, tmp_path, given=Material(train=learn(3), dev=(), base=broken))
 
 
 def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:
