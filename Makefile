@@ -63,7 +63,7 @@ bench: venv  ## measure what lhkit itself costs, beside bare libraries
 	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up panel_streaming results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
-bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (a quarter of an hour)
+bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (twenty minutes)
 	@for each in throughput main_job main_job_starts results; do $(BIN)/python evals/benchmarks/$$each.py; done
 
 soak: venv  ## half an hour of kills and full disks against the real server

