@@ -16,7 +16,10 @@ from lhkit.errors import TuningError
 from lhkit.tuning.particles import Word
 
 _FOLDER = Path(__file__).parent / "phrases"
-_FILES = ("lines", "lookups", "small_talk", "wishes", "tracking", "changed_minds")
+_FILES = (
+    *("lines", "lookups", "small_talk", "wishes", "tracking", "changed_minds"),
+    *("unread_talk", "unread_finding"),  # by authors who had read no scenario
+)
 
 
 def chance(rng: random.Random, share: float) -> bool:
