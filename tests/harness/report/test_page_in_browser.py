@@ -13,6 +13,8 @@ from lhkit.harness.report.page import html_page
 from lhkit.harness.results.run import Run
 from lhkit.locales import load_catalog
 
+pytestmark = pytest.mark.browser
+
 SAMPLES = 2_000
 
 CONTRAST = """
