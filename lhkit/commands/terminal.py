@@ -84,6 +84,8 @@ class TerminalChat:
             case "/retry":
                 with _stops_on_interrupt(self._controller):
                     await self._controller.retry()
+            case "/help":
+                self._line(self._catalog.text("terminal.help"))
             case _:
                 self._line(self._catalog.text("terminal.unknown_command", command=command))
         return True

@@ -27,8 +27,7 @@ class Summaries:
             title=self._title(args["protocol_id"], catalog.locale),
             frame=catalog.text(f"frame.{args['frame_level']}"),
             sentence=_line(args["framed_text"]),
-            when=_line(args.get("anchor_when", "")) or "-",
-            after=_line(args.get("anchor_after_what", "")) or "-",
+            anchors=_anchors(args, catalog),
         )
 
     def log_tracker_entry(self, args: Mapping[str, Any], catalog: Catalog) -> str:
@@ -45,6 +44,16 @@ class Summaries:
         protocol = self.protocols.get(key) or self.protocols.get(_NUMBERED.sub("", key))
         text = protocol.texts.get(locale) if protocol else None
         return text.title if text else _line(key)
+
+
+def _anchors(args: Mapping[str, Any], catalog: Catalog) -> str:
+    """Return the anchors that are given, each with what it is."""
+    given = (
+        ("when", args.get("anchor_when", "")),
+        ("after_what", args.get("anchor_after_what", "")),
+    )
+    said = [catalog.text(f"summary.{key}", text=_line(text)) for key, text in given if _line(text)]
+    return " / ".join(said) or "-"
 
 
 def _line(text: str) -> str:

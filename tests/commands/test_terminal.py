@@ -78,11 +78,14 @@ async def test_ctrl_c_at_the_question_means_no_and_the_chat_goes_on() -> None:
 @pytest.mark.anyio
 async def test_commands_clear_retry_quit_and_unknown() -> None:
     replies = [Reply(error=ServerUnreachableError("down")), say("이제 돼요")]
-    text = await shown(replies, ["안녕", "/retry", "/clear", "/nope", "/quit", "never read"])
+    text = await shown(
+        replies, ["안녕", "/retry", "/clear", "/nope", "/help", "/quit", "never read"]
+    )
     assert "연결할 수 없습니다" in text
     assert "이제 돼요" in text
     assert "대화를 정리했어요." in text
     assert "/nope" in text
+    assert "/retry는 오류 뒤에 다시 묻고" in text
     assert "never read" not in text
 
 

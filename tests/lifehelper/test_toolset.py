@@ -137,9 +137,23 @@ def test_adding_a_habit_is_asked_with_title_frame_sentence_and_anchors(
     assert question(catalog, "add_habit", ADD, "ko") == (
         "프로토콜 '매일 20분 걷기'을(를) 정체성 프레임으로 새 습관으로 추가합니다.\n"
         ' • 문장: "나는 매일 걷는 사람이다"\n'
-        " • 앵커: - / 점심 식사"
+        " • 앵커: (무엇 다음) 점심 식사"
     )
     assert "'Walk every day'" in question(catalog, "add_habit", ADD, "en")
+
+
+@pytest.mark.promise("lifehelper.confirm_texts")
+def test_an_anchor_is_asked_with_what_it_is_a_time_or_something_done_before(
+    catalog: ProtocolCatalog,
+) -> None:
+    def anchors(**given: str) -> str:
+        bare = {key: value for key, value in ADD.items() if key != "anchor_after_what"}
+        return question(catalog, "add_habit", {**bare, **given}, "en").splitlines()[-1]
+
+    both = anchors(anchor_when="at 7 a.m.", anchor_after_what="breakfast")
+    assert both == " • Anchor: (when) at 7 a.m. / (after) breakfast"
+    assert anchors(anchor_when="at 7 a.m.") == " • Anchor: (when) at 7 a.m."
+    assert anchors() == " • Anchor: -"
 
 
 def test_an_unknown_protocol_is_asked_by_its_id(catalog: ProtocolCatalog) -> None:

@@ -20,6 +20,9 @@ from lhkit.harness.results import frames
 if TYPE_CHECKING:
     import pandas as pd
 
+_USUAL = Path("runs")
+_WANTED = f"give a folder with a {RECORDS}, such as {_USUAL / 'NAME'}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
@@ -49,9 +52,9 @@ class Run:
         """
         path = Path(folder)
         if not (path / RECORDS).is_file():
-            raise MissingRunError(
-                f"{path} holds no run: give a folder with a {RECORDS}, such as runs/NAME"
-            )
+            near = _USUAL / path
+            hint = f"did you mean {near}?" if (near / RECORDS).is_file() else _WANTED
+            raise MissingRunError(f"{path} holds no run: {hint}")
         manifest = read_manifest(path)
         records = answers(read_records(path), asked_of(manifest))
         return cls(records=records, manifest=manifest, name=path.resolve().name)

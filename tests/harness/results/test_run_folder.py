@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.errors import RunError
+from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.records.journal import MANIFEST, RECORDS
 from lhkit.harness.records.questions import Change, Resumption, answers, changes, resumption
@@ -97,6 +97,17 @@ async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
     with pytest.raises(Stopped):
         await play(chats(load, 0), report=stop)
     assert Run.load(tmp_path / "mine").records == ()
+
+
+def test_the_bare_name_of_a_run_that_is_there_is_told_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    folder_of(folder, record("a"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingRunError, match=r"^mine holds no run: did you mean runs.mine\?$"):
+        Run.load("mine")
 
 
 def test_a_half_written_last_line_is_no_record(tmp_path: Path) -> None:
