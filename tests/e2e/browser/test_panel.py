@@ -135,6 +135,7 @@ def test_the_keyboard_alone_will_do_and_an_early_or_held_enter_approves_nothing(
     page.keyboard.press("Enter")
     expect(card(page)).to_have_attribute("data-state", "allowed")
     expect(page.locator(".lhkit-input")).to_be_focused()
+    expect(answer(page)).to_contain_text("맞춰 해 보세요!")  # said after the write
     assert habits(database) == ["caffeine-cutoff"]
 
 
