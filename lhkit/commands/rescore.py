@@ -57,7 +57,7 @@ async def rescore_run(
 
 
 def _beside(folder: Path) -> Path:
-    whole = folder.resolve()
+    whole = folder.resolve() if folder.name in {"", ".."} else folder
     return whole.with_name(f"{whole.name}-rescored")
 
 

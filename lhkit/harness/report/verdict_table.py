@@ -111,19 +111,31 @@ def _rows(comparison: Comparison, catalog: Catalog) -> Iterator[tuple[str, str, 
 
 
 def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
-    """Yield the pairs whose verdicts differ, lost ones first, each with both conversations."""
+    """Yield the pairs whose verdicts differ, lost ones first, by scenario."""
     for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
         if pairs:
             yield catalog.text(f"compare.{key}", count=len(pairs))
-        for pair in pairs[:_SHOWN_FLIPS]:
-            yield from _flip(pair, comparison)
-        if len(pairs) > _SHOWN_FLIPS:
-            yield "  " + catalog.text("compare.more", count=len(pairs) - _SHOWN_FLIPS)
+        shown = _by_scenario(pairs)[:_SHOWN_FLIPS]
+        for repeats in shown:
+            yield from _flip(repeats, comparison)
+        more = len(pairs) - sum(map(len, shown))
+        if more:
+            yield "  " + catalog.text("compare.more", count=more)
 
 
-def _flip(pair: Pair, comparison: Comparison) -> Iterator[str]:
-    yield f"  {pair.sample_id}"
-    for name, record in ((comparison.name_a, pair.a), (comparison.name_b, pair.b)):
+def _by_scenario(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Return the pairs of each scenario: repeats resemble each other, so one of them is shown."""
+    found: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        found.setdefault(pair.sample_id.scenario, []).append(pair)
+    return list(found.values())
+
+
+def _flip(repeats: Sequence[Pair], comparison: Comparison) -> Iterator[str]:
+    """Yield which samples flipped, and both conversations of the first."""
+    yield "  " + first_names([str(pair.sample_id) for pair in repeats])
+    first = repeats[0]
+    for name, record in ((comparison.name_a, first.a), (comparison.name_b, first.b)):
         why = f" · {record.reasons[0]}" if record.reasons else ""
         yield f"    {name} · {record.verdict}{why}"
         yield from (f"      {_cut(line)}" for line in _conversation(record))

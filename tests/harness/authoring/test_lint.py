@@ -144,6 +144,12 @@ async def test_what_is_wrong_is_named_with_line_and_field(
     assert str(hit).startswith(f"{hit.file}:{line}: {LEVELS[code]}: a-")
 
 
+async def test_a_misspelt_matcher_is_told_which_one_was_meant(found: Findings) -> None:
+    findings = await found(GOOD.replace("value: done\n", "value: {oneof: [done]}\n", 1))
+    (refused,) = (each for each in findings if each.code == "refused_value")
+    assert refused.message.endswith(": did you mean one_of?")
+
+
 async def test_a_scenario_that_bluff_passes_is_an_error(found: Findings) -> None:
     assert {each.code for each in await found(LAX)} == {"bluff"}
 

@@ -240,6 +240,12 @@ def test_all_of_a_long_list_is_counted_and_its_beginning_shown() -> None:
     assert "… and 20 more" in text
 
 
+def test_repeats_of_a_scenario_are_named_together_and_shown_once() -> None:
+    text = shown(compare(run("p", "p", "p", name="old"), run("f", "f", "f", name="new")))
+    assert "Lost (3):\n  s0, s0#2, s0#3\n    old · pass" in text
+    assert text.count("new · fail") == 1
+
+
 @pytest.mark.parametrize("locale", ["ko", "en"])
 @pytest.mark.parametrize(
     ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("p" * 20, "p" * 20)]

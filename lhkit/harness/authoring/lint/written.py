@@ -12,6 +12,7 @@ from lhkit.harness.authoring.lint.finding import Remark
 from lhkit.harness.expectations.comparison import shown
 from lhkit.harness.expectations.equality import SchemaNode, property_of
 from lhkit.harness.expectations.matchers import (
+    MATCHER_KEYS,
     DateIs,
     Equals,
     Matcher,
@@ -29,6 +30,7 @@ from lhkit.harness.scenarios.script import (
     Scenario,
     Turn,
 )
+from lhkit.harness.scenarios.shape_words import did_you_mean
 from lhkit.harness.verdicts.reply import reply_reasons
 from lhkit.tools.registry import ToolRegistry
 
@@ -132,8 +134,14 @@ def _value_remarks(
     schema = property_of(node.branches()[0], name)
     fault = next(Draft202012Validator(schema).iter_errors(value), None)
     if fault is not None:
-        message = f"{tool_name} refuses {name}={shown(value)}: {fault.message}"
+        message = f"{tool_name} refuses {name}={shown(value)}: {fault.message}{_meant(value)}"
         yield Remark("refused_value", path, message)
+
+
+def _meant(value: Any) -> str:
+    """Return which matcher a value that is refused was probably meant to be, if one is near."""
+    written = next(iter(value)) if isinstance(value, Mapping) and len(value) == 1 else None
+    return did_you_mean(written, MATCHER_KEYS)
 
 
 def _id_remarks(name: str, value: Any, path: Path, known: Known) -> Iterator[Remark]:
