@@ -39,7 +39,7 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-tune: venv  ## train life-helper's adapter again, in runs/tune (four rounds, over three hours; goes on where stopped)
+tune: venv  ## train an adapter for life-helper from nothing, in runs/tune (three rounds, two hours; goes on where stopped)
 	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m lhkit tune life-helper $(ARGS)
 
 test: lint browser  ## all checks: lint, then pytest

@@ -47,8 +47,8 @@ def finish(run: Run, command: Callable[[Settings], Coroutine[Any, Any, int]]) ->
         _log.exception("the system refused something")
         what = str(error) or type(error).__name__
         code = _complain(
-            f"the system refused this ({what}): make room or give rights there, or name another "
-            "place",
+            f"the system refused this ({what}): free some space, set the permissions, or name "
+            "another place",
             EXIT_WORLD,
         )
     except KeyboardInterrupt:

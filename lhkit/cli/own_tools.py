@@ -12,7 +12,7 @@ _SHAPE = "FILE.py:NAME"
 
 ToolEnvironment = Annotated[
     str | None,
-    typer.Option(metavar=_SHAPE, help="Tools of your own, or package.module:NAME."),
+    typer.Option(metavar=_SHAPE, help="Tools of your own; package.module:NAME works too."),
 ]
 
 
@@ -22,7 +22,7 @@ def add_init(tune: typer.Typer, run: Run) -> None:
     @tune.command("init")
     def init_(
         environment: Annotated[
-            str, typer.Option(metavar=_SHAPE, help="Your tools, or package.module:NAME.")
+            str, typer.Option(metavar=_SHAPE, help="Your tools; package.module:NAME works too.")
         ],
         out: Annotated[Path, typer.Option(help="File to write, such as phrases.yaml.")],
         locale: Annotated[

@@ -22,7 +22,7 @@ def add_report(cli: typer.Typer, run: Run) -> None:
         ] = None,
         junit: Annotated[Path | None, typer.Option(help="JUnit XML for CI.")] = None,
         baseline: Annotated[
-            Path | None, typer.Option(metavar="RUN_B", help="An earlier run to compare with.")
+            Path | None, typer.Option(metavar="BASELINE", help="An earlier run to compare with.")
         ] = None,
     ) -> None:
         """Write a run down: HTML for people, Markdown for a pull request, XML for CI."""

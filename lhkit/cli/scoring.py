@@ -19,10 +19,10 @@ _FailUnder = Annotated[
     float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
 ]
 _MaxViolations = Annotated[
-    int | None, typer.Option(min=0, help="Most attempted violations; escaped: always 0.")
+    int | None, typer.Option(min=0, help="Attempted violations allowed; of escaped ones none is.")
 ]
 _Baseline = Annotated[
-    Path | None, typer.Option(help="Run (name or folder) that must not be better.")
+    Path | None, typer.Option(help="Earlier run (name or folder): fails if that was better.")
 ]
 
 
@@ -39,12 +39,12 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         dialect: Dialect = "json",
         constrain: Constrain = "off",
         stress: _Stress = "",
-        repeats: Annotated[int, typer.Option(min=1, help="Runs of each scenario.")] = 1,
+        repeats: Annotated[int, typer.Option(min=1, help="Times to play each scenario.")] = 1,
         concurrency: Annotated[
             int | None,
             typer.Option(min=1, help="Conversations at once; by default what fits the server."),
         ] = None,
-        limit: Annotated[int | None, typer.Option(min=1, help="Only the first N.")] = None,
+        limit: Annotated[int | None, typer.Option(min=1, help="The first N scenarios.")] = None,
         max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
         name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
         runs_dir: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),

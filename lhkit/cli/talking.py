@@ -9,11 +9,10 @@ from lhkit.cli.finish import Run, finish
 from lhkit.cli.options import BaseUrl, Constrain, Dialect, Locale, Model
 
 _ServerParser = Annotated[
-    bool, typer.Option("--server-parser", help="Let it parse calls too, for --dialect openai.")
+    bool,
+    typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
 ]
-_Port = Annotated[
-    int | None, typer.Option(help="Default: a free port; another model's: vLLM's own.")
-]
+_Port = Annotated[int | None, typer.Option(help="Default: a free port; for org/model vLLM's own.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")]
 _Weights = Annotated[Path | None, typer.Option(help="Folder of a tuned model, instead of MODEL.")]
 _Compiled = Annotated[
@@ -57,7 +56,7 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
         ] = "gemma",
         port: _Port = None,
         dry_run: _DryRun = False,
-        device: Annotated[str, typer.Option(help="Another model's: gpu or cpu.")] = "gpu",
+        device: Annotated[str, typer.Option(help="gpu or cpu, for org/model only.")] = "gpu",
         server_parser: _ServerParser = False,
         compiled: _Compiled = False,
         weights: _Weights = None,
@@ -113,7 +112,7 @@ def add_doctor(cli: typer.Typer, run: Run) -> None:
 
     @cli.command()
     def doctor(base_url: BaseUrl = None, model: Model = None, dialect: Dialect = "json") -> None:
-        """Look at this machine and a server; one line a finding, with the next step."""
+        """Look at this machine and a server; one line for each finding, with the next step."""
         from lhkit.commands.doctor import DoctorOptions, examine  # noqa: PLC0415 - aiohttp
 
         options = DoctorOptions(base_url=base_url, model=model, dialect=dialect)

@@ -7,9 +7,7 @@ import typer
 
 from lhkit.cli.finish import Run, finish
 from lhkit.cli.own_tools import ToolEnvironment, add_init
-from lhkit.tuning.recipe import RECIPE, AdapterShape, TuneSettings
-
-_TUNING = RECIPE[0].tuning
+from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape, TuneSettings
 
 
 def add_tune(cli: typer.Typer, run: Run) -> None:
@@ -76,23 +74,25 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
         data: Annotated[Path, typer.Argument(help="File of `lhkit tune data`.")],
         into: Annotated[Path, typer.Option(help="Folder of checkpoints, log and adapter.")],
         base: Base = None,
-        steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = _TUNING.steps,
+        steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = FROM_NOTHING.steps,
         batch_tokens: Annotated[
             int, typer.Option(min=1, help="Tokens of a step after the common prefix.")
-        ] = _TUNING.batch_tokens,
+        ] = FROM_NOTHING.batch_tokens,
         learning_rate: Annotated[
             float, typer.Option(min=0, help="Highest rate.")
-        ] = _TUNING.learning_rate,
+        ] = FROM_NOTHING.learning_rate,
         rank: Annotated[
             int, typer.Option(min=1, help="Rank of the adapter.")
-        ] = _TUNING.adapter.rank,
+        ] = FROM_NOTHING.adapter.rank,
         decisive_weight: Annotated[
             float,
             typer.Option(
                 min=0, help="How much tools, arguments and the kind of an answer count in the loss."
             ),
-        ] = _TUNING.decisive_weight,
-        seed: Annotated[int, typer.Option(help="Decides the order of the data.")] = _TUNING.seed,
+        ] = FROM_NOTHING.decisive_weight,
+        seed: Annotated[
+            int, typer.Option(help="Decides the order of the data.")
+        ] = FROM_NOTHING.seed,
         start: Annotated[
             str | None,
             typer.Option("--from", help="Adapter to go on from: a folder, or life-helper."),
@@ -135,7 +135,7 @@ def _add_life_helper(tune: typer.Typer, run: Run) -> None:
             "runs/tune"
         ),
     ) -> None:
-        """Make the shipped adapter again: its data, then its training, both by its recipe."""
+        """Train an adapter for life-helper from nothing: data, then training, by the recipe."""
         from lhkit.commands.tune_life_helper import tune_life_helper  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: tune_life_helper(into, settings))

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -50,7 +50,6 @@ class DataOptions:
 
     `openings` is the share (0..1) of the conversations to learn from that are cut before the model
     first puts results into words (`sequence.opening`): shorter, so that a step holds more of them.
-    `kinds` are those of life-helper to draw from, none: all; own tools have no such kinds.
     """
 
     out: Path
@@ -59,7 +58,6 @@ class DataOptions:
     dev_share: float = 0.05
     korean_share: float = KOREAN_SHARE
     openings: float = 0.0
-    kinds: Collection[str] = ()
 
 
 def dev_path(out: Path) -> Path:
@@ -78,7 +76,6 @@ async def make_data(options: DataOptions, settings: Settings, *, progress: bool 
         options.count,
         seed=options.seed,
         locale_share=options.korean_share,
-        kinds=options.kinds,
     )
     await write_played(
         told, app.LifeHelperEnvironment(), options, settings, count=options.count, progress=progress

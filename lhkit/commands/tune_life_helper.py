@@ -1,4 +1,4 @@
-"""`lhkit tune life-helper` (`make tune`): the shipped adapter again, from nothing to the end."""
+"""`lhkit tune life-helper` (`make tune`): an adapter for life-helper, from nothing to the end."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ async def tune_life_helper(
 
     Args:
         into: gets a folder `round-1`, `round-2`, … of data, checkpoints and adapter each; the
-            last adapter is the one that ships.
+            last adapter is the result.
         settings: of this process.
         recipe: rounds; each but the first goes on from the adapter of the one before.
         base: folder of the base model; None is the embedded Gemma.
@@ -59,7 +59,6 @@ async def _train_round(
             seed=drawn.data_seed,
             dev_share=drawn.dev_share,
             openings=drawn.openings,
-            kinds=drawn.kinds,
         )
         await make_data(data, settings, progress=progress)
     await train_adapter(options, settings, progress=progress)

@@ -154,7 +154,7 @@ async def test_openai_is_well_where_the_server_parses_calls(
     code, text = await said(capsys, [PARSED, PARSED, CALLED], "openai", routes=elsewhere)
     assert code == 0
     assert "✗" not in text
-    assert "It is no vLLM" in text
+    assert "It is not vLLM" in text
     assert "--constrain required can be used" in text
 
 

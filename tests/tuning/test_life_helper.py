@@ -22,7 +22,6 @@ from lhkit.tuning.life_helper.conversations import conversations
 from lhkit.tuning.life_helper.kinds import KINDS
 from lhkit.tuning.life_helper.phrases import phrases
 from lhkit.tuning.particles import Word
-from lhkit.tuning.recipe import RECIPE
 from lhkit.tuning.simulation import scenario_of, simulate
 
 LOCALES = ("ko", "en")
@@ -69,10 +68,6 @@ async def test_the_same_seed_gives_the_same_texts_and_another_seed_others() -> N
 def test_every_kind_of_conversation_is_told_in_both_languages() -> None:
     told = Counter((each.kind, each.locale) for each in conversations(5_000, seed=4))
     assert set(told) == {(kind, locale) for kind in KINDS for locale in LOCALES}
-
-
-def test_the_recipe_draws_kinds_that_there_are() -> None:
-    assert {kind for each in RECIPE for kind in each.kinds} <= set(KINDS)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, {"en"}), (1.0, {"ko"})])

@@ -43,13 +43,6 @@ async def test_openings_are_what_a_conversation_begins_with_and_the_dev_file_hol
 
 
 @pytest.mark.anyio
-async def test_only_the_kinds_asked_for_are_told(tmp_path: Path) -> None:
-    options = DataOptions(out=tmp_path / "t.jsonl", count=12, dev_share=0, kinds=("chat", "list"))
-    await make_data(options, Settings(locale="ko"), progress=False)
-    assert {each.kind for each in read_sequences(options.out)} == {"chat", "list"}
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["[red]", "[x][/y]", "a\x1b[2Jb"])
 async def test_a_folder_of_any_name_is_shown_as_it_is_and_steers_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

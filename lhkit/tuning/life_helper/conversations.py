@@ -4,7 +4,7 @@ What the tools answer is not here: the conversations are played for real by `tun
 """
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from lhkit.tuning.expert import Conversation, Line
@@ -22,7 +22,7 @@ _MOST_LINES = 12
 
 
 def conversations(
-    count: int, *, seed: int, locale_share: float = KOREAN_SHARE, kinds: Collection[str] = ()
+    count: int, *, seed: int, locale_share: float = KOREAN_SHARE
 ) -> Iterator[Conversation]:
     """Yield `count` conversations; the same arguments give the same ones.
 
@@ -30,14 +30,12 @@ def conversations(
         count: how many.
         seed: decides everything.
         locale_share: the share of Korean ones; the others are English.
-        kinds: names in `KINDS`, drawn by their weights; none: all of them.
     """
-    names = tuple(kinds or KINDS)
-    weights = [KINDS[name].weight for name in names]
+    weights = [kind.weight for kind in KINDS.values()]
     for number in range(count):
         rng = random.Random(f"life-helper/{seed}/{number}")  # noqa: S311 - training data, no secret
         locale = "ko" if rng.random() < locale_share else "en"
-        kind = rng.choices(names, weights)[0]
+        kind = rng.choices(tuple(KINDS), weights)[0]
         yield _conversation(f"life-helper.{seed}.{number}", kind, locale, rng)
 
 
