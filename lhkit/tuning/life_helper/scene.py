@@ -40,7 +40,7 @@ REFUSALS: tuple[Answers, ...] = ("reject", "reject", "absent")
 _TOO_NEAR = 0.6
 """A line that resembles a withheld one this much is not said."""
 
-_REDRAWS = 8
+_REDRAWS = 30
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -105,13 +105,10 @@ class Scene:
         return reply
 
     def user(self, key: str, **slots: object) -> str:
-        """Return a user's line, as typed; draws anew while it is too near to a withheld one."""
-        text = ""
-        for _ in range(_REDRAWS):
-            text = typed(self.phrases.line(key, self.rng, **slots), self.phrases, self.rng)
-            if not any(similarity(text, line) >= _TOO_NEAR for line in withheld()):
-                break
-        return text
+        """Return a user's line, as typed."""
+        return _allowed(
+            lambda: typed(self.phrases.line(key, self.rng, **slots), self.phrases, self.rng)
+        )
 
     def paired(self, key: str, **slots: object) -> tuple[str, str]:
         """Return a user's line, as typed, and the answer that stands beside it."""
@@ -125,7 +122,7 @@ class Scene:
 
     def remark(self, key: str, **slots: object) -> str:
         """Return a user's line that asks for nothing, as typed."""
-        return self._remarked(self.phrases.line(key, self.rng, **slots))
+        return _allowed(lambda: self._remarked(self.phrases.line(key, self.rng, **slots)))
 
     def add(
         self, user: str, act: Act, *, confirm: Answers = "accept", slips: Sequence[int] = ()
@@ -183,6 +180,16 @@ class Scene:
 
     def _remarked(self, text: str) -> str:
         return typed(text, self.phrases, self.rng, around="_remark")
+
+
+def _allowed(draw: Callable[[], str]) -> str:
+    """Return what is drawn; draws anew while that is too near to a withheld line."""
+    text = ""
+    for _ in range(_REDRAWS):
+        text = draw()
+        if not any(similarity(text, line) >= _TOO_NEAR for line in withheld()):
+            break
+    return text
 
 
 @cache
