@@ -180,8 +180,8 @@ def _parse_s(dialect: str, text: str) -> float:
 def _cpu_s(task: Callable[[], object]) -> float:
     """Return the CPU time of a task alone: no other thread, and no garbage collection.
 
-    One pass of the collector over all that a whole suite holds takes ten times as long as what is
-    timed here.
+    One pass of the collector over the millions of objects that a whole suite may hold takes longer
+    than what is timed here.
     """
     return timeit.timeit(task, timer=time.thread_time, number=1)
 
