@@ -109,7 +109,7 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
         encoding="utf-8",
     )
     (scenario,) = read_sources([path]).scenarios
-    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "b"},)}
+    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "a"}, {"name": "b"})}
     assert scenario.final == {"notes": ({"id": "n2", "text": "식빵"},), "tags": ({"name": "c"},)}
     tables = [{name: tuple(each[name]) for name in ("notes", "tags")} for each in (begun, ended)]
     verdict = check_state(scenario.final, gone=scenario.gone, before=tables[0], after=tables[1])

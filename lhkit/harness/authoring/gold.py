@@ -5,6 +5,7 @@ is `bluff`'s business.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, assert_never
@@ -76,7 +77,7 @@ def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
     def script(request: ModelRequest) -> Reply:
         turn, done = _progress(request)
         said = replies[turn] if turn < len(replies) else []
-        return said[done] if done < len(said) else Reply()
+        return deepcopy(said[done]) if done < len(said) else Reply()  # handlers may change theirs
 
     return ScriptedModel(script, name=name)
 
@@ -108,7 +109,7 @@ class _Deriving:
     def _calls(self) -> list[ToolCall]:
         given = self.turn.gold.calls
         if given is not None:
-            return [ToolCall(name=call.tool, args=dict(call.args)) for call in given]
+            return [ToolCall(name=call.tool, args=deepcopy(dict(call.args))) for call in given]
         return [self._call(i) for i in _in_order(self.turn.expect)]
 
     def _call(self, i: int) -> ToolCall:
@@ -128,7 +129,7 @@ class _Deriving:
     def _args(self, wish: ExpectedCall, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
         slots = {name: parse_slot(raw) for name, raw in wish.args.items()}
         try:
-            return derived(slots, schema, today=self.scenario.today)
+            return deepcopy(derived(slots, schema, today=self.scenario.today))
         except Underivable as error:
             raise self._fault(f"{where}.args.{error}", "give the call under gold.calls") from error
 
