@@ -19,6 +19,7 @@ key a row may be the changed form of another if they share more than half of the
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -43,13 +44,15 @@ class TableChange:
     """What changed in one table; rows are told by their places, `removed` in the rows of before.
 
     `changed` are pairs of (before, after) with equal keys. `key` names the fields of the key,
-    empty for a table that has one row only; None where the table has none.
+    empty for a table that has one row only; None where the table has none. `is_sure`: rows with
+    different keys are surely different things; a name may have been changed.
     """
 
     removed: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
     changed: Pairs = ()
     key: tuple[str, ...] | None = None
+    is_sure: bool = False
 
 
 def state_diff(before: State, after: State) -> dict[str, TableDiff]:
@@ -185,8 +188,8 @@ class _Table:
 
     def levels(self) -> Iterator[list[str]]:
         """Yield the fields that may be a key by their names, the surest first."""
-        first = next(iter((*self.old, *self.new)), {})
-        names = {name: name.casefold().replace("_", "").replace("-", "") for name in first}
+        first = next(chain(self.old, self.new), {})
+        names = {name: _plain(name) for name in first}
         own = {stem + ending for stem in _stems(self.name) for ending in ("id", "uuid", "key")}
         pointing = {stem + "id" for other in self.others for stem in _stems(other)}
         is_tested = max(len(self.old), len(self.new)) > 1
@@ -236,6 +239,7 @@ def _table_change(table: _Table, old: list[int], new: list[int]) -> TableChange:
         added=_less(new, (j for _, j in pairs)),
         changed=pairs,
         key=key,
+        is_sure=table.given is not None or (key is not None and key[0].casefold() not in _NAMES),
     )
 
 

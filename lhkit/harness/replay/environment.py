@@ -250,8 +250,9 @@ def _unplain(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
         try:
             plain_json(value)
         except NotJsonError:
+            told = " ".join(repr(value).split())[:60]
             how = "give a text, a number, a list or an object instead"
-            yield f"{path} is {_kind(value)} ({value!r:.60}), which JSON cannot carry: {how}"
+            yield f"{path} is {_kind(value)} ({told}), which JSON cannot carry: {how}"
 
 
 def _kind(value: Any) -> str:

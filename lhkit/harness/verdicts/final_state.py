@@ -11,9 +11,10 @@ was deleted, unless both share more than half of their fields, and among these a
 row of the table has. If `gone` and `final` list the two, they are what is listed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -104,36 +105,45 @@ class _Change:
 
     def _kept(self, final: _Listed, new: set[int]) -> Pairs:
         """Pair listed rows with those of the end, new rows first: those need an explanation."""
-        wishes = [_slots(wish) for wish in final]
-        places = sorted(self._worth_pairing(wishes, new))
-        rows = [self.after[j] for j in places]
-        pairs = self._assigned(wishes, rows, [int(j in new) for j in places])
-        return tuple((i, places[j]) for i, j in pairs)
-
-    def _worth_pairing(self, wishes: Sequence[_Slots], new: set[int]) -> set[int]:
-        """Return the new rows, and of the others as many for each wish as it could ever need."""
-        worth = set(new)
-        for wish in wishes:
-            others = (j for j in range(len(self.after)) if j not in new)
-            fitting = (j for j in others if self._fits(wish, self.after[j]))
-            worth.update(j for j, _ in zip(fitting, wishes, strict=False))
-        return worth
+        return self._assigned(final, self.after, new, range(len(self.after)))
 
     def _deleted(self, gone: _Listed) -> Pairs:
         """Pair what is to be gone with what is, first with what can be no update."""
+        if not gone:
+            return ()
         removed = self.told.removed
-        rows = [self.before[i] for i in removed]
         updated = {i for i, _ in self._updates(removed, set(self.told.added))}
-        wishes = [_slots(wish) for wish in gone]
-        pairs = self._assigned(wishes, rows, [int(i not in updated) for i in removed])
-        return tuple((wish, removed[i]) for wish, i in pairs)
+        return self._assigned(gone, self.before, {*removed} - updated, removed)
+
+    def _assigned(
+        self, listed: _Listed, rows: Rows, first: Collection[int], places: Sequence[int]
+    ) -> Pairs:
+        """Pair as many as can be, of the places in `first` as many as can be.
+
+        Of thousands of rows only so many are looked at for each wish as it could ever need.
+        """
+        wishes = [_slots(wish) for wish in listed]
+        worth: set[int] = set()
+        for wish in wishes:
+            for is_first in (True, False):
+                alike = (j for j in places if (j in first) is is_first)
+                worth.update(islice((j for j in alike if self._fits(wish, rows[j])), len(wishes)))
+        chosen = sorted(worth)
+        problem = Problem(
+            costs=[[0 if self._fits(wish, rows[j]) else None for j in chosen] for wish in wishes],
+            left_expected=[1] * len(wishes),
+            left_actual=[int(j in first) for j in chosen],
+        )
+        return tuple((i, chosen[j]) for i, j in assign(problem))
 
     def _updates(self, lost: Sequence[int], explained: set[int]) -> Pairs:
         """Return which lost rows live on in new ones, where no key says so.
 
         Among the new rows that are unlisted themselves it is enough that two are alike, also if
-        their keys differ: either way it is no expected change, and a renamed row counts once.
+        their names differ: either way it is no expected change, and a renamed row counts once.
         """
+        if self.told.is_sure:
+            return ()
         added: Sequence[int] = self.told.added
         around = (self.before, self.after)
         sure = self._likely(lost, added, around) if self.told.key is None else ()
@@ -148,10 +158,6 @@ class _Change:
             return ()
         old, new = tuple(self.before[i] for i in lost), tuple(self.after[j] for j in added)
         return tuple((lost[i], added[j]) for i, j in likely_updates(old, new, around=around))
-
-    def _assigned(self, wishes: Sequence[_Slots], rows: Rows | list[Any], left: list[int]) -> Pairs:
-        costs = [[0 if self._fits(wish, row) else None for row in rows] for wish in wishes]
-        return assign(Problem(costs=costs, left_expected=[1] * len(wishes), left_actual=left))
 
     def _fits(self, wish: _Slots, row: Mapping[str, Any]) -> bool:
         told = row if all(map(str.isascii, row)) else {nfc(name): row[name] for name in row}

@@ -226,3 +226,14 @@ def test_thousands_of_changed_rows_without_a_key_are_paired_without_comparing_al
     verdict = check_state(final, before={"t": before}, after={"t": after})
     assert verdict.missing == ()
     assert len(verdict.unlisted) == 2_999
+    loose = {"t": [{"done": True}, {"text": "t5"}]}
+    verdict = check_state(loose, before={"t": before}, after={"t": after})
+    assert verdict.missing == ()
+    assert len(verdict.unlisted) == 2_998
+
+
+@pytest.mark.parametrize("name", ["id", "uuid", "t_id"])
+def test_a_row_deleted_and_another_added_are_two_findings_however_alike(name: str) -> None:
+    rows = [{name: key, "n": 1, "kind": "x", "done": False} for key in ("a", "b")]
+    verdict = check_state({}, before={"t": (rows[0],)}, after={"t": (rows[1],)})
+    assert len(verdict.unlisted) == 2
