@@ -21,7 +21,7 @@ from lhkit.lifehelper.prompts import instructions, now_line
 from lhkit.lifehelper.state_rules import State, broken_rules
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper, build_registry
-from lhkit.lifehelper.world import parse_world, seed, snapshot
+from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
 from lhkit.locales import load_catalog
 from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
@@ -255,6 +255,10 @@ class LifeHelperSession:
         """Return the ids that exist, by the argument that names them."""
         habits = self.store.rows("SELECT id FROM habit ORDER BY id")
         return {"protocol_id": tuple(protocols()), "habit_id": tuple(row["id"] for row in habits)}
+
+    def row_keys(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the fields that tell habits, and entries, apart."""
+        return ROW_KEYS
 
     def broken_rules(self, before: State, after: State) -> tuple[tuple[str, str], ...]:
         """Return the rules of life-helper that a change of state breaks."""

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 from lhkit import app
 from lhkit.commands.progress import opened_model
-from lhkit.harness.replay.environment import Session
+from lhkit.harness.replay.environment import opened
 from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ChatModel, ModelRequest
@@ -130,8 +129,7 @@ def chosen(scenarios: Sequence[Scenario], count: int) -> tuple[Scenario, ...]:
 
 def first_request(scenario: Scenario) -> ModelRequest:
     """Return what the chat sends at the first turn of a scenario, decoded greedily."""
-    session: Session = app.LifeHelperEnvironment().open(scenario.world, scenario.locale)
-    with closing(session):
+    with opened(app.LifeHelperEnvironment(), scenario.world, scenario.locale) as session:
         assistant, said = session.assistant, scenario.turns[0].user
         return ModelRequest(
             messages=(UserMessage(text=said, context=assistant.context(said)),),

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +22,7 @@ from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.replay.environment import (
     Environment,
     SessionAround,
+    opened,
 )
 from lhkit.harness.replay.their_code import place_in_their_code
 from lhkit.tools.registry import ToolRegistry
@@ -80,7 +81,7 @@ def registry_of(environment: Environment, world: Mapping[str, Any], locale: str)
     Raises:
         UsageError: the environment refuses this world or locale.
     """
-    with closing(environment.open(world, locale)) as session:
+    with opened(environment, world, locale) as session:
         return session.registry
 
 

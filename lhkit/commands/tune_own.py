@@ -1,7 +1,6 @@
 """`lhkit tune init` and `lhkit tune data --phrases`: training data for tools of one's own."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 from lhkit.commands.environments import load_environment, registry_of
 from lhkit.commands.tune import DataOptions, write_played
 from lhkit.errors import TuningError, UsageError
-from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.environment import Environment, opened
 from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.settings import Settings
 from lhkit.tools.registry import ToolRegistry
@@ -157,7 +156,7 @@ def _stage(
     days: list[date] = []
     for number, world in enumerate(book.phrases.worlds):
         try:
-            with closing(environment.open(world, locale)) as session:
+            with opened(environment, world, locale) as session:
                 days.append(session.today)
                 registry = session.registry
                 most_calls = session.assistant.max_turns - 1

@@ -16,6 +16,9 @@ from lhkit.lifehelper.store import Store
 
 DEFAULT_SENTENCE = "나는 이 습관을 매일 이어 가는 사람이다"
 DEFAULT_ANCHOR = "아침 식사"
+ROW_KEYS = {"habits": ("id",), "tracker": ("habit_id", "date")}
+"""The fields that tell the rows of `snapshot` apart."""
+
 DEFAULT_AGE_DAYS = 28
 """A habit without a date was added four weeks ago, the next one a week earlier: R3 stays quiet."""
 

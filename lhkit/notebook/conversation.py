@@ -4,11 +4,13 @@ Another language or a repeated turn needs a new controller over the same history
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 from lhkit.chat.controller import ChatController
 from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate
+from lhkit.harness.records.record import RowKeys
 from lhkit.locales import Catalog
 from lhkit.models.base import ChatModel
 from lhkit.notebook.toolset import ToolsetSource, toolset_of
@@ -47,7 +49,7 @@ class Conversation:
         self._toolset = toolset_of(source, catalog.locale, store)
         self._catalog = catalog
         self.controller = self._new_controller(Transcript())
-        self.begun = self.world()
+        self.begun = deepcopy(self.world())  # they may go on changing it
 
     def speak(self, catalog: Catalog) -> None:
         """Go on in the language of `catalog`."""
@@ -72,6 +74,11 @@ class Conversation:
         """Names of the tools that change data."""
         return self._toolset.registry.destructive
 
+    @property
+    def row_keys(self) -> RowKeys:
+        """The fields that tell the rows of a table apart, where the tools say so."""
+        return self._toolset.row_keys
+
     def world(self) -> Mapping[str, JSON]:
         """Return the present state of what the tools work on, as plain JSON."""
         return self._toolset.world()
@@ -79,7 +86,7 @@ class Conversation:
     def clear(self) -> None:
         """Forget what was said; what the tools wrote stays."""
         self.controller.clear()
-        self.begun = self.world()
+        self.begun = deepcopy(self.world())  # they may go on changing it
 
     def take_back(self) -> str | None:
         """Forget the last turn and return what the user said in it; None if there was none."""

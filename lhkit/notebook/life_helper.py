@@ -9,7 +9,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.lifehelper.prompts import instructions, now_line
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper
-from lhkit.lifehelper.world import snapshot
+from lhkit.lifehelper.world import ROW_KEYS, snapshot
 from lhkit.locales import DEFAULT_LOCALE
 from lhkit.models.base import ChatModel
 from lhkit.notebook.panel import ChatPanel
@@ -69,6 +69,7 @@ def life_helper(
         registry=app.registry_of(locale),
         assistant=assistant,
         world=lambda: {"now": now().isoformat(timespec="seconds"), **snapshot(store)},
+        row_keys=ROW_KEYS,
     )
 
 

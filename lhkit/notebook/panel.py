@@ -213,6 +213,7 @@ class ChatPanel:
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),
             ac=ac,
+            row_keys=self._talk.row_keys,
         )
 
     def save_scenario(self, path: Path | str | None = None) -> Path:

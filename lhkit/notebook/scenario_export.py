@@ -17,11 +17,16 @@ from ruamel.yaml import YAML
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.expectations.matchers import MATCHER_KEYS
-from lhkit.harness.records.state_diff import state_diff
-from lhkit.harness.verdicts.final_state import deleted_rows, ids_of
+from lhkit.harness.records.record import RowKeys, State
+from lhkit.harness.records.state_diff import (
+    NO_KEYS,
+    TableChange,
+    likely_updates,
+    state_changes,
+)
 from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
 from lhkit.notebook.state import PanelState
-from lhkit.vocab.json_values import JSON, NotJsonError, canonical, compact, plain_json
+from lhkit.vocab.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
 from lhkit.vocab.trace import GateOutcome
 
@@ -61,6 +66,7 @@ def to_scenario(
     locale: str,
     scenario_id: str,
     ac: str | None = None,
+    row_keys: RowKeys = NO_KEYS,
 ) -> str:
     """Return a scenario file of one scenario.
 
@@ -72,6 +78,7 @@ def to_scenario(
         locale: the language of the panel; the scenario's is the one that the user spoke.
         scenario_id: its name.
         ac: the acceptance criterion; by default the one that fits what happened best.
+        row_keys: the fields that tell the rows of a table apart, where the domain says so.
 
     Raises:
         UsageError: nothing has been said.
@@ -88,10 +95,7 @@ def to_scenario(
     if begun:
         scenario["world"] = plain_json(begun)
     scenario["turns"] = [_turn(turn, destructive) for turn in turns]
-    if final := _final(begun, ended):
-        scenario["final"] = final
-    if gone := _gone(begun, ended):
-        scenario["gone"] = gone
+    scenario |= _changes(_tables(begun), _tables(ended), row_keys)
     return _yaml([scenario])
 
 
@@ -217,38 +221,48 @@ def _literal(value: Any) -> Any:
     return {"equals": value} if looks_so else value
 
 
-def _final(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows that are new or changed, by table."""
+def _changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
+    """Return `final`, the rows that are new or changed, and `gone`, by table; not what is empty.
+
+    Deleted rows are told by their key; those of a table without a key as they were.
+    """
     final: dict[str, Any] = {}
-    for table, rows in ended.items():
-        if not isinstance(rows, list | tuple):
-            continue  # the clock
-        before = {canonical(row) for row in begun.get(table, ())}
-        new = [row for row in rows if canonical(row) not in before]
-        if new:
-            final[table] = [
-                {name: _literal(value) for name, value in plain_json(row).items()} for row in new
-            ]
-    return final
-
-
-def _gone(begun: Mapping[str, Any], ended: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ids of the rows that were deleted, by table; rows without ids as they were."""
-    before, after = (_tables(world) for world in (begun, ended))
     gone: dict[str, Any] = {}
-    for table, diff in state_diff(before, after).items():
-        lost = [plain_json(row) for row in deleted_rows(diff.removed, diff.added)]
+    for table, change in state_changes(before, after, row_keys=row_keys).items():
+        new = sorted((*change.added, *(j for _, j in change.changed)))
+        if new:
+            final[table] = [_literals(after[table][j]) for j in new]
+        lost = [before[table][i] for i in _deleted(change, before, after, table)]
         if lost:
             gone[table] = [
-                {name: _literal(value) for name, value in (ids_of(row) or row).items()}
+                _literals({name: row[name] for name in change.key or row if name in row})
                 for row in lost
             ]
-    return gone
+    return {name: rows for name, rows in (("final", final), ("gone", gone)) if rows}
 
 
-def _tables(world: Mapping[str, Any]) -> dict[str, Any]:
+def _deleted(change: TableChange, before: State, after: State, table: str) -> list[int]:
+    """Return the removed rows that live on in no new one."""
+    if change.key is not None:
+        return list(change.removed)
+    old, new = before.get(table, ()), after.get(table, ())
+    removed = tuple(old[i] for i in change.removed)
+    added = tuple(new[j] for j in change.added)
+    updated = {i for i, _ in likely_updates(removed, added, around=(old, new))}
+    return [place for i, place in enumerate(change.removed) if i not in updated]
+
+
+def _literals(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _literal(value) for name, value in row.items()}
+
+
+def _tables(world: Mapping[str, Any]) -> State:
     """Return a world without its clock."""
-    return {table: rows for table, rows in world.items() if isinstance(rows, list | tuple)}
+    return {
+        table: tuple(plain_json(row) for row in rows)
+        for table, rows in world.items()
+        if isinstance(rows, list | tuple)
+    }
 
 
 def _yaml(value: Any) -> str:

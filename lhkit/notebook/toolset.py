@@ -1,6 +1,6 @@
 """What a panel talks about: tools, the assistant, and the state that the tools change."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -20,11 +20,13 @@ class Toolset:
 
     `world` returns the present state as plain JSON: a list of rows per table, and `now`, the
     clock. It is what "save as scenario" writes; without it a scenario has no state.
+    `row_keys` names the fields that tell the rows of a table apart, as a session's `row_keys()`.
     """
 
     registry: ToolRegistry
     assistant: Assistant = field(default_factory=Assistant)
     world: Callable[[], Mapping[str, JSON]] = _nothing
+    row_keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 ToolsetSource: TypeAlias = ToolRegistry | Toolset | Callable[[str], Toolset]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lhkit import app
 from lhkit.errors import UsageError
@@ -19,8 +20,12 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.scenario_export import to_scenario
+from lhkit.notebook.toolset import Toolset
 from lhkit.settings import Settings
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.messages import ToolCall
+from lhkit.vocab.results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
@@ -109,11 +114,47 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
         encoding="utf-8",
     )
     (scenario,) = read_sources([path]).scenarios
-    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "b"},)}
+    assert scenario.gone == {"notes": ({"id": "n1"},), "tags": ({"name": "a"}, {"name": "b"})}
     assert scenario.final == {"notes": ({"id": "n2", "text": "식빵"},), "tags": ({"name": "c"},)}
     tables = [{name: tuple(each[name]) for name in ("notes", "tags")} for each in (begun, ended)]
     verdict = check_state(scenario.final, gone=scenario.gone, before=tables[0], after=tables[1])
     assert verdict == StateVerdict()
+
+
+async def test_live_objects_of_a_toolset_do_not_rewrite_the_beginning(settings: Settings) -> None:
+    jars = [{"id": "j1", "coins": 3}]
+
+    def spend(_args: Any, _deps: Any) -> ToolOk:
+        jars[0]["coins"] = 2
+        return ToolOk(jars[0])
+
+    tools = Toolset(
+        registry=ToolRegistry([echo_tool("spend", handler=spend)]), world=lambda: {"jars": jars}
+    )
+    model = ScriptedModel([call("spend"), say("ok")])
+    panel = ChatPanel(model=model, toolset=tools, opt_in=True, settings=settings)
+    await panel.send("spend one")
+    (saved,) = yaml.safe_load(panel.to_scenario())
+    assert saved["world"] == {"jars": [{"id": "j1", "coins": 3}]}
+    assert saved["final"] == {"jars": [{"id": "j1", "coins": 2}]}
+    assert "gone" not in saved
+
+
+async def test_a_key_that_a_toolset_names_tells_deleted_rows_apart(settings: Settings) -> None:
+    days = [{"habit_id": "h", "date": f"2026-06-0{n}", "value": "done"} for n in (1, 2, 3)]
+    panel = demo_panel(pace_s=0, settings=settings)
+    await panel.send("안녕")
+    told: dict[str, Any] = {"destructive": (), "locale": "ko", "scenario_id": "a"}
+    text = to_scenario(
+        panel.state,
+        begun={"days": days[:2]},
+        ended={"days": [days[0], days[2]]},
+        row_keys={"days": ("habit_id", "date")},
+        **told,
+    )
+    (saved,) = yaml.safe_load(text)
+    assert saved["final"] == {"days": [days[2]]}
+    assert saved["gone"] == {"days": [{"habit_id": "h", "date": "2026-06-02"}]}
 
 
 def clumsy(request: ModelRequest) -> Reply:

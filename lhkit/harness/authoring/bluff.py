@@ -7,14 +7,13 @@ can go through.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing
 from datetime import date
 from typing import Any
 
 from lhkit.harness.authoring.examples import example
 from lhkit.harness.authoring.gold import TurnTrace, trace_model
 from lhkit.harness.expectations.equality import SchemaNode, property_of
-from lhkit.harness.replay.environment import Environment, KnowsIds, Session
+from lhkit.harness.replay.environment import Environment, KnowsIds, Session, opened
 from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.definition import ToolDefinition
@@ -35,7 +34,7 @@ def bluff_model(scenario: Scenario, environment: Environment) -> ScriptedModel:
     Raises:
         UsageError: the world of the scenario cannot be.
     """
-    with closing(environment.open(scenario.world, scenario.locale)) as session:
+    with opened(environment, scenario.world, scenario.locale) as session:
         turns = [_turn(turn.user, scenario, session) for turn in scenario.turns]
     return trace_model(turns, name="bluff")
 

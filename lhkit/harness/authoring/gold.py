@@ -5,6 +5,7 @@ is `bluff`'s business.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any, assert_never
@@ -108,7 +109,7 @@ class _Deriving:
     def _calls(self) -> list[ToolCall]:
         given = self.turn.gold.calls
         if given is not None:
-            return [ToolCall(name=call.tool, args=dict(call.args)) for call in given]
+            return [ToolCall(name=call.tool, args=deepcopy(dict(call.args))) for call in given]
         return [self._call(i) for i in _in_order(self.turn.expect)]
 
     def _call(self, i: int) -> ToolCall:
@@ -128,7 +129,7 @@ class _Deriving:
     def _args(self, wish: ExpectedCall, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
         slots = {name: parse_slot(raw) for name, raw in wish.args.items()}
         try:
-            return derived(slots, schema, today=self.scenario.today)
+            return deepcopy(derived(slots, schema, today=self.scenario.today))
         except Underivable as error:
             raise self._fault(f"{where}.args.{error}", "give the call under gold.calls") from error
 

@@ -6,7 +6,7 @@ equals the schema's `default`. Not a validator: both values may be invalid and s
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +152,23 @@ def _scalars_equal(expected: Any, actual: Any) -> bool:
     if isinstance(expected, str) and isinstance(actual, str):
         return nfc(expected) == nfc(actual)
     return expected is None and actual is None
+
+
+_TRUTH: Mapping[bool, Hashable] = {False: ("false",), True: ("true",)}
+
+
+def normal(value: Any) -> Hashable:
+    """Return a form that two JSON values share exactly if they are `equal` without a schema.
+
+    For sets and counters of values: `1` and `1.0` have one, `1` and `true` have two.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else nfc(value)
+    if isinstance(value, bool):
+        return _TRUTH[value]
+    if isinstance(value, Mapping):
+        return frozenset({key: normal(item) for key, item in _by_nfc(value).items()}.items())
+    return ("[", *map(normal, value)) if _is_array(value) else value
 
 
 def is_number(value: Any) -> bool:

@@ -5,7 +5,7 @@ offsets from the start of the turn. How a line is written is `record_line`'s bus
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
@@ -19,6 +19,8 @@ SCHEMA: Final = 1
 Rows: TypeAlias = tuple[Mapping[str, Any], ...]
 State: TypeAlias = Mapping[str, Rows]
 """The rows of each table, as plain JSON objects."""
+RowKeys: TypeAlias = Mapping[str, Sequence[str]]
+"""The fields that together tell the rows of a table apart; none for a table of one row."""
 
 
 class Verdict(StrEnum):

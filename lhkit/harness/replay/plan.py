@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -18,13 +17,13 @@ from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.records.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.replay.breakage import breaking
 from lhkit.harness.replay.distractors import is_distractor
-from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.environment import Environment, opened, row_keys_of, state_of
 from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.base import ChatModel
 from lhkit.models.cassette import CassetteModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelIdentity, Sampling
-from lhkit.vocab.json_values import canonical
+from lhkit.vocab.json_values import NotJsonError, canonical
 
 _SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
@@ -139,8 +138,8 @@ def plan_run(
     """Open each scenario's world once and return what there is to play.
 
     Raises:
-        ScenarioError: worlds that cannot be, or scenarios that the model's maker refuses; a line
-            for each of the first faults.
+        ScenarioError: worlds that cannot be, states that are no JSON, or scenarios that the
+            model's maker refuses; a line for each of the first faults.
         UsageError: two scenarios have one id.
     """
     counted = Counter(scenario.id for scenario in scenarios)
@@ -150,9 +149,13 @@ def plan_run(
     faults: list[str] = []
     scenes: list[Scene] = []
     specs = _Specs()
+    looked_at: set[frozenset[str]] = set()
     for scenario in scenarios:
+        tables = frozenset(scenario.world)
+        is_first = tables not in looked_at  # of worlds like this one: states may be large
+        looked_at.add(tables)
         try:
-            scenes.append(_scene(scenario, model, environment, specs))
+            scenes.append(_scene(scenario, model, environment, specs, look_at_state=is_first))
         except UsageError as error:
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
@@ -173,10 +176,17 @@ def _named(scenario_id: str, line: str) -> str:
 
 
 def _scene(
-    scenario: Scenario, model: ModelSource, environment: Environment, specs: "_Specs"
+    scenario: Scenario,
+    model: ModelSource,
+    environment: Environment,
+    specs: "_Specs",
+    *,
+    look_at_state: bool,
 ) -> Scene:
-    with closing(environment.open(scenario.world, scenario.locale)) as session:
+    with opened(environment, scenario.world, scenario.locale) as session:
         registry, assistant = session.registry, session.assistant
+        if look_at_state:
+            row_keys_of(session, state_of(session))  # refuses what cannot be compared
         breaking(registry, scenario.faults)  # refuses a tool that is not there
         tools, tools_sha256 = specs.of(registry)
         return Scene(
@@ -248,11 +258,18 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
 
 
 def scenario_hash(scenario: Scenario) -> str:
-    """Return the hash that tells whether a scenario is still the one that was played."""
+    """Return the hash that tells whether a scenario is still the one that was played.
+
+    Raises:
+        UsageError: it holds a value that JSON cannot carry.
+    """
     told = _SCENARIO.dump_python(scenario)
     if not scenario.gone:
         del told["gone"]  # runs from before there was such a field are still good
-    return sha256(told)
+    try:
+        return sha256(told)
+    except NotJsonError as error:  # one made in Python: a file holds nothing else
+        raise UsageError(f"the scenario is no JSON: {error}: give plain values") from error
 
 
 def sha256(content: Any) -> str:

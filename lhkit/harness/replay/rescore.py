@@ -6,7 +6,6 @@ left out, with the reason.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -14,14 +13,22 @@ from typing import Any
 
 from lhkit.harness.records.journal import RESCORED_FROM
 from lhkit.harness.records.manifest import versions
-from lhkit.harness.records.record import BrokenRule, SampleId, SampleRecord, TurnRecord
+from lhkit.harness.records.record import RowKeys, SampleId, SampleRecord, TurnRecord
+from lhkit.harness.records.state_diff import state_diff
 from lhkit.harness.replay.distractors import counted_tools
-from lhkit.harness.replay.environment import Environment, KnowsRules, Session
+from lhkit.harness.replay.environment import (
+    Environment,
+    KnowsRules,
+    Session,
+    opened,
+    row_keys_of,
+    rules_broken,
+    state_of,
+)
 from lhkit.harness.replay.plan import sha256
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.script import Scenario, Turn
 from lhkit.harness.verdicts.scorers import ToolFacts, judge
-from lhkit.vocab.json_values import canonical
 from lhkit.vocab.trace import GateOutcome
 
 _ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
@@ -83,23 +90,28 @@ def _again(
         return "there is no such scenario today"
     if record.locale != scenario.locale:
         return f"the language was {record.locale} and is {scenario.locale} today"
-    with closing(environment.open(scenario.world, scenario.locale)) as session:
-        if record.turns and canonical(record.initial_state) != canonical(session.state()):
+    with opened(environment, scenario.world, scenario.locale) as session:
+        state = state_of(session)
+        if record.turns and state_diff(record.initial_state, state):
             return "the initial state is another one today"
         reason = next(_other_turns(scenario.turns, record), None)
-        return reason or _judged(record, scenario, session, manifest)
+        keys = row_keys_of(session, state)
+        return reason or _judged(record, scenario, session, manifest, keys)
 
 
 def _judged(
-    record: SampleRecord, scenario: Scenario, session: Session, manifest: Mapping[str, Any]
+    record: SampleRecord,
+    scenario: Scenario,
+    session: Session,
+    manifest: Mapping[str, Any],
+    row_keys: RowKeys,
 ) -> SampleRecord:
     evidence = record.evidence
     if isinstance(session, KnowsRules):
-        broken = session.broken_rules(evidence.initial_state, evidence.final_state)
-        rules = tuple(BrokenRule(code=code, detail=text) for code, text in broken)
+        rules = rules_broken(session, evidence.initial_state, evidence.final_state)
         evidence = replace(evidence, broken_rules=rules)
     tools = _tools(scenario.locale, session, manifest)
-    judgement = judge(scenario, evidence, tools, today=session.today)
+    judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
     return replace(
         record,
         verdict=judgement.verdict,

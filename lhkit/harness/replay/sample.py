@@ -5,19 +5,18 @@ Everything live (model, session, gate) stays in here; what comes out is a record
 
 import traceback
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import repeat
-from typing import Any
 
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
-from lhkit.errors import LhkitError
+from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.records.record import (
     BrokenRule,
     Evidence,
     Judgement,
+    RowKeys,
     SampleRecord,
     State,
     TurnRecord,
@@ -27,7 +26,14 @@ from lhkit.harness.records.state_diff import state_diff
 from lhkit.harness.records.turn_record import EventLog, WallTime, turn_record
 from lhkit.harness.replay.breakage import breaking
 from lhkit.harness.replay.distractors import counted_tools
-from lhkit.harness.replay.environment import Environment, KnowsRules, Session
+from lhkit.harness.replay.environment import (
+    Environment,
+    Session,
+    opened,
+    row_keys_of,
+    rules_broken,
+    state_of,
+)
 from lhkit.harness.replay.plan import Job, ModelSource, chosen_model, seeded
 from lhkit.harness.scenarios.script import Turn
 from lhkit.harness.verdicts.audit import audited
@@ -36,7 +42,6 @@ from lhkit.locales import load_catalog
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.vocab.events import EndReason
-from lhkit.vocab.json_values import plain_json
 from lhkit.vocab.messages import UserMessage
 
 _OPENING = "…"
@@ -70,6 +75,7 @@ class _SoFar:
     before: State = field(default_factory=dict)
     after: State = field(default_factory=dict)
     broken_rules: tuple[BrokenRule, ...] = ()
+    row_keys: RowKeys = field(default_factory=dict)
 
     def evidence(self, fault: str | None = None) -> Evidence:
         return Evidence(
@@ -88,7 +94,7 @@ async def warm_up(job: Job, stage: Stage) -> bool:
     beginning read anew. A fault is left for the samples to meet, which tell it better.
     """
     scenario = job.scenario
-    with closing(stage.environment.open(scenario.world, scenario.locale)) as session:
+    with opened(stage.environment, scenario.world, scenario.locale) as session:
         model = chosen_model(stage.model, scenario, session.registry)
         request = ModelRequest(
             messages=(UserMessage(text=_OPENING),),
@@ -115,6 +121,9 @@ async def play_sample(job: Job, stage: Stage, *, attempt: int = 1) -> SampleReco
     fault = None
     try:
         judgement = await _play(job, stage, play)
+    except UsageError as error:  # their world or their state: it says what to mend
+        fault = str(error)
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
     except Exception:  # noqa: BLE001 - boundary: a bug of ours must not count against the model
         fault = traceback.format_exc()
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
@@ -165,7 +174,7 @@ def sample_record(
 
 async def _play(job: Job, stage: Stage, play: _SoFar) -> Judgement:
     scenario = job.scenario
-    with closing(stage.environment.open(scenario.world, scenario.locale)) as session:
+    with opened(stage.environment, scenario.world, scenario.locale) as session:
         model = chosen_model(stage.model, scenario, session.registry)
         try:
             await _converse(job, stage, play, session, model)
@@ -176,7 +185,8 @@ async def _play(job: Job, stage: Stage, play: _SoFar) -> Judgement:
             schemas={tool.name: tool.parameters for tool in counted_tools(session.registry)},
             destructive=session.registry.destructive,
         )
-        return judge(scenario, play.evidence(), tools, today=session.today)
+        evidence = play.evidence()
+        return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
 
 
 async def _converse(
@@ -197,7 +207,8 @@ async def _converse(
     controller.subscribe(log)
     if stage.wall is not None:
         controller.subscribe(stage.wall.listener())
-    play.before = _state_of(session)
+    play.before = state_of(session)
+    play.row_keys = row_keys_of(session, play.before)
     schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
     for turn in job.scenario.turns:
         controller.confirm = _gate(turn)
@@ -211,10 +222,8 @@ async def _converse(
         play.turns.append(audited(record, schemas))
         if record.ended is EndReason.FAILED:
             break
-    play.after = _state_of(session)
-    if isinstance(session, KnowsRules):
-        broken = session.broken_rules(play.before, play.after)
-        play.broken_rules = tuple(BrokenRule(code=code, detail=text) for code, text in broken)
+    play.after = state_of(session)
+    play.broken_rules = rules_broken(session, play.before, play.after)
 
 
 def _gate(turn: Turn) -> ConfirmGate | None:
@@ -227,12 +236,6 @@ def _gate(turn: Turn) -> ConfirmGate | None:
             return ScriptedGate(())
         case answers:
             return ScriptedGate(answer == "accept" for answer in answers)
-
-
-def _state_of(session: Session) -> State:
-    """Return a copy of the state that later changes do not reach."""
-    state: dict[str, list[Any]] = plain_json(session.state())
-    return {table: tuple(rows) for table, rows in state.items()}
 
 
 def _elsewhere_s(turn: TurnRecord) -> float:

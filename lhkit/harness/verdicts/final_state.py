@@ -2,23 +2,34 @@
 
 One rule for all tables: what `final` lists must be there, one row for each, and what `gone` lists
 must have been deleted; every other row must be as it was at the start. A scenario without either
-therefore expects no change at all.
+therefore expects no change at all. Rows are compared by value, and each row counts once: an update
+is one change, an unlisted one is one finding.
+
+What is the same row before and after is `state_diff`'s business. Where a table has no key, nobody
+can be sure, and what nobody listed is read strictly: a row that vanished beside an expected new one
+was deleted, unless both share more than half of their fields, and among these a value that no other
+row of the table has. If `gone` and `final` list the two, they are what is listed.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
-from lhkit.harness.expectations.assignment import Problem, assign
+from lhkit.harness.expectations.assignment import Pairs, Problem, assign
 from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
-from lhkit.harness.expectations.equality import SchemaNode
-from lhkit.harness.expectations.matchers import parse_slot
-from lhkit.harness.records.record import Rows, State, TableDiff
-from lhkit.harness.records.state_diff import state_diff
-from lhkit.vocab.json_values import canonical
+from lhkit.harness.expectations.equality import ABSENT, SchemaNode, nfc, normal
+from lhkit.harness.expectations.matchers import Slot, parse_slot
+from lhkit.harness.records.record import RowKeys, Rows, State
+from lhkit.harness.records.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
+
+_Listed: TypeAlias = Sequence[Mapping[str, Any]]
+_Slots: TypeAlias = Mapping[str, Slot]
+
+_SHOWN_FIELDS = 4
+_NO_KEY = "; the table has no key by which rows are known again: name it in row_keys()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +41,13 @@ class StateVerdict:
 
 
 def check_state(
-    final: Mapping[str, Sequence[Mapping[str, Any]]],
+    final: Mapping[str, _Listed],
     *,
-    gone: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
+    gone: Mapping[str, _Listed] = MappingProxyType({}),
     before: State,
     after: State,
     today: date | None = None,
+    row_keys: RowKeys = NO_KEYS,
 ) -> StateVerdict:
     """Compare the state at the end with what a scenario lists.
 
@@ -45,80 +57,149 @@ def check_state(
         before: the state at the start.
         after: the state at the end.
         today: the day that relative dates count from.
+        row_keys: the fields that tell the rows of a table apart, where the domain says so.
     """
     missing: list[str] = []
     unlisted: list[str] = []
-    changes = state_diff(before, after)
-    for table in sorted({*final, *gone, *after, *changes}):
-        listed = final.get(table, ())
-        diff = changes.get(table, TableDiff())
-        rows = after.get(table, ())
-        new = _new(rows, diff.added)
-        pairs = _pairs(listed, rows, new, today)
-        missing += [
-            f"final.{table}[{i}]: no row like {shown(row)}"
-            for i, row in enumerate(listed)
-            if i not in dict(pairs)
-        ]
-        explained = {j for _, j in pairs}
-        lost = deleted_rows(diff.removed, [rows[j] for j in new & explained])
-        deleted = _pairs(gone.get(table, ()), lost, frozenset(), today)
-        missing += [
-            f"gone.{table}[{i}]: no row like {shown(row)} was deleted"
-            for i, row in enumerate(gone.get(table, ()))
-            if i not in dict(deleted)
-        ]
-        meant = {j for _, j in deleted}
-        unlisted += [f"{table}: unlisted row {shown(rows[j])}" for j in sorted(new - explained)]
-        unlisted += [
-            f"{table}: the row {shown(row)} is gone" for j, row in enumerate(lost) if j not in meant
-        ]
+    changes = state_changes(before, after, row_keys=row_keys)
+    for table in sorted({*final, *gone, *changes}):
+        change = _Change(
+            table=table,
+            told=changes.get(table, TableChange()),
+            before=before.get(table, ()),
+            after=after.get(table, ()),
+            today=today,
+        )
+        change.judge(final.get(table, ()), gone.get(table, ()), missing, unlisted)
     return StateVerdict(missing=tuple(missing), unlisted=tuple(unlisted))
 
 
-def _new(rows: Rows, added: Rows) -> frozenset[int]:
-    """Return which rows are the added ones; of equal rows the last."""
-    left = Counter(canonical(row) for row in added)
-    new: set[int] = set()
-    for j in reversed(range(len(rows))):
-        key = canonical(rows[j])
-        if left[key] > 0:
-            left[key] -= 1
-            new.add(j)
-    return frozenset(new)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """What happened to one table, to be held against what is listed for it."""
+
+    table: str
+    told: TableChange
+    before: Rows
+    after: Rows
+    today: date | None
+
+    def judge(self, final: _Listed, gone: _Listed, missing: list[str], unlisted: list[str]) -> None:
+        """Add what is listed and not so to `missing`, and what nobody listed to `unlisted`."""
+        new = {*self.told.added, *(j for _, j in self.told.changed)}
+        kept = self._kept(final, new)
+        explained = {j for _, j in kept}
+        deleted = self._deleted(gone)
+        lost = [i for i in self.told.removed if i not in {i for _, i in deleted}]
+        updates = (*self.told.changed, *self._updates(lost, explained))
+        alone = new - explained - {j for _, j in updates}
+        missing += _unmet(f"final.{self.table}", final, kept, "no row like {}")
+        missing += _unmet(f"gone.{self.table}", gone, deleted, "no row like {} was deleted")
+        unlisted += [self._changed_words(i, j) for i, j in sorted(updates) if j not in explained]
+        unlisted += [f"{self.table}: unlisted row {shown(self.after[j])}" for j in sorted(alone)]
+        unsure = _NO_KEY if self.told.key is None and explained & set(self.told.added) else ""
+        unlisted += [
+            f"{self.table}: the row {shown(self.before[i])} is gone{unsure}"
+            for i in _less(lost, (i for i, _ in updates))
+        ]
+
+    def _kept(self, final: _Listed, new: set[int]) -> Pairs:
+        """Pair listed rows with those of the end, new rows first: those need an explanation."""
+        return self._assigned(final, self.after, new, range(len(self.after)))
+
+    def _deleted(self, gone: _Listed) -> Pairs:
+        """Pair what is to be gone with what is, first with what can be no update."""
+        if not gone:
+            return ()
+        removed = self.told.removed
+        updated = {i for i, _ in self._updates(removed, set(self.told.added))}
+        return self._assigned(gone, self.before, {*removed} - updated, removed)
+
+    def _assigned(
+        self, listed: _Listed, rows: Rows, first: Collection[int], places: Sequence[int]
+    ) -> Pairs:
+        """Pair as many as can be, of the places in `first` as many as can be.
+
+        Of thousands of rows only so many are looked at for each wish as it could ever need.
+        """
+        wishes = [_slots(wish) for wish in listed]
+        worth: set[int] = set()
+        for wish in wishes:
+            for is_first in (True, False):
+                alike = (j for j in places if (j in first) is is_first)
+                worth.update(islice((j for j in alike if self._fits(wish, rows[j])), len(wishes)))
+        chosen = sorted(worth)
+        problem = Problem(
+            costs=[[0 if self._fits(wish, rows[j]) else None for j in chosen] for wish in wishes],
+            left_expected=[1] * len(wishes),
+            left_actual=[int(j in first) for j in chosen],
+        )
+        return tuple((i, chosen[j]) for i, j in assign(problem))
+
+    def _updates(self, lost: Sequence[int], explained: set[int]) -> Pairs:
+        """Return which lost rows live on in new ones, where no key says so.
+
+        Among the new rows that are unlisted themselves it is enough that two are alike, also if
+        their names differ: either way it is no expected change, and a renamed row counts once.
+        """
+        if self.told.is_sure:
+            return ()
+        added: Sequence[int] = self.told.added
+        around = (self.before, self.after)
+        sure = self._likely(lost, added, around) if self.told.key is None else ()
+        lost = _less(lost, (i for i, _ in sure))
+        added = _less(added, (*explained, *(j for _, j in sure)))
+        return (*sure, *self._likely(lost, added, None))
+
+    def _likely(
+        self, lost: Sequence[int], added: Sequence[int], around: tuple[Rows, Rows] | None
+    ) -> Pairs:
+        if not lost or not added:
+            return ()
+        old, new = tuple(self.before[i] for i in lost), tuple(self.after[j] for j in added)
+        return tuple((lost[i], added[j]) for i, j in likely_updates(old, new, around=around))
+
+    def _fits(self, wish: _Slots, row: Mapping[str, Any]) -> bool:
+        told = row if all(map(str.isascii, row)) else {nfc(name): row[name] for name in row}
+        place = Place(SchemaNode.of({}), self.today)
+        return not any(fields_reasons(wish, told, place, extra=True).values())
+
+    def _changed_words(self, i: int, j: int) -> str:
+        """Say which row changed and how."""
+        old, new = self.before[i], self.after[j]
+        fields = list(_changed_fields(old, new))
+        words = [f"{name}: {was} → {is_now}" for name, was, is_now in fields[:_SHOWN_FIELDS]]
+        more = len(fields) - _SHOWN_FIELDS
+        told = ", ".join([*words, *([f"and {more} more"] if more > 0 else [])])
+        key = {name: old[name] for name in self.told.key or () if name in old}
+        return f"{self.table}: unlisted change of the row {shown(key or old)}: {told}"
 
 
-def _pairs(
-    listed: Sequence[Mapping[str, Any]], rows: Rows, new: frozenset[int], today: date | None
-) -> tuple[tuple[int, int], ...]:
-    """Pair listed rows with actual ones, new rows first: those need an explanation."""
-    problem = Problem(
-        costs=[[0 if _fits(wish, row, today) else None for row in rows] for wish in listed],
-        left_expected=[1] * len(listed),
-        left_actual=[int(j in new) for j in range(len(rows))],
-    )
-    return assign(problem)
+def _slots(wish: Mapping[str, Any]) -> _Slots:
+    return {nfc(name): parse_slot(matcher) for name, matcher in wish.items()}
 
 
-def _fits(wish: Mapping[str, Any], row: Mapping[str, Any], today: date | None) -> bool:
-    slots = {name: parse_slot(matcher) for name, matcher in wish.items()}
-    place = Place(SchemaNode.of({}), today)
-    return not any(fields_reasons(slots, row, place, extra=True).values())
+def _unmet(where: str, listed: _Listed, pairs: Pairs, words: str) -> Iterator[str]:
+    met = {i for i, _ in pairs}
+    for i, row in enumerate(listed):
+        if i not in met:
+            yield f"{where}[{i}]: {words.format(shown(row))}"
 
 
-def deleted_rows(removed: Rows, new: Iterable[Mapping[str, Any]]) -> Rows:
-    """Return the removed rows whose place no new row with the same ids takes (an update)."""
-    updates = Counter(canonical(ids_of(row)) for row in new)
-    lost = []
-    for row in removed:
-        key = canonical(ids_of(row))
-        if updates[key] > 0:
-            updates[key] -= 1
-        else:
-            lost.append(row)
-    return tuple(lost)
+def _less(places: Iterable[int], taken: Iterable[int]) -> list[int]:
+    known = set(taken)
+    return [place for place in places if place not in known]
 
 
-def ids_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that say which thing a row is about: `id`, or what ends in `_id`."""
-    return {name: row[name] for name in row if name == "id" or name.endswith("_id")}
+def _changed_fields(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value before and value after of each field that is another; as short JSON."""
+    for name in dict.fromkeys((*old, *new)):
+        was, is_now = old.get(name, ABSENT), new.get(name, ABSENT)
+        if ABSENT in (was, is_now) or normal(was) != normal(is_now):
+            yield name, _value(was), _value(is_now)
+
+
+def _value(value: Any) -> str:
+    return "nothing" if value is ABSENT else shown(value)

@@ -13,12 +13,14 @@ from lhkit.harness.expectations.matching import MatchResult, match_calls
 from lhkit.harness.records.record import (
     Evidence,
     Judgement,
+    RowKeys,
     Severity,
     TurnRecord,
     TurnScore,
     Verdict,
     Violation,
 )
+from lhkit.harness.records.state_diff import NO_KEYS
 from lhkit.harness.scenarios.script import Before, Scenario, Turn
 from lhkit.harness.verdicts.call_scores import call_scores, repaired_calls
 from lhkit.harness.verdicts.final_state import check_state
@@ -45,7 +47,12 @@ class ToolFacts:
 
 
 def judge(
-    scenario: Scenario, evidence: Evidence, tools: ToolFacts, *, today: date | None
+    scenario: Scenario,
+    evidence: Evidence,
+    tools: ToolFacts,
+    *,
+    today: date | None,
+    row_keys: RowKeys = NO_KEYS,
 ) -> Judgement:
     """Return the verdict on what happened in one scenario.
 
@@ -54,6 +61,7 @@ def judge(
         evidence: what happened.
         tools: the tools that were there.
         today: the day of the scenario's clock.
+        row_keys: the fields that tell the rows of a table apart, where the domain says so.
     """
     played = list(zip(scenario.turns, evidence.turns, strict=False))
     matches = [_match(script, turn, tools, today) for script, turn in played]
@@ -71,6 +79,7 @@ def judge(
         before=evidence.initial_state,
         after=evidence.final_state,
         today=today,
+        row_keys=row_keys,
     )
     everything = (
         *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),

@@ -1,10 +1,16 @@
 """The state at the end: listed rows are there, and nothing else has changed."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lhkit.harness.verdicts.final_state import check_state
+from lhkit.harness.expectations.equality import normal
+from lhkit.harness.expectations.matching import values_equal
+from lhkit.harness.records.state_diff import state_diff
+from lhkit.harness.verdicts.final_state import StateVerdict, check_state
 
 A = {"id": "a", "n": 1}
 B = {"id": "b", "n": 2}
@@ -30,7 +36,7 @@ B9 = {"id": "b", "n": 9}
         ({"t": [{"id": "b"}]}, {"t": (A,)}, {"t": (B,)}, 0, 1),  # one written, another deleted
         ({"t": [{"id": "a"}]}, {"t": (A,)}, {"t": (A, A)}, 0, 0),
         ({"t": [{"id": "a"}]}, {"t": (A,)}, {"t": (A, A, A)}, 0, 1),
-        ({"t": []}, {"t": (A,)}, {"t": ({"id": "a", "n": True},)}, 0, 2),
+        ({"t": []}, {"t": (A,)}, {"t": ({"id": "a", "n": True},)}, 0, 1),
         ({"t": []}, {"t": (A,)}, {"t": (A,)}, 0, 0),
         ({"t": [{"missing": 1}]}, {}, {"t": (A,)}, 1, 1),
         ({"t": [{"n": True}]}, {}, {"t": (A,)}, 1, 1),
@@ -52,7 +58,7 @@ def test_rows_are_listed_unchanged_or_wrong(
         ([{"id": "c"}], (A, B), (B,), 1, 1),  # another one was
         ([{"id": "a"}], (A, B), (), 0, 1),  # and one more
         ([{"id": "a"}, {"id": "a"}], (A, B), (B,), 1, 0),
-        ([{"id": "b"}], (A, B), (A, B9), 0, 1),  # changed, which nobody expected
+        ([{"id": "b"}], (A, B), (A, B9), 1, 1),  # changed, not deleted
         ([{}], (A, B), (B,), 0, 0),
     ],
 )
@@ -72,3 +78,162 @@ def test_an_update_is_no_deletion() -> None:
     )
     assert verdict.missing == ('gone.t[0]: no row like {"id":"b"} was deleted',)
     assert verdict.unlisted == ()
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.sampled_from([0.0, -0.0, 1.0, 1.5, 2**53, float(2**53), 10**400])
+    | st.sampled_from(["", "1", "true", "가", "\u1100\u1161", "é", "e\u0301", "["])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "é", "e\u0301"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUES, VALUES)
+def test_two_values_have_one_normal_form_exactly_if_they_are_equal(one: Any, other: Any) -> None:
+    assert (normal(one) == normal(other)) is values_equal(one, other, {})
+    assert normal(one) == normal(json.loads(json.dumps(one)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"id": "a", "balance": 1000}, {"id": "a", "balance": 1000 - 250.0 + 250.0}),
+        ({"id": "가"}, {"id": "\u1100\u1161"}),
+        ({"id": "a", "tags": [1, {"n": 2}]}, {"tags": (1.0, {"n": 2.0}), "id": "a"}),
+    ],
+)
+@pytest.mark.promise("eval.state_by_value")
+def test_a_row_whose_values_are_the_same_has_not_changed(before: Any, after: Any) -> None:
+    assert check_state({}, before={"t": (before,)}, after={"t": (after,)}) == StateVerdict()
+    assert state_diff({"t": (before,)}, {"t": (after,)}) == {}
+
+
+def test_true_is_another_value_than_1() -> None:
+    verdict = check_state(
+        {}, before={"t": ({"id": 1, "n": 1},)}, after={"t": ({"id": 1, "n": True},)}
+    )
+    assert verdict.unlisted == ('t: unlisted change of the row {"id":1}: n: 1 → true',)
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    return fields
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["id", "uuid", "note_id", "noteId", "ticket_id", "key", "name", "user_id", "no_key_at_all"],
+)
+@pytest.mark.parametrize("extra", [{}, {"user": "u1", "done": False, "kind": "x"}])
+@pytest.mark.promise("eval.deletions")
+def test_a_deletion_beside_an_expected_new_row_is_seen_in_any_table(name: str, extra: Any) -> None:
+    """Only `user_id` repeats, as a pointer to the one user does."""
+
+    def note(key: str, text: str) -> dict[str, Any]:
+        return {**extra, name: "u1" if name == "user_id" else key, "text": text}
+
+    one, two, three = note("k1", "milk"), note("k2", "bread"), note("k3", "eggs")
+    before, after = {"notes": (one, two)}, {"notes": (two, three)}
+    final = {"notes": [{"text": "eggs"}]}
+    slip = check_state(final, before=before, after=after)
+    assert slip.missing == ()
+    assert [each.startswith("notes: the row ") for each in slip.unlisted] == [True]
+    wished = check_state(final, gone={"notes": [{"text": "milk"}]}, before=before, after=after)
+    assert wished == StateVerdict()
+
+
+@pytest.mark.parametrize("name", ["id", "uuid", "noteId", "ticket_id", "key", "name", "no_key"])
+def test_an_update_is_one_change_in_any_table(name: str) -> None:
+    one, two = ({name: key, "n": 1, "kind": "x"} for key in ("k1", "k2"))
+    before, after = {"notes": (one, two)}, {"notes": (one, {**two, "n": 2.5})}
+    listed = check_state({"notes": [{name: "k2", "n": 2.5}]}, before=before, after=after)
+    assert listed == StateVerdict()
+    unlisted = check_state({}, before=before, after=after)
+    (told,) = unlisted.unlisted
+    assert told.endswith(": n: 1 → 2.5")
+    assert "k2" in told
+
+
+def test_a_table_with_a_pointer_only_knows_its_rows_again_by_what_no_other_row_has() -> None:
+    one, two = row(user_id=7, text="a", done=False), row(user_id=7, text="b", done=False)
+    done = {**two, "done": True}
+    final = {"notes": [{"text": "b", "done": True}]}
+    before = {"notes": (one, two)}
+    assert check_state(final, before=before, after={"notes": (one, done)}) == StateVerdict()
+    other = row(user_id=7, text="c", done=False)
+    swapped = check_state({"notes": [{"text": "c"}]}, before=before, after={"notes": (one, other)})
+    assert len(swapped.unlisted) == 1
+    assert swapped.unlisted[0].endswith("name it in row_keys()")
+
+
+def test_an_id_of_another_table_is_no_key() -> None:
+    users = (row(id="u1"), row(id="u2"))
+    before = {"users": users, "notes": (row(user_id="u1", text="a"), row(user_id="u2", text="b"))}
+    after = {"users": users, "notes": (row(user_id="u1", text="c"), row(user_id="u2", text="b"))}
+    verdict = check_state({"notes": [{"text": "c"}]}, before=before, after=after)
+    assert len(verdict.unlisted) == 1
+
+
+def test_a_session_may_name_the_key_of_several_fields_or_of_none() -> None:
+    days = tuple(row(habit_id="h", date=f"2026-06-0{n}", value="done") for n in (1, 2))
+    moved = {**days[1], "date": "2026-06-03"}
+    keys = {"days": ("habit_id", "date"), "settings": ()}
+    told = {"before": {"days": days}, "after": {"days": (days[0], moved)}, "row_keys": keys}
+    assert len(check_state({"days": [{"date": "2026-06-03"}]}, **told).unlisted) == 1
+    one = {"before": {"settings": (row(volume=3),)}, "after": {"settings": (row(volume=5),)}}
+    final = {"settings": [{"volume": 5}]}
+    assert len(check_state(final, **one).unlisted) == 1
+    assert check_state(final, **one, row_keys=keys) == StateVerdict()
+    (told_change,) = check_state({}, **one, row_keys=keys).unlisted
+    assert told_change.endswith("volume: 3 → 5")
+
+
+def test_every_changed_row_counts_once_and_the_text_says_what_changed() -> None:
+    before = {"t": (row(id="a", n=1, kept=0), row(id="b", n=2), row(id="c", n=3))}
+    after = {"t": (row(id="a", n=1.5, kept=0), row(id="c", n=3, more="x"))}
+    assert check_state({}, before=before, after=after).unlisted == (
+        't: unlisted change of the row {"id":"a"}: n: 1 → 1.5',
+        't: unlisted change of the row {"id":"c"}: more: nothing → "x"',
+        't: the row {"id":"b","n":2} is gone',
+    )
+    renamed = check_state(
+        {},
+        before={"t": (row(name="a", n=1, kind="x"),)},
+        after={"t": (row(name="b", n=1, kind="x"),)},
+    )
+    assert len(renamed.unlisted) == 1
+
+
+def test_the_names_of_fields_compare_in_nfc() -> None:
+    verdict = check_state({"t": [{"\u1100\u1161": 1}]}, before={}, after={"t": ({"가": 1},)})
+    assert verdict == StateVerdict()
+
+
+def test_thousands_of_changed_rows_without_a_key_are_paired_without_comparing_all_with_all() -> (
+    None
+):
+    before = tuple(row(text=f"t{n}", user=n % 7, done=False, size=n % 5) for n in range(3_000))
+    after = tuple({**each, "done": True} for each in before)
+    final = {"t": [{"text": "t5", "done": True}]}
+    verdict = check_state(final, before={"t": before}, after={"t": after})
+    assert verdict.missing == ()
+    assert len(verdict.unlisted) == 2_999
+    loose = {"t": [{"done": True}, {"text": "t5"}]}
+    verdict = check_state(loose, before={"t": before}, after={"t": after})
+    assert verdict.missing == ()
+    assert len(verdict.unlisted) == 2_998
+
+
+@pytest.mark.parametrize("name", ["id", "uuid", "t_id"])
+def test_a_row_deleted_and_another_added_are_two_findings_however_alike(name: str) -> None:
+    rows = [{name: key, "n": 1, "kind": "x", "done": False} for key in ("a", "b")]
+    verdict = check_state({}, before={"t": (rows[0],)}, after={"t": (rows[1],)})
+    assert len(verdict.unlisted) == 2

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from lhkit.errors import UsageError
@@ -13,7 +12,7 @@ from lhkit.harness.authoring.lint.watched import Watched
 from lhkit.harness.authoring.lint.written import Known, written_remarks
 from lhkit.harness.expectations.matchers import Path
 from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.environment import Environment, opened
 from lhkit.harness.replay.trial import tried
 from lhkit.harness.scenarios.script import Scenario
 
@@ -24,11 +23,10 @@ _BROKEN_TOOL = "handler_error"
 async def played_remarks(scenario: Scenario, environment: Environment) -> tuple[Remark, ...]:
     """Return all remarks on one scenario."""
     try:
-        session = environment.open(scenario.world, scenario.locale)
+        with opened(environment, scenario.world, scenario.locale) as session:
+            registry, ids = session.registry, known_ids(session)
     except UsageError as error:
         return tuple(_told("world", error, scenario.id))
-    with closing(session):
-        registry, ids = session.registry, known_ids(session)
     nameless = [
         Remark("unknown_tool", ("faults", i, "tool"), f"there is no tool {fault.tool!r}")
         for i, fault in enumerate(scenario.faults)

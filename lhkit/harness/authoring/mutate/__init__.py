@@ -27,6 +27,7 @@ from lhkit.harness.authoring.mutate.wrong_arguments import (
 from lhkit.harness.authoring.mutate.wrong_calls import dropped_calls, reordered_calls, swapped_tools
 from lhkit.harness.authoring.mutate.wrong_words import false_claims, silences, unrelated_answers
 from lhkit.harness.records.record import Verdict
+from lhkit.harness.records.state_diff import state_diff
 from lhkit.harness.replay.environment import Environment
 from lhkit.harness.replay.trial import tried
 from lhkit.harness.scenarios.script import Scenario
@@ -93,7 +94,7 @@ async def _outcome(
         return (_named(setting, mutant, _judged(setting, mutant)),)
     model = trace_model(mutant.trace, name="mutant")
     record = await tried(setting.scenario, model, environment)
-    if mutant.needs_effect and record.final_state == setting.gold.final_state:
+    if mutant.needs_effect and not state_diff(record.final_state, setting.gold.final_state):
         return ()
     return (_named(setting, mutant, record.verdict),)
 
@@ -115,4 +116,7 @@ def _judged(setting: Setting, mutant: Mutant) -> Verdict:
         destructive=setting.registry.destructive,
     )
     evidence = mutant.evidence or setting.gold.evidence
-    return judge(setting.scenario, evidence, tools, today=setting.today).verdict
+    judgement = judge(
+        setting.scenario, evidence, tools, today=setting.today, row_keys=setting.row_keys
+    )
+    return judgement.verdict

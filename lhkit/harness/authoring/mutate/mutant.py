@@ -4,7 +4,6 @@ Kinds of mistakes and what to do about a scenario that does not notice one: `ADV
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import Any
@@ -15,8 +14,8 @@ from lhkit.harness.expectations.comparison import Place, fields_reasons
 from lhkit.harness.expectations.equality import SchemaNode
 from lhkit.harness.expectations.matchers import parse_slot
 from lhkit.harness.expectations.matching import match_calls
-from lhkit.harness.records.record import CallRecord, Evidence, SampleRecord
-from lhkit.harness.replay.environment import Environment
+from lhkit.harness.records.record import CallRecord, Evidence, RowKeys, SampleRecord
+from lhkit.harness.replay.environment import Environment, opened, row_keys_of, state_of
 from lhkit.harness.replay.trial import tried
 from lhkit.harness.scenarios.script import ExpectedCall, Scenario
 from lhkit.tools.registry import ToolRegistry
@@ -101,6 +100,7 @@ class Setting:
     ids: Mapping[str, Sequence[str]]
     today: date
     max_turns: int
+    row_keys: RowKeys
     trace: tuple[TurnTrace, ...]
     gold: SampleRecord
     parts: tuple[tuple[Part, ...], ...]
@@ -157,9 +157,10 @@ async def setting_of(scenario: Scenario, environment: Environment) -> Setting:
     Raises:
         ScenarioError: there is no gold trace, or the world cannot be.
     """
-    with closing(environment.open(scenario.world, scenario.locale)) as session:
+    with opened(environment, scenario.world, scenario.locale) as session:
         registry, ids, today = session.registry, known_ids(session), session.today
         max_turns = session.assistant.max_turns
+        row_keys = row_keys_of(session, state_of(session))
     trace = gold_trace(scenario, registry)
     gold = await tried(scenario, trace_model(trace, name="gold"), environment)
     return Setting(
@@ -168,6 +169,7 @@ async def setting_of(scenario: Scenario, environment: Environment) -> Setting:
         ids=ids,
         today=today,
         max_turns=max_turns,
+        row_keys=row_keys,
         trace=trace,
         gold=gold,
         parts=tuple(_parts(scenario, trace, gold, registry, today)),

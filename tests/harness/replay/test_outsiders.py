@@ -1,0 +1,498 @@
+"""Domains as outsiders bring them: objects that live on, numbers that change type, spent worlds.
+
+In the style of public benchmarks, not made fit for lhkit: golds pass on every repeat in one
+process, spoilt golds do not, and no scenario is changed by being played.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lhkit.chat.controller import Assistant
+from lhkit.commands.environments import registry_of
+from lhkit.errors import ScenarioError
+from lhkit.harness.authoring.gold import TurnTrace, gold_model, gold_trace, trace_model
+from lhkit.harness.authoring.lint.played import played_remarks
+from lhkit.harness.authoring.mutate import mutate
+from lhkit.harness.records.record import Verdict
+from lhkit.harness.replay.environment import Environment
+from lhkit.harness.replay.rescore import rescore
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.replay.stress import parse_stress, stressed
+from lhkit.harness.replay.trial import tried
+from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.models.base import ChatModel
+from lhkit.testing import object_schema
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.messages import ToolCall
+from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+
+pytestmark = pytest.mark.anyio
+Load = Callable[[str], tuple[Scenario, ...]]
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+
+
+@dataclass(kw_only=True)
+class Session:
+    """A session as somebody writes it who has never heard of copies."""
+
+    registry: ToolRegistry
+    deps: Any
+    seen: Callable[[], Any]
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    today: date = date(2026, 6, 15)
+
+    @property
+    def assistant(self) -> Assistant:
+        return Assistant(deps=self.deps)
+
+    def state(self) -> Any:
+        return self.seen()
+
+    def row_keys(self) -> Mapping[str, Any]:
+        return self.keys
+
+    def broken_rules(self, before: Any, after: Any) -> list[tuple[str, str]]:
+        for state in (before, after):
+            state.clear()
+        return []
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def tools(*given: tuple[str, Any, dict[str, Any]], reads: Iterable[str] = ()) -> ToolRegistry:
+    return ToolRegistry(
+        ToolDefinition(
+            name=name,
+            description=name,
+            parameters=object_schema(*schema, **schema),
+            handler=handler,
+            is_destructive=name not in reads,
+        )
+        for name, handler, schema in given
+    )
+
+
+# -- a bank: one dict of live objects, changed in place and returned as they are
+
+
+def transfer(args: Mapping[str, Any], db: dict[str, Any]) -> ToolResult:
+    source, target = db["accounts"][args["source"]], db["accounts"][args["target"]]
+    source["balance"] = source["balance"] - args["amount"] * 1.0  # a float from now on
+    target["balance"] = target["balance"] + args["amount"] * 1.0
+    source["history"].append(args)
+    return ToolOk(source)
+
+
+def close_account(args: Mapping[str, Any], db: dict[str, Any]) -> ToolResult:
+    return ToolOk(db["accounts"].pop(args["account"]))
+
+
+class Bank:
+    registry = tools(
+        ("transfer", transfer, {"source": TEXT, "target": TEXT, "amount": NUMBER}),
+        ("close_account", close_account, {"account": TEXT}),
+        ("look_up", lambda args, db: ToolOk(db["accounts"][args["account"]]), {"account": TEXT}),
+        reads=["look_up"],
+    )
+
+    def open(self, world: Any, _locale: str) -> Session:
+        world["accounts"] = {row["account_number"]: row for row in world["accounts"]}
+        return Session(
+            registry=self.registry,
+            deps=world,
+            seen=lambda: {"accounts": list(world["accounts"].values())},
+            keys={"accounts": ["account_number"]},
+        )
+
+
+BANK = """
+- id: there-and-back
+  ac: bank
+  world: &world
+    accounts:
+      - {account_number: a, balance: 1000, history: []}
+      - {account_number: b, balance: 5, history: []}
+      - {account_number: c, balance: 0, history: []}
+  turns:
+    - user: send 250 to b and back, then close c
+      confirm: accept
+      expect:
+        calls:
+          - {tool: look_up, args: {account: a}}
+          - {tool: transfer, args: {source: a, target: b, amount: 250}, result: ok}
+          - {tool: transfer, args: {source: b, target: a, amount: 250.0}, result: ok}
+        order: strict
+    - user: close c
+      confirm: accept
+      expect: {calls: [{tool: close_account, args: {account: c}, result: ok}]}
+  final:
+    accounts:
+      - {account_number: a, balance: 1000, history: {items: [{fields: {}, extra: true}]}}
+      - {account_number: b, balance: 5, history: {items: [{fields: {}, extra: true}]}}
+  gone: {accounts: [{account_number: c}]}
+"""
+
+
+# -- payments: a world that is spent
+
+
+def pay(args: Mapping[str, Any], world: dict[str, Any]) -> ToolResult:
+    cards = world["cards"]
+    if not cards or cards[0]["limit"] < args["amount"]:
+        return ToolErr("no_card", "there is no card left: add one")
+    spent = cards.pop(0)
+    spent["limit"] -= args["amount"]
+    world.setdefault("receipts", []).append({"uuid": f"r{len(cards)}", "paid": args["amount"]})
+    return ToolOk(spent)
+
+
+class Payments:
+    registry = tools(("pay", pay, {"amount": NUMBER}))
+
+    def open(self, world: Any, _locale: str) -> Session:
+        return Session(registry=self.registry, deps=world, seen=lambda: world)
+
+
+PAYMENTS = """
+- id: pay-twice
+  ac: pay
+  world: {cards: [{card_id: x, limit: 10}, {card_id: y, limit: 20}, {card_id: z, limit: 30}]}
+  turns:
+    - user: pay ten
+      confirm: accept
+      expect: {calls: [{tool: pay, args: {amount: 10}, result: ok}]}
+    - user: and twenty
+      confirm: accept
+      expect: {calls: [{tool: pay, args: {amount: 20}, result: ok}]}
+  final: {receipts: [{paid: 10}, {paid: 20}]}
+  gone: {cards: [{card_id: x}, {card_id: y}]}
+"""
+
+
+# -- a car: an instance of a class whose attributes are the state
+
+
+class Car:
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.doors: dict[str, str] = told["doors"]
+        self.fuel_level: float = told["fuel_level"]
+        self.engine = "stopped"
+
+    def lock_doors(self, doors: list[str]) -> dict[str, Any]:
+        while doors:
+            self.doors[doors.pop()] = "locked"  # and the caller's list is empty
+        return self.doors
+
+    def fill_fuel_tank(self, litres: float) -> dict[str, Any]:
+        self.fuel_level += litres
+        return vars(self)
+
+    def start_engine(self) -> dict[str, Any]:
+        if "unlocked" in self.doors.values():
+            raise ValueError("a door is open")
+        self.engine = "running"
+        return vars(self)
+
+
+class Cars:
+    registry = tools(
+        (
+            "lock_doors",
+            lambda args, car: ToolOk(car.lock_doors(args["doors"])),
+            {"doors": {"type": "array", "items": TEXT}},
+        ),
+        (
+            "fill_fuel_tank",
+            lambda args, car: ToolOk(car.fill_fuel_tank(**args)),
+            {"litres": NUMBER},
+        ),
+        ("start_engine", lambda _args, car: ToolOk(car.start_engine()), {}),
+    )
+
+    def open(self, world: Any, _locale: str) -> Session:
+        car = Car(world["car"][0])
+        return Session(
+            registry=self.registry,
+            deps=car,
+            seen=lambda: {"car": [vars(car)]},
+            keys={"car": ()},
+        )
+
+
+CAR = """
+- id: drive
+  ac: car
+  world: {car: [{doors: {left: unlocked, right: unlocked}, fuel_level: 5}]}
+  turns:
+    - user: lock up
+      confirm: accept
+      expect: {calls: [{tool: lock_doors, args: {doors: [left, right]}, result: ok}]}
+    - user: ten litres
+      confirm: accept
+      expect: {calls: [{tool: fill_fuel_tank, args: {litres: 10}, result: ok}]}
+    - user: and go
+      confirm: accept
+      expect: {calls: [{tool: start_engine, result: ok}]}
+  final:
+    car: [{doors: {equals: {left: locked, right: locked}}, fuel_level: 15.0, engine: running}]
+"""
+
+DOMAINS = [(Bank, BANK), (Payments, PAYMENTS), (Cars, CAR)]
+
+
+def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTrace, ...]]:
+    """Return golds with the last call left out, and with one number or text of a call altered."""
+    gold = gold_trace(scenario, registry)
+    dropped = (*gold[:-1], TurnTrace(words="OK."))
+    found = {"dropped": dropped}
+    for t, turn in enumerate(gold):
+        for m, (made,) in enumerate(turn.messages):
+            for name, value in made.args.items():
+                other = value + 1 if isinstance(value, int | float) else ["left"]
+                if isinstance(value, str):
+                    continue
+                call = ToolCall(name=made.name, args={**made.args, name: other})
+                messages = (*turn.messages[:m], (call,), *turn.messages[m + 1 :])
+                altered = TurnTrace(messages=messages, words="OK.")
+                found[f"{t}.{m}.{name}"] = (*gold[:t], altered, *gold[t + 1 :])
+    return found
+
+
+@pytest.mark.promise("eval.outsiders")
+@pytest.mark.parametrize(("domain", "text"), DOMAINS)
+async def test_golds_pass_on_every_repeat_in_one_process(
+    load: Load, domain: Callable[[], Environment], text: str
+) -> None:
+    scenarios = load(text)
+    for concurrency in (1, 8):
+        run = await replay(
+            scenarios,
+            gold_model,
+            environment=domain(),
+            repeats=3,
+            concurrency=concurrency,
+            progress=False,
+        )
+        assert [record.reasons for record in run.records] == [()] * len(run.records)
+        assert {record.verdict for record in run.records} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(("domain", "text"), DOMAINS)
+async def test_spoilt_golds_are_noticed_by_the_state(
+    load: Load, domain: Callable[[], Environment], text: str
+) -> None:
+    (scenario,) = load(text)
+    environment = domain()
+    registry = registry_of(environment, scenario.world, "en")
+    for trace in spoilt(scenario, registry).values():
+        record = await tried(scenario, trace_model(trace, name="spoilt"), environment)
+        assert record.verdict is Verdict.FAIL
+        assert record.state_equal is False
+
+
+# -- nothing that is played changes what it is played from
+
+
+def ruined(value: Any) -> None:
+    """Change everything that can be changed in a value."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            ruined(inner)
+        value.clear()
+        value["ruined"] = True
+    elif isinstance(value, list):
+        for inner in value:
+            ruined(inner)
+        value[:] = ["ruined"]
+
+
+@dataclass(frozen=True)
+class Vandal:
+    """Opens worlds like the inner one's, and changes everything it ever gets."""
+
+    inner: Any
+
+    def open(self, world: Any, locale: str) -> Session:
+        session: Session = self.inner.open(deepcopy(world), locale)
+        ruined(world)
+
+        def wild(tool: ToolDefinition) -> ToolDefinition:
+            def handle(args: Any, deps: Any) -> ToolResult:
+                try:
+                    return ToolOk(deepcopy(tool.handler(deepcopy(args), deps)).data)  # type: ignore[union-attr] # a handler that awaits nothing
+                finally:
+                    ruined(args)
+
+            return ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.parameters,
+                handler=handle,
+                is_destructive=tool.is_destructive,
+            )
+
+        session.registry = ToolRegistry(map(wild, session.registry.definitions))
+        return session
+
+
+@pytest.mark.promise("eval.worlds_are_copied")
+@pytest.mark.parametrize(("domain", "text"), DOMAINS)
+async def test_what_changes_all_that_it_gets_changes_no_scenario(
+    load: Load, domain: Callable[[], Environment], text: str
+) -> None:
+    scenarios = load(text)
+    (scenario,) = scenarios
+    as_written, environment = deepcopy(scenarios), Vandal(domain())
+    registry = registry_of(environment, scenario.world, "en")
+    run = await replay(
+        scenarios, gold_model, environment=environment, repeats=3, concurrency=2, progress=False
+    )
+    told = {
+        (r.verdict, r.reasons, r.initial_state == run.records[0].initial_state) for r in run.records
+    }
+    assert told == {(Verdict.PASS, (), True)}
+    assert len({json.dumps(r.final_state, sort_keys=True) for r in run.records}) == 1
+    await played_remarks(scenario, environment)
+    assert (await mutate(scenarios, environment)).outcomes
+    assert [record.verdict for record in rescore(run, scenarios, environment).records] == [
+        Verdict.PASS
+    ] * 3
+    model, under_stress = stressed(gold_model, environment, parse_stress("rename,shuffle"))
+    stress = await replay(scenarios, model, environment=under_stress, progress=False)
+    assert stress.records[0].verdict is Verdict.PASS
+    trace = gold_trace(scenario, registry)
+    before = deepcopy(trace)
+    await tried(scenario, trace_model(trace, name="gold"), environment)
+    assert trace == before
+    for call in (call for turn in trace for call in turn.calls):
+        ruined(call.args)
+    assert scenarios == as_written
+
+
+# -- states that JSON has no word for
+
+
+@dataclass
+class Item:
+    id: str
+
+
+class Odd:
+    """A session whose state is what the test says."""
+
+    registry = tools(("look", lambda _args, _deps: ToolOk({}), {}), reads=["look"])
+
+    def __init__(self, seen: Callable[[], Any], keys: Any = None) -> None:
+        self.seen, self.keys = seen, keys or {}
+
+    def open(self, _world: Any, _locale: str) -> Session:
+        return Session(registry=self.registry, deps=None, seen=self.seen, keys=self.keys)
+
+
+HOLDS_ITSELF: dict[str, Any] = {"id": 1}
+HOLDS_ITSELF["parents"] = [HOLDS_ITSELF, HOLDS_ITSELF]
+
+LOOK = """
+- id: look
+  ac: read
+  turns: [{user: look, expect: {calls: [{tool: look}]}}]
+"""
+
+
+@pytest.mark.promise("eval.state_is_json")
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"items": [{"id": 1}, {"id": 2, "price": Decimal("1.5")}]}, "items[1].price is a Decimal"),
+        ({"items": [{"at": datetime(2026, 1, 1, tzinfo=UTC)}]}, "items[0].at is a datetime"),
+        ({"items": [{"tags": {"a"}}]}, "items[0].tags is a set"),
+        ({"items": [Item("a")]}, "items[0] is an Item"),
+        ({"items": [{"orders": {5: "x"}}]}, "items[0].orders has the key 5 (an int)"),
+        ({"items": [{"n": [1, float("nan")]}]}, "items[0].n[1] is a float (nan)"),
+        ({"items": [HOLDS_ITSELF]}, "or holds itself"),
+        ({"users": {"u1": {"name": "Kim"}}}, "the table 'users' is a dict: give a list of rows"),
+        ({"items": ["a"]}, "items[0] is a str: give an object"),
+        ([{"id": 1}], "state() is a list"),
+        (SimpleNamespace(), "state() is a SimpleNamespace"),
+    ],
+)
+async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played(
+    load: Load, state: Any, words: str
+) -> None:
+    asked: list[str] = []
+
+    def model(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
+        asked.append(scenario.id)
+        return gold_model(scenario, registry)
+
+    with pytest.raises(ScenarioError) as caught:
+        await replay(load(LOOK), model, environment=Odd(lambda: state), progress=False)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("look.state()")
+    assert "\n" not in str(caught.value)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"items": ["nid"]}, "items[0] has no field 'nid'"),
+        ({"items": "kind"}, "items[0] and items[1] have the same kind"),
+        ({"items": []}, "items[0] and items[1] have the same no field"),
+    ],
+)
+async def test_a_key_that_tells_no_rows_apart_is_one_sentence(
+    load: Load, keys: Any, words: str
+) -> None:
+    rows = [{"id": 1, "kind": "x"}, {"id": 2, "kind": "x"}]
+    with pytest.raises(ScenarioError) as caught:
+        await replay(
+            load(LOOK), gold_model, environment=Odd(lambda: {"items": rows}, keys), progress=False
+        )
+    assert words in str(caught.value)
+
+
+async def test_a_state_that_is_no_json_any_more_at_the_end_makes_one_sentence_no_traceback(
+    load: Load,
+) -> None:
+    price: Any = 1
+
+    def seen() -> Any:
+        return {"items": [{"id": "a", "price": price}]}
+
+    class Changing(Odd):
+        def look(self, _args: Any, _deps: Any) -> ToolResult:
+            nonlocal price
+            price = Decimal(2)
+            return ToolOk({})
+
+        def open(self, world: Any, locale: str) -> Session:
+            session = super().open(world, locale)
+            session.registry = tools(("look", self.look, {}), reads=["look"])
+            return session
+
+    run = await replay(load(LOOK), gold_model, environment=Changing(seen), progress=False)
+    (record,) = run.records
+    assert record.verdict is Verdict.INVALID
+    assert record.fault is not None
+    assert record.fault.startswith("state(): items[0].price is a Decimal")
+    assert "\n" not in record.fault
+
+
+async def test_a_world_made_in_python_that_is_no_json_is_one_sentence(load: Load) -> None:
+    (scenario,) = load(LOOK)
+    worldly = Scenario(
+        id="w", ac="read", turns=scenario.turns, world={"items": [{"price": Decimal(1)}]}
+    )
+    with pytest.raises(ScenarioError, match=r"w\.world: items\[0\]\.price is a Decimal"):
+        await replay([worldly], gold_model, environment=Odd(dict), progress=False)
