@@ -48,7 +48,7 @@ def one(self, record):
 Journal.append = append
 main()
 """
-TIMES = re.compile(r"\d+\.\d+( s)?|–")
+TIMES = re.compile(r"\d+\.\d+( s)?|–|(?<=그중 모델 밖 )\d+%")
 KILLED = -signal.SIGKILL
 
 
