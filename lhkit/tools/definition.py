@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.confirm.summary import Summarizer
+from lhkit.tools.validation import Check
 from lhkit.vocab.json_values import JSON
 from lhkit.vocab.results import ToolResult
 
@@ -20,7 +21,8 @@ class ToolDefinition:
     """One tool. `parameters` is a Draft 2020-12 object schema and the only truth about arguments.
 
     `is_destructive` means that it changes data, so a person is asked first. `summarize` overrides
-    what that person reads. `timeout_s` bounds the handler, in seconds.
+    what that person reads. `timeout_s` bounds the handler, in seconds. `check` refuses arguments
+    that the schema cannot (the end before the start), before that person is asked.
     """
 
     name: str
@@ -30,3 +32,4 @@ class ToolDefinition:
     is_destructive: bool = False
     summarize: Summarizer | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
+    check: Check | None = None

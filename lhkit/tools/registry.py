@@ -10,6 +10,7 @@ from jsonschema.exceptions import SchemaError
 from lhkit.confirm.summary import Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.tools.definition import DEFAULT_TIMEOUT_S, ToolDefinition
+from lhkit.tools.schema_fault import schema_fault
 from lhkit.tools.validation import ArgumentValidator
 
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -65,7 +66,9 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         """
         _check(definition, taken=self._definitions)
         self._definitions[definition.name] = definition
-        self._validators[definition.name] = ArgumentValidator(definition.parameters)
+        self._validators[definition.name] = ArgumentValidator(
+            definition.parameters, definition.check
+        )
         return definition
 
     def tool(
@@ -139,3 +142,8 @@ def _check_schema(name: str, schema: Any) -> None:
         raise RegistrationError(
             f"tool {name!r}: invalid JSON Schema at {where}: {error.message}"
         ) from error
+    except RecursionError as error:
+        raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
+    fault = schema_fault(schema)
+    if fault is not None:
+        raise RegistrationError(f"tool {name!r}: {fault}")

@@ -14,10 +14,10 @@ from typing import Any
 
 from lhkit.harness.expectations.assignment import Problem, assign
 from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
-from lhkit.harness.expectations.equality import SchemaNode
 from lhkit.harness.expectations.matchers import parse_slot
 from lhkit.harness.records.record import Rows, State, TableDiff
 from lhkit.harness.records.state_diff import state_diff
+from lhkit.tools.schema import SchemaNode
 from lhkit.vocab.json_values import canonical
 
 

@@ -15,11 +15,12 @@ from datetime import date
 from typing import Any
 
 from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
-from lhkit.harness.expectations.equality import SchemaNode, folded
+from lhkit.harness.expectations.equality import folded
 from lhkit.harness.expectations.matchers import parse_slot
 from lhkit.harness.records.record import CallRecord, Evidence, Severity, TurnRecord, Violation
 from lhkit.harness.scenarios.script import ForbiddenCall, Scenario
 from lhkit.harness.verdicts.claims import success_claim
+from lhkit.tools.schema import SchemaNode
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.json_values import NotJsonError, canonical, compact
 from lhkit.vocab.trace import GateOutcome

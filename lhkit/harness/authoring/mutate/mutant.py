@@ -11,8 +11,7 @@ from typing import Any
 
 from lhkit.harness.authoring.bluff import known_ids
 from lhkit.harness.authoring.gold import TurnTrace, gold_trace, trace_model
-from lhkit.harness.expectations.comparison import Place, fields_reasons
-from lhkit.harness.expectations.equality import SchemaNode
+from lhkit.harness.expectations.comparison import Place, arguments_reasons
 from lhkit.harness.expectations.matchers import parse_slot
 from lhkit.harness.expectations.matching import match_calls
 from lhkit.harness.records.record import CallRecord, Evidence, SampleRecord
@@ -20,6 +19,7 @@ from lhkit.harness.replay.environment import Environment
 from lhkit.harness.replay.trial import tried
 from lhkit.harness.scenarios.script import ExpectedCall, Scenario
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode
 from lhkit.vocab.messages import ToolCall
 
 ADVICE: Mapping[str, str] = {
@@ -135,8 +135,9 @@ class Setting:
         if wish.tool != call.name:
             return False
         slots = {name: parse_slot(raw) for name, raw in wish.args.items()}
-        place = self.place_of(call.name)
-        return not any(fields_reasons(slots, call.args, place, extra=False).values())
+        schema = self.place_of(call.name).node.root
+        reasons = arguments_reasons(slots, call.args, schema, extra=False, today=self.today)
+        return not any(reasons.values())
 
     def place_of(self, tool: str) -> Place:
         """Return where the arguments of a tool are compared."""
