@@ -26,6 +26,7 @@ def definition_of(
     is_destructive: bool,
     summarize: Summarizer | None,
     timeout_s: float,
+    implied: Mapping[str, JSON],
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
@@ -53,6 +54,7 @@ def definition_of(
         summarize=summarize,
         timeout_s=timeout_s,
         check=_check(arguments),
+        implied=implied,
     )
 
 

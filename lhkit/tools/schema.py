@@ -185,9 +185,6 @@ def property_of(branch: Mapping[str, Any], name: str) -> Any:
     spelled = spelling(name, declared)
     if spelled in declared:
         return declared[spelled]
-    for pattern, schema in branch.get("patternProperties", {}).items():
-        if re.search(pattern, name):
-            return schema
     others = branch.get("additionalProperties", {})
     return others if isinstance(others, Mapping) else {}
 
@@ -263,6 +260,15 @@ def item_of(branch: Mapping[str, Any], index: int) -> Any:
     """Return the schema of an array's item at `index`."""
     first: Sequence[Any] = branch.get("prefixItems", ())
     return first[index] if index < len(first) else branch.get("items", {})
+
+
+def with_defaults(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object schema in which these properties have these defaults."""
+    properties = dict(schema.get("properties", {}))
+    for name, value in defaults.items():
+        own = properties.get(name)
+        properties[name] = {**(own if isinstance(own, Mapping) else {}), "default": value}
+    return {**schema, "properties": properties}
 
 
 def subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:

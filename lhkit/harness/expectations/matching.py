@@ -97,7 +97,10 @@ def match_calls(
         expected: `{"tool": name, "args": {argument: matcher}, "optional"?: bool,
             "result"?: ok | cancelled | error code}` each; see `matchers` for the grammar.
         actual: `{"tool": name, "args": {…}, "result"?: …}` each, in order of time.
-        schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped.
+        schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped. An
+            argument that is left out equals its `default`, wherever the schema states it (`$ref`,
+            `allOf`, a branch). For a `ToolDefinition` pass `tool.schema_on(today)`, which also
+            has the defaults that the model is not told.
         order: `any`, `strict` (as listed), or pairs (i, j) of expectations: i before j.
         extra: which calls beyond the expected ones are tolerated.
         reads: the tools that only read.

@@ -142,7 +142,7 @@ class Setting:
     def place_of(self, tool: str) -> Place:
         """Return where the arguments of a tool are compared."""
         definition = self.registry.get(tool)
-        node = SchemaNode.of(definition.parameters if definition else {})
+        node = SchemaNode.of(definition.schema_on(self.today) if definition else {})
         return Place(node.at(node.branches()[0]), self.today)
 
     def schema_of(self, tool: str, argument: str) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ def _parts(
     registry: ToolRegistry,
     today: date,
 ) -> Iterator[tuple[Part, ...]]:
-    schemas = {tool.name: tool.parameters for tool in registry.definitions}
+    schemas = {tool.name: tool.schema_on(today) for tool in registry.definitions}
     for t, (script, played) in enumerate(zip(scenario.turns, gold.turns, strict=False)):
         wishes = script.expect.calls
         found = match_calls(
