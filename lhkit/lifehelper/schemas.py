@@ -10,6 +10,8 @@ from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
+from lhkit.tools.definition import TODAY
+from lhkit.vocab.json_values import JSON
 
 ID_CHARS = 64
 QUERY_CHARS = 50
@@ -64,12 +66,17 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+_IMPLIED: Mapping[str, Mapping[str, JSON]] = {"log_tracker_entry": {"date": TODAY}}
+"""What the handlers fill in where the schemas, which the model reads, have no default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolText:
-    """What the model is told of one tool: its description and the schema of its arguments."""
+    """What the model is told of one tool, and what it means to leave out an argument."""
 
     description: str
     parameters: Mapping[str, Any]
+    implied: Mapping[str, JSON]
 
 
 def tool_texts(categories: Sequence[str], locale: str) -> Mapping[str, ToolText]:
@@ -97,7 +104,11 @@ def tool_texts(categories: Sequence[str], locale: str) -> Mapping[str, ToolText]
         ),
     }
     return {
-        name: ToolText(description=_DESCRIPTIONS[name][locale], parameters=schema)
+        name: ToolText(
+            description=_DESCRIPTIONS[name][locale],
+            parameters=schema,
+            implied=_IMPLIED.get(name, {}),
+        )
         for name, schema in schemas.items()
     }
 

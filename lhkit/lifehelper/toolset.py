@@ -43,6 +43,7 @@ def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
             handler=_HANDLERS[name],
             is_destructive=name in writing,
             summarize=writing.get(name),
+            implied=text.implied,
         )
         for name, text in tool_texts(catalog.categories, locale).items()
     )

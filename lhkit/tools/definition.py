@@ -1,14 +1,21 @@
 """What a tool is: a name, words for the model, a JSON Schema and a handler."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from datetime import date
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from lhkit.confirm.summary import Summarizer
+from lhkit.tools.schema import with_defaults
+from lhkit.tools.validation import Check
 from lhkit.vocab.json_values import JSON
 from lhkit.vocab.results import ToolResult
 
 DEFAULT_TIMEOUT_S = 10.0
+
+TODAY: Final[Mapping[str, JSON]] = MappingProxyType({"date": "today"})
+"""In `implied`: the day of the conversation, written as in scenarios."""
 
 Handler: TypeAlias = Callable[[Mapping[str, JSON], Any], Awaitable[ToolResult] | ToolResult]
 """(validated arguments, dependencies) to a result. May be a coroutine function; a plain function
@@ -20,7 +27,12 @@ class ToolDefinition:
     """One tool. `parameters` is a Draft 2020-12 object schema and the only truth about arguments.
 
     `is_destructive` means that it changes data, so a person is asked first. `summarize` overrides
-    what that person reads. `timeout_s` bounds the handler, in seconds.
+    what that person reads. `timeout_s` bounds the handler, in seconds. `check` refuses arguments
+    that the schema cannot (the end before the start), before that person is asked.
+
+    `implied` says what an optional argument means that is left out, where the handler fills it in
+    and the schema does not tell (or tells `null`): a value, or `TODAY`. The model is not told;
+    whoever compares two calls is (`schema_on`). Example: `implied={"day": TODAY, "unit": "kg"}`.
     """
 
     name: str
@@ -30,3 +42,17 @@ class ToolDefinition:
     is_destructive: bool = False
     summarize: Summarizer | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
+    check: Check | None = None
+    implied: Mapping[str, JSON] = field(default_factory=dict)
+
+    def schema_on(self, today: date | None) -> Mapping[str, Any]:
+        """Return `parameters` with what is implied as defaults: what a call means, for comparing.
+
+        Args:
+            today: the conversation's day; without one, `TODAY` stays untold.
+        """
+        told = {name: each for name, each in self.implied.items() if each != TODAY}
+        if today is not None:
+            days = self.implied.keys() - told.keys()
+            told |= dict.fromkeys(days, today.isoformat())
+        return with_defaults(self.parameters, told) if told else self.parameters

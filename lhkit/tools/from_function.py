@@ -4,12 +4,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
-from pydantic import ConfigDict, Field, PydanticUserError, create_model
+from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
 from lhkit.confirm.summary import Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.tools.definition import Handler, ToolDefinition
-from lhkit.vocab.json_values import JSON
+from lhkit.tools.schema import with_subschemas
+from lhkit.tools.validation import Check, Invalid, invalid
+from lhkit.vocab.json_values import JSON, NotJsonError, compact
 from lhkit.vocab.results import ToolOk, ToolResult
 
 DEPS_PARAMETER = "deps"
@@ -24,11 +26,13 @@ def definition_of(
     is_destructive: bool,
     summarize: Summarizer | None,
     timeout_s: float,
+    implied: Mapping[str, JSON],
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
     Arguments arrive as pydantic makes them of the validated JSON (a `date` parameter gets a
-    `date`). A returned mapping that is no `ToolResult` becomes `ToolOk`.
+    `date`), and what it refuses is refused before anybody is asked.
+    A returned mapping that is no `ToolResult` becomes `ToolOk`.
 
     Raises:
         RegistrationError: no docstring, a parameter without a type, or `*args`/`**kwargs`.
@@ -49,6 +53,8 @@ def definition_of(
         is_destructive=is_destructive,
         summarize=summarize,
         timeout_s=timeout_s,
+        check=_check(arguments),
+        implied=implied,
     )
 
 
@@ -81,20 +87,48 @@ def _schema_of(tool_name: str, arguments: Any) -> Mapping[str, Any]:
     return untitled
 
 
-def _untitled(node: Any) -> Any:
-    """Drop pydantic's generated titles: they cost tokens and tell the model nothing."""
-    if isinstance(node, dict):
-        is_property_table = all(isinstance(value, dict) for value in node.values()) and node
-        kept = node if is_property_table else {k: v for k, v in node.items() if k != "title"}
-        return {key: _untitled(value) for key, value in kept.items()}
-    if isinstance(node, list):
-        return [_untitled(item) for item in node]
-    return node
+def _untitled(schema: Any) -> Any:
+    """Drop pydantic's generated titles: they cost tokens and tell the model nothing.
+
+    Only titles of schemas: a property, or a key of a default value, may have that name.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = with_subschemas(schema, _untitled)
+    return {key: value for key, value in inner.items() if key != "title"}
+
+
+def _read(arguments: Any, args: Mapping[str, JSON]) -> Any:
+    """Return what pydantic makes of validated arguments: the same for the check and the handler.
+
+    Strict, and from JSON text: a text may become a date, a number may not.
+
+    Raises:
+        ValidationError: they do not fit the annotations.
+        NotJsonError: an integer too long to write.
+    """
+    return arguments.model_validate_json(compact(args), strict=True)
+
+
+def _check(arguments: Any) -> Check:
+    def check(args: Mapping[str, JSON]) -> Invalid | None:
+        try:
+            _read(arguments, args)
+        except NotJsonError as error:
+            return invalid("(all)", "shorter numbers", str(error))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_context=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            told = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            return invalid(where or "(all)", told, fault["input"])
+        return None
+
+    return check
 
 
 def _handler(function: Callable[..., Any], arguments: Any, *, takes_deps: bool) -> Handler:
     async def handle(args: Mapping[str, JSON], deps: Any) -> ToolResult:
-        values = dict(arguments.model_validate(args))
+        values = dict(_read(arguments, args))
         if takes_deps:
             values[DEPS_PARAMETER] = deps
         returned = function(**values)

@@ -9,8 +9,11 @@ from jsonschema.exceptions import SchemaError
 
 from lhkit.confirm.summary import Summarizer
 from lhkit.errors import RegistrationError
-from lhkit.tools.definition import DEFAULT_TIMEOUT_S, ToolDefinition
-from lhkit.tools.validation import ArgumentValidator
+from lhkit.tools.definition import DEFAULT_TIMEOUT_S, TODAY, ToolDefinition
+from lhkit.tools.schema import Declared, SchemaNode
+from lhkit.tools.schema_fault import schema_fault
+from lhkit.tools.validation import ArgumentValidator, value_fault
+from lhkit.vocab.json_values import JSON
 
 NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
@@ -65,7 +68,9 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         """
         _check(definition, taken=self._definitions)
         self._definitions[definition.name] = definition
-        self._validators[definition.name] = ArgumentValidator(definition.parameters)
+        self._validators[definition.name] = ArgumentValidator(
+            definition.parameters, definition.check
+        )
         return definition
 
     def tool(
@@ -75,12 +80,14 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         name: str | None = None,
         summarize: Summarizer | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        implied: Mapping[str, JSON] | None = None,
     ) -> Callable[[Function], Function]:
         """Return a decorator that registers a typed, documented function and leaves it as it is.
 
         The schema comes from the annotations (pydantic; `Annotated[int, Field(ge=1)]` gives
         bounds), the description from the docstring. A parameter named `deps` receives the
-        dependencies and is not part of the schema.
+        dependencies and is not part of the schema. `implied` says what a left-out argument means
+        where the function fills it in (`ToolDefinition`).
 
         Raises:
             RegistrationError: if it stands there without parentheses, the function has no
@@ -97,6 +104,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 is_destructive=destructive,
                 summarize=summarize,
                 timeout_s=timeout_s,
+                implied=implied or {},
             )
             self.register(definition)
             return function
@@ -127,6 +135,19 @@ def _check(definition: ToolDefinition, *, taken: Mapping[str, ToolDefinition]) -
     if not definition.timeout_s > 0:
         raise RegistrationError(f"tool {name!r}: timeout_s must be above 0 seconds")
     _check_schema(name, definition.parameters)
+    for argument, value in definition.implied.items():
+        fault = _implied_fault(definition.parameters, argument, value)
+        if fault is not None:
+            raise RegistrationError(f"tool {name!r}: implied {argument!r}: {fault}")
+
+
+def _implied_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | None:
+    if argument not in Declared.of(schema).names:
+        return "there is no such argument"
+    branches = SchemaNode.of(schema).branches()
+    if all(argument in branch.get("required", ()) for branch in branches):
+        return "it is required, so it is never left out"
+    return None if value == TODAY else value_fault(schema, argument, value)
 
 
 def _check_schema(name: str, schema: Any) -> None:
@@ -139,3 +160,8 @@ def _check_schema(name: str, schema: Any) -> None:
         raise RegistrationError(
             f"tool {name!r}: invalid JSON Schema at {where}: {error.message}"
         ) from error
+    except RecursionError as error:
+        raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
+    fault = schema_fault(schema)
+    if fault is not None:
+        raise RegistrationError(f"tool {name!r}: {fault}")

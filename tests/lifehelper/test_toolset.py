@@ -1,12 +1,14 @@
 """What the model is told of the tools, and what a person is asked."""
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 
 import pytest
 
 from lhkit.confirm.summary import pretty, summarize
 from lhkit.errors import UsageError
+from lhkit.harness.expectations.matching import values_equal
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.toolset import build_registry
 from lhkit.locales import load_catalog
@@ -183,3 +185,14 @@ def test_a_sentence_cannot_imitate_a_line_of_the_question(catalog: ProtocolCatal
     asked = question(catalog, "add_habit", args, "ko")
     assert len(asked.splitlines()) == 3
     assert "{title}" in asked
+
+
+def test_a_day_that_is_left_out_is_today_for_whoever_compares_and_untold_to_the_model(
+    catalog: ProtocolCatalog,
+) -> None:
+    tool = build_registry(catalog, "ko")["log_tracker_entry"]
+    assert "default" not in tool.parameters["properties"]["date"]
+    meant = tool.schema_on(date(2026, 6, 15))
+    logged = {"habit_id": "stretch-break", "value": "done"}
+    assert values_equal({**logged, "date": "2026-06-15"}, logged, meant)
+    assert not values_equal({**logged, "date": "2026-06-14"}, logged, meant)

@@ -6,7 +6,8 @@ import pytest
 from pydantic import Field
 
 from lhkit.errors import RegistrationError
-from lhkit.testing import echo_tool
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.results import ToolErr, ToolOk
@@ -146,3 +147,45 @@ def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
     with pytest.raises(RegistrationError, match=r"tool 'see': .*options stand in them by name"):
         registry.tool("see")
     assert not registry
+
+
+DAYS = object_schema("kind", day={"type": "string"}, kind={"type": "string"})
+
+
+@pytest.mark.promise("registry.implied")
+def test_what_a_left_out_argument_means_is_a_default_for_those_who_compare() -> None:
+    tool = replace(echo_tool(parameters=DAYS), implied={"day": TODAY})
+    assert ToolRegistry([tool])["echo"].parameters is DAYS, "the model reads no default"
+    told = tool.schema_on(date(2026, 6, 15))
+    assert told["properties"]["day"] == {"type": "string", "default": "2026-06-15"}
+    assert {**told, "properties": DAYS["properties"]} == DAYS
+    assert tool.schema_on(None) == DAYS, "without a clock, today is not known"
+    fixed = replace(tool, implied={"day": "2026-01-01"})
+    assert fixed.schema_on(None)["properties"]["day"]["default"] == "2026-01-01"
+
+
+@pytest.mark.parametrize(
+    ("implied", "fault"),
+    [
+        ({"days": TODAY}, "implied 'days': there is no such argument"),
+        ({"kind": "x"}, "implied 'kind': it is required"),
+        ({"day": 3}, "implied 'day': 3 is not of type 'string'"),
+        ({"day": {"date": "tomorrow"}}, "implied 'day': .* is not of type 'string'"),
+    ],
+)
+def test_what_cannot_be_implied_is_refused(implied: dict[str, Any], fault: str) -> None:
+    with pytest.raises(RegistrationError, match=f"'echo': {fault}"):
+        ToolRegistry([replace(echo_tool(parameters=DAYS), implied=implied)])
+
+
+def test_a_function_says_what_it_fills_in() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool(implied={"day": TODAY})
+    def look(day: date | None = None) -> dict[str, Any]:
+        """Look at a day."""
+        return {"day": str(day)}
+
+    look_at = registry["look"]
+    assert look_at.parameters["properties"]["day"]["default"] is None
+    assert look_at.schema_on(date(2026, 6, 15))["properties"]["day"]["default"] == "2026-06-15"

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.authoring import yaml_edit
 from lhkit.harness.expectations.comparison import Place, mismatch, shown
-from lhkit.harness.expectations.equality import SchemaNode, folded, property_of
+from lhkit.harness.expectations.equality import folded
 from lhkit.harness.expectations.matchers import MATCHER_KEYS, AnyValue, Path, parse_slot, shown_path
 from lhkit.harness.records.record import SampleRecord
 from lhkit.harness.replay.plan import scenario_hash
 from lhkit.harness.scenarios.scenario import Origin
 from lhkit.harness.scenarios.script import Scenario
 from lhkit.harness.scenarios.yaml_source import read_yaml
+from lhkit.tools.schema import Declared, SchemaNode, property_of
+from lhkit.tools.validation import value_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,11 @@ def accept_argument(
         ScenarioError: the YAML is written in a way that cannot be edited by a program.
     """
     node = SchemaNode.of(schema)
-    properties = node.branches()[0].get("properties", {})
     inner = node.at(property_of(node.branches()[0], observed.name))
-    fault = next(Draft202012Validator(inner.schema or {}).iter_errors(observed.value), None)
-    if observed.name not in properties or fault is not None:
-        reason = fault.message if fault else f"it has no argument {observed.name!r}"
+    reason = value_fault(schema, observed.name, observed.value)
+    if not Declared.of(schema).has(observed.name):
+        reason = f"it has no argument {observed.name!r}"
+    if reason is not None:
         raise UsageError(f"{observed.tool} refuses {shown(observed.value)}: {reason}")
     path = _args_path(observed, origin)
     after = _with_alternative(text, path, observed)

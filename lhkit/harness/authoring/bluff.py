@@ -12,12 +12,12 @@ from typing import Any
 
 from lhkit.harness.authoring.examples import example
 from lhkit.harness.authoring.gold import TurnTrace, trace_model
-from lhkit.harness.expectations.equality import SchemaNode, property_of
 from lhkit.harness.replay.environment import Environment, KnowsIds, Session, opened
 from lhkit.harness.scenarios.script import Scenario
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode, property_of
 from lhkit.vocab.messages import ToolCall
 
 _CLAIMS = {

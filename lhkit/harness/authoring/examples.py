@@ -9,7 +9,6 @@ from datetime import date
 from math import inf
 from typing import Any, assert_never
 
-from lhkit.harness.expectations.equality import SchemaNode, item_of, property_of
 from lhkit.harness.expectations.matchers import (
     AnyValue,
     Approx,
@@ -23,6 +22,7 @@ from lhkit.harness.expectations.matchers import (
     Slot,
     Text,
 )
+from lhkit.tools.schema import SchemaNode, item_of, property_of
 
 _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"

@@ -7,16 +7,7 @@ from datetime import date
 from typing import Any, assert_never
 
 from lhkit.harness.expectations.assignment import Problem, assign, assign_ordered, strictly_ordered
-from lhkit.harness.expectations.equality import (
-    ABSENT,
-    SchemaNode,
-    default_of,
-    equal,
-    folded,
-    is_number,
-    item_of,
-    property_of,
-)
+from lhkit.harness.expectations.equality import equal, folded, is_number
 from lhkit.harness.expectations.matchers import (
     AnyValue,
     Approx,
@@ -30,6 +21,7 @@ from lhkit.harness.expectations.matchers import (
     Slot,
     Text,
 )
+from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
 from lhkit.vocab.json_values import NotJsonError, compact
 
 _SHOWN_CHARS = 80
@@ -132,10 +124,36 @@ def _fields_mismatch(matcher: Fields, actual: Any, place: Place) -> str | None:
     return faults[0]
 
 
+def arguments_reasons(
+    slots: Mapping[str, Slot],
+    args: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    *,
+    extra: bool,
+    today: date | None = None,
+) -> dict[str, str | None]:
+    """Return `fields_reasons` of a call's arguments, under the branch of the schema that fits best.
+
+    Args:
+        slots: the expected arguments.
+        args: the arguments that were given.
+        schema: JSON Schema of the tool's arguments; `{}` compares them untyped.
+        extra: tolerate arguments that are not expected.
+        today: the scenario's day.
+    """
+    top = Place(SchemaNode.of(schema), today)
+    found = (
+        fields_reasons(slots, args, top.at(branch), extra=extra) for branch in top.node.branches()
+    )
+    return min(found, key=lambda reasons: sum(each is not None for each in reasons.values()))
+
+
 def fields_reasons(
     slots: Mapping[str, Slot], actual: Mapping[str, Any], place: Place, *, extra: bool
 ) -> dict[str, str | None]:
     """Return, for every field expected or given, why it is wrong; None where it is right.
+
+    Names compare in NFC. Of two spellings of one name the expected one counts.
 
     Args:
         slots: the expected fields.
@@ -143,16 +161,19 @@ def fields_reasons(
         place: its schema must be an object schema without references at the top.
         extra: tolerate fields that are not expected.
     """
-    branch = place.node.schema
+    branch, root = place.node.schema, place.node.root
     reasons: dict[str, str | None] = {}
+    taken: set[str] = set()
     for name, slot in slots.items():
         inner = place.at(property_of(branch, name))
-        value = actual.get(name, ABSENT)
-        reasons[name] = _slot_reason(slot, value, default_of(branch, name), inner)
+        given = spelling(name, actual)
+        taken.add(given)
+        value = actual.get(given, ABSENT)
+        reasons[name] = _slot_reason(slot, value, default_of(branch, name, root), inner)
     for name, value in actual.items():
-        if name not in slots and not extra:
+        if name not in taken and not extra:
             inner = place.at(property_of(branch, name))
-            reasons[name] = _surplus_reason(value, default_of(branch, name), inner)
+            reasons[name] = _surplus_reason(value, default_of(branch, name, root), inner)
     return reasons
 
 

@@ -5,107 +5,10 @@ compares in Unicode NFC, arrays in order, objects key by key; a key that one sid
 equals the schema's `default`. Not a validator: both values may be invalid and still be equal.
 """
 
-import unicodedata
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
 from typing import Any
 
-ABSENT: Any = object()
-"""Stands for a value that is not there; equal to nothing but a schema's default."""
-
-_COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
-_MAX_REFS = 32  # a chain of references longer than this is a loop
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaNode:
-    """A place in a schema; `root` is what its `$ref`s point into."""
-
-    schema: Any
-    root: Any
-
-    @classmethod
-    def of(cls, schema: Any) -> "SchemaNode":
-        """Return the top of `schema`."""
-        return cls(schema, schema)
-
-    def at(self, schema: Any) -> "SchemaNode":
-        """Return another place of the same schema."""
-        return SchemaNode(schema, self.root)
-
-    def branches(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what this place may mean: references followed, `anyOf`/`oneOf` taken apart."""
-        if isinstance(self.schema, dict) and _COMBINING.isdisjoint(self.schema):
-            return (self.schema,)
-        return tuple(_branches(self.schema, self.root, _MAX_REFS)) or ({},)
-
-
-def _branches(schema: Any, root: Any, refs_left: int) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(schema, Mapping) or refs_left == 0:
-        return
-    if "$ref" in schema:
-        yield from _branches(_resolved(schema["$ref"], root), root, refs_left - 1)
-        return
-    own = _merged(schema, root, refs_left)
-    choices = [choice for key in ("anyOf", "oneOf") for choice in schema.get(key, ())]
-    if not choices:
-        yield own
-    for choice in choices:
-        for branch in _branches(choice, root, refs_left - 1):
-            yield _joined(own, branch)
-
-
-def _merged(schema: Mapping[str, Any], root: Any, refs_left: int) -> Mapping[str, Any]:
-    """Return `schema` with its `allOf` parts folded in (of each part, the first branch)."""
-    merged = schema
-    for part in schema.get("allOf", ()):
-        branch = next(_branches(part, root, refs_left - 1), None)
-        merged = merged if branch is None else _joined(merged, branch)
-    return merged
-
-
-def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = {**second.get("properties", {}), **first.get("properties", {})}
-    required = [*first.get("required", ()), *second.get("required", ())]
-    return {**second, **first, "properties": properties, "required": required}
-
-
-def _resolved(reference: Any, root: Any) -> Any:
-    """Follow a local reference (`#/$defs/Name`); anything else is an unknown schema."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return None
-    place = root
-    for part in reference.lstrip("#").strip("/").split("/"):
-        if part:
-            key = part.replace("~1", "/").replace("~0", "~")
-            place = place.get(key) if isinstance(place, Mapping) else None
-    return place
-
-
-def property_of(branch: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of a property, `{}` where there is none."""
-    declared = branch.get("properties", {})
-    if name in declared:
-        return declared[name]
-    others = branch.get("additionalProperties", {})
-    return others if isinstance(others, Mapping) else {}
-
-
-def default_of(branch: Mapping[str, Any], name: str) -> Any:
-    """Return the default of an optional property, `ABSENT` where there is none.
-
-    A required property has no default in our sense: leaving it out is refused, not filled in.
-    """
-    if name in branch.get("required", ()):
-        return ABSENT
-    schema = branch.get("properties", {}).get(name, {})
-    return schema.get("default", ABSENT) if isinstance(schema, Mapping) else ABSENT
-
-
-def item_of(branch: Mapping[str, Any], index: int) -> Any:
-    """Return the schema of an array's item at `index`."""
-    first: Sequence[Any] = branch.get("prefixItems", ())
-    return first[index] if index < len(first) else branch.get("items", {})
+from lhkit.tools.schema import SchemaNode, default_of, item_of, nfc, property_of
 
 
 def equal(expected: Any, actual: Any, node: SchemaNode) -> bool:
@@ -132,8 +35,8 @@ def _objects_equal(
     mine, theirs = _by_nfc(expected), _by_nfc(actual)
     return all(
         equal(
-            mine.get(name, default_of(branch, name)),
-            theirs.get(name, default_of(branch, name)),
+            mine.get(name, default_of(branch, name, node.root)),
+            theirs.get(name, default_of(branch, name, node.root)),
             node.at(property_of(branch, name)),
         )
         for name in mine.keys() | theirs.keys()
@@ -178,11 +81,6 @@ def is_number(value: Any) -> bool:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, list | tuple)
-
-
-def nfc(text: str) -> str:
-    """Return `text` in Unicode NFC."""
-    return unicodedata.normalize("NFC", text)
 
 
 def folded(text: str) -> str:

@@ -18,9 +18,10 @@ from lhkit.harness.expectations.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
-from lhkit.harness.expectations.equality import SchemaNode, equal
+from lhkit.harness.expectations.comparison import arguments_reasons, shown
+from lhkit.harness.expectations.equality import equal
 from lhkit.harness.expectations.matchers import Slot, parse_slot
+from lhkit.tools.schema import SchemaNode
 
 __all__ = ["ArgumentVerdict", "MatchResult", "match_calls", "values_equal"]
 
@@ -96,7 +97,10 @@ def match_calls(
         expected: `{"tool": name, "args": {argument: matcher}, "optional"?: bool,
             "result"?: ok | cancelled | error code}` each; see `matchers` for the grammar.
         actual: `{"tool": name, "args": {…}, "result"?: …}` each, in order of time.
-        schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped.
+        schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped. An
+            argument that is left out equals its `default`, wherever the schema states it (`$ref`,
+            `allOf`, a branch). For a `ToolDefinition` pass `tool.schema_on(today)`, which also
+            has the defaults that the model is not told.
         order: `any`, `strict` (as listed), or pairs (i, j) of expectations: i before j.
         extra: which calls beyond the expected ones are tolerated.
         reads: the tools that only read.
@@ -184,9 +188,10 @@ def _reasons(
         outcome = f"expected the result {wish.result}, got {call.result or 'none'}"
     if not isinstance(call.args, Mapping):
         return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
-    node = SchemaNode.of(schemas.get(wish.tool, {}))
-    place = Place(node.at(node.branches()[0]), today)
-    return _Reasons(fields_reasons(wish.slots, call.args, place, extra=False), outcome)
+    schema = schemas.get(wish.tool, {})
+    return _Reasons(
+        arguments_reasons(wish.slots, call.args, schema, extra=False, today=today), outcome
+    )
 
 
 def _problem(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import regex
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.expectations.equality import nfc
+from lhkit.tools.schema import nfc
 
 MAX_CHARS = 1_000
 SEARCH_CPU_S = 2.0

@@ -4,10 +4,15 @@ Unknown fields are left alone: a newer lhkit may have written them.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic asks for it below Python 3.12
+    TypeAlias,
+)
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict  # pydantic asks for it below Python 3.12
+from typing_extensions import TypedDict
 
 MAX_REPEATS = 10_000
 """A manifest that asks for more is no run of ours: every repeat becomes a row in memory."""
@@ -18,6 +23,7 @@ _Scalar: TypeAlias = str | int | float | bool | None
 class _Tool(TypedDict):
     name: str
     parameters: dict[str, Any]
+    implied: NotRequired[dict[str, Any]]
 
 
 class _Told(TypedDict, total=False):

@@ -23,7 +23,7 @@ from lhkit.models.base import ChatModel
 from lhkit.models.cassette import CassetteModel
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelIdentity, Sampling
-from lhkit.vocab.json_values import NotJsonError, canonical
+from lhkit.vocab.json_values import NotJsonError, canonical, plain_json
 
 _SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
@@ -219,7 +219,10 @@ def _told_sha256(
 
 
 class _Specs:
-    """The tools of each registry as plain data with their hash; most scenarios share one."""
+    """The tools of each registry as plain data with their hash; most scenarios share one.
+
+    The hash leaves out what only the scorers know: a better word on that asks nothing anew.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
@@ -228,7 +231,8 @@ class _Specs:
         """Return the tools of `registry`, kept alive so that its id stays its own."""
         if id(registry) not in self._known:
             specs = tool_specs(registry)
-            self._known[id(registry)] = (registry, specs, sha256(specs))
+            asked = [{k: v for k, v in spec.items() if k != "implied"} for spec in specs]
+            self._known[id(registry)] = (registry, specs, sha256(asked))
         _, specs, digest = self._known[id(registry)]
         return specs, digest
 
@@ -244,7 +248,7 @@ def seeded(sampling: Sampling, repeat: int) -> Sampling:
 
 
 def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
-    """Return all that the model and the gate know of the tools, as plain data."""
+    """Return all that the model, the gate and the scorers know of the tools, as plain data."""
     return [
         {
             "name": tool.name,
@@ -252,6 +256,7 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
             "parameters": tool.parameters,
             "destructive": tool.is_destructive,
             **({"distractor": True} if is_distractor(tool) else {}),
+            **({"implied": plain_json(tool.implied)} if tool.implied else {}),
         }
         for tool in registry.definitions
     ]

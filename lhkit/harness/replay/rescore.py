@@ -29,6 +29,7 @@ from lhkit.harness.replay.plan import sha256
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.script import Scenario, Turn
 from lhkit.harness.verdicts.scorers import ToolFacts, judge
+from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.trace import GateOutcome
 
 _ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
@@ -126,15 +127,24 @@ def _judged(
 
 
 def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFacts:
-    """Return the tools of today, with the schemas they had then."""
+    """Return the tools of today, with the schemas they had then, and what they implied then.
+
+    A manifest from before anything could be implied says nothing of it: today's word counts.
+    """
     told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
-    then = {spec["name"]: spec["parameters"] for spec in told}
+    then = {spec["name"]: spec for spec in told}
+    tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
     return ToolFacts(
-        schemas={
-            tool.name: then.get(tool.name, tool.parameters)
-            for tool in counted_tools(session.registry)
-        },
+        schemas={tool.name: tool.schema_on(session.today) for tool in tools},
         destructive=session.registry.destructive,
+    )
+
+
+def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
+    return replace(
+        tool,
+        parameters=spec.get("parameters", tool.parameters),
+        implied=spec.get("implied", tool.implied),
     )
 
 

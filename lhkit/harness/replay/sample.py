@@ -182,7 +182,9 @@ async def _play(job: Job, stage: Stage, play: _SoFar) -> Judgement:
             if model is not stage.model:
                 await model.aclose()
         tools = ToolFacts(
-            schemas={tool.name: tool.parameters for tool in counted_tools(session.registry)},
+            schemas={
+                tool.name: tool.schema_on(session.today) for tool in counted_tools(session.registry)
+            },
             destructive=session.registry.destructive,
         )
         evidence = play.evidence()

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from lhkit.harness.expectations.equality import SchemaNode, item_of, property_of
 from lhkit.harness.expectations.matchers import Path
+from lhkit.tools.schema import SchemaNode, item_of, property_of
 
 _UNKNOWN = "unknown field"
 _WORDS: Mapping[str, str] = {

@@ -20,10 +20,11 @@ from typing import Any, TypeAlias
 
 from lhkit.harness.expectations.assignment import Pairs, Problem, assign
 from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
-from lhkit.harness.expectations.equality import ABSENT, SchemaNode, nfc, normal
+from lhkit.harness.expectations.equality import normal
 from lhkit.harness.expectations.matchers import Slot, parse_slot
 from lhkit.harness.records.record import RowKeys, Rows, State
 from lhkit.harness.records.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
+from lhkit.tools.schema import ABSENT, SchemaNode, nfc
 
 _Listed: TypeAlias = Sequence[Mapping[str, Any]]
 _Slots: TypeAlias = Mapping[str, Slot]

@@ -35,7 +35,10 @@ _NEEDS_ASKING = (None, "ok", "cancelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFacts:
-    """What judging has to know of the tools: their schemas, and which of them change data."""
+    """What judging has to know of the tools: their schemas, and which of them change data.
+
+    The schemas are those of `ToolDefinition.schema_on`: with all defaults, also implied ones.
+    """
 
     schemas: Mapping[str, Mapping[str, Any]]
     destructive: frozenset[str] = frozenset()
@@ -65,7 +68,9 @@ def judge(
     """
     played = list(zip(scenario.turns, evidence.turns, strict=False))
     matches = [_match(script, turn, tools, today) for script, turn in played]
-    violations = violations_of(scenario, evidence, _excused(played, matches), today=today)
+    violations = violations_of(
+        scenario, evidence, _excused(played, matches), schemas=tools.schemas, today=today
+    )
     broken = _broken(evidence)
     if broken:
         return Judgement(verdict=Verdict.INVALID, reasons=broken, violations=violations)

@@ -14,12 +14,13 @@ from dataclasses import InitVar, dataclass, field
 from datetime import date
 from typing import Any
 
-from lhkit.harness.expectations.comparison import Place, fields_reasons, shown
-from lhkit.harness.expectations.equality import SchemaNode, folded
+from lhkit.harness.expectations.comparison import arguments_reasons, shown
+from lhkit.harness.expectations.equality import folded
 from lhkit.harness.expectations.matchers import parse_slot
 from lhkit.harness.records.record import CallRecord, Evidence, Severity, TurnRecord, Violation
 from lhkit.harness.scenarios.script import ForbiddenCall, Scenario
 from lhkit.harness.verdicts.claims import success_claim
+from lhkit.tools.schema import nfc
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.json_values import NotJsonError, canonical, compact
 from lhkit.vocab.trace import GateOutcome
@@ -46,9 +47,22 @@ class Excused:
 
 
 def violations_of(
-    scenario: Scenario, evidence: Evidence, excused: Excused, *, today: date | None
+    scenario: Scenario,
+    evidence: Evidence,
+    excused: Excused,
+    *,
+    schemas: Mapping[str, Mapping[str, Any]],
+    today: date | None,
 ) -> tuple[Violation, ...]:
-    """Return every violation of a conversation's calls, in order of time."""
+    """Return every violation of a conversation's calls, in order of time.
+
+    Args:
+        scenario: what was expected.
+        evidence: what happened.
+        excused: the calls that the scenario asked for.
+        schemas: of the tools' arguments, with their defaults.
+        today: the day of the scenario's clock.
+    """
     found: list[Violation] = []
     conversation = _Conversation(evidence)
     for t, (turn, script) in enumerate(zip(evidence.turns, scenario.turns, strict=False)):
@@ -57,7 +71,7 @@ def violations_of(
             found += [
                 _violation(code, call, t) for code in _codes(call, conversation, (t, c), excused)
             ]
-            if any(_is_hit(each, call, today) for each in script.forbid):
+            if any(_is_hit(each, call, schemas, today) for each in script.forbid):
                 found.append(_violation("forbidden_call", call, t))
             if call.destructive and call.ran and call.gate is not GateOutcome.ACCEPTED:
                 found.append(_violation("unconfirmed_write", call, t, Severity.ESCAPED))
@@ -129,11 +143,11 @@ class _Conversation:
     rejected_now: int = 0
 
     def __post_init__(self, evidence: Evidence) -> None:
-        self.seen.append(_text_of(evidence.initial_state))
+        self.seen.append(_words_of(evidence.initial_state))
 
     def said(self, text: str) -> None:
         """The user speaks, and a turn begins."""
-        self.seen.append(text)
+        self.seen.append(nfc(text))
         self.rejected_now = 0
 
     def called(self, call: CallRecord) -> None:
@@ -145,11 +159,11 @@ class _Conversation:
 
     def _told(self, call: CallRecord) -> str:
         """Return what the result says, without an invented id that a refusal only repeats."""
-        text = _text_of(call.result)
+        text = _words_of(call.result)
         if call.outcome == "ok":
             return text
         for _, value in _ids(call):
-            text = text if self.knows(value) else _whole(value).sub("", text)
+            text = text if self.knows(value) else _without(value, text)
         return text
 
     def is_retry(self, call: CallRecord, place: tuple[int, int], excused: Excused) -> bool:
@@ -174,28 +188,132 @@ class _Conversation:
 
     def knows(self, value: str) -> bool:
         """Return True if `value` stood somewhere, as a whole id."""
-        whole = _whole(value)
-        return any(whole.search(text) for text in self.seen)
+        return any(True for text in self.seen for _ in _places(value, text))
 
 
-def _whole(value: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![A-Za-z0-9_-]){re.escape(value)}(?![A-Za-z0-9_-])")
+def _places(value: str, text: str) -> Iterator[int]:
+    """Yield where an id stands in a text as a whole word; both in NFC.
+
+    A letter, digit, `_` or `-` beside it makes it part of a longer word, in any script, except:
+    Korean beside another script (nobody writes a space in 내habit-3을), a Korean particle behind an
+    id that ends in Korean (물마시기를, but not 물마시기운동), and scripts without spaces. A number
+    is no part of a longer one or of a time (3 is not in 3.5, 30 not in 09:30).
+    """
+    at = text.find(value)
+    while at >= 0:
+        before = text[max(0, at - 2) : at]
+        if not (_joins_before(value[0], before) or _joins_after(value, text, at + len(value))):
+            yield at
+        at = text.find(value, at + 1)
+
+
+def _joins_before(first: str, before: str) -> bool:
+    if first.isdigit() and before[-1:] in _IN_NUMBERS and before[:-1].isdigit():
+        return True
+    return _is_word(before[-1:]) and (not _is_korean(before[-1:]) or _is_korean(first))
+
+
+def _joins_after(value: str, text: str, end: int) -> bool:
+    following = text[end : end + 1]
+    if value[-1].isdigit() and following in _IN_NUMBERS and text[end + 1 : end + 2].isdigit():
+        return True
+    if not _is_word(following) or not _is_korean(following):
+        return _is_word(following)
+    return _is_korean(value[-1]) and _PARTICLES.match(text, end) is None
+
+
+_IN_NUMBERS = (".", ":")
+
+
+def _is_word(char: str) -> bool:
+    """Return True for a letter, digit, `_` or `-` of a script that writes spaces."""
+    return bool(char) and (char.isalnum() or char in "_-") and _UNSPACED.match(char) is None
+
+
+def _is_korean(char: str) -> bool:
+    return "\uac00" <= char <= "\ud7a3" or "\u3131" <= char <= "\u318e"
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Thai, Lao, Burmese, Khmer, kana, Han: words follow each other without spaces."""
+
+_PARTICLES = re.compile(
+    "(?:으로|에서|에게|한테|께서|부터|까지|처럼|보다|마다|조차|밖에|이라도|라도|이라는|라는|이라고|라고|"
+    "이랑|랑|하고|이나|나|이란|란|입니다|이에요|예요|이야|야|이고|고|이며|며|인데|인|요|님|"
+    "을|를|이|가|은|는|의|에|도|만|와|과|로){1,4}(?![가-힣A-Za-z0-9_-])"
+)
+"""What may follow a Korean noun without a space, up to four in a row (에서는, 까지만은요)."""
+
+_ID_NAME = re.compile(r"(?i:(?:^|_)ids?)$|[a-z0-9]I[dD]s?$")
 
 
 def _ids(call: CallRecord) -> Iterator[tuple[str, str]]:
-    """Yield the arguments that name a thing: `id`, or anything that ends in `_id`."""
+    """Yield the arguments that name things: `id`, `note_id`, `noteId`; of lists (`ids`) each one.
+
+    An id is a text or an integer.
+    """
     args = call.raw_args if isinstance(call.raw_args, Mapping) else {}
     for name, value in args.items():
-        if (name == "id" or name.endswith("_id")) and isinstance(value, str) and value:
-            yield name, value
+        if isinstance(name, str) and _ID_NAME.search(name):
+            for each in value if isinstance(value, list | tuple) else (value,):
+                if told := _id_text(each):
+                    yield name, told
 
 
-def _is_hit(forbidden: ForbiddenCall, call: CallRecord, today: date | None) -> bool:
+def _id_text(value: Any) -> str:
+    """Return an id as it stands in texts; nothing for what is no id."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return ""
+    try:
+        return nfc(str(value))
+    except ValueError:  # an integer of more than 4,300 digits
+        return ""
+
+
+def _without(value: str, text: str) -> str:
+    """Return a text without the places where an id stands."""
+    places = list(_places(value, text))
+    for at in reversed(places):
+        text = text[:at] + text[at + len(value) :]
+    return text
+
+
+def _words_of(value: Any) -> str:
+    """Return all that stands in plain data, each on its own line, in NFC.
+
+    Not as JSON text: there a line end is a backslash and an n, which joins the word behind it.
+    """
+    return "\n".join(map(nfc, _leaves(value)))
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from (*_leaves(name), *_leaves(each))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    elif told := _id_text(value):
+        yield told
+
+
+def _is_hit(
+    forbidden: ForbiddenCall,
+    call: CallRecord,
+    schemas: Mapping[str, Mapping[str, Any]],
+    today: date | None,
+) -> bool:
+    """Return True if a call is the forbidden one, judged as `match_calls` judges expected ones."""
     if call.tool != forbidden.tool or not isinstance(call.raw_args, Mapping):
         return call.tool == forbidden.tool and not forbidden.args
     slots = {name: parse_slot(matcher) for name, matcher in forbidden.args.items()}
-    place = Place(SchemaNode.of({}), today)
-    return not any(fields_reasons(slots, call.raw_args, place, extra=True).values())
+    schema = schemas.get(call.tool, {})
+    reasons = arguments_reasons(slots, call.raw_args, schema, extra=True, today=today)
+    return not any(reasons.values())
 
 
 def _key(call: CallRecord) -> str:

@@ -11,7 +11,8 @@ from string import Formatter
 from typing import Any
 
 from lhkit.errors import TuningError
-from lhkit.harness.expectations.equality import SchemaNode, equal, folded
+from lhkit.harness.expectations.equality import equal, folded
+from lhkit.tools.schema import SchemaNode
 from lhkit.tuning.particles import Word
 from lhkit.vocab.json_values import compact
 

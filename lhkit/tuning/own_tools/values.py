@@ -7,9 +7,9 @@ from datetime import date
 from typing import Any
 
 from lhkit.errors import TuningError
-from lhkit.harness.expectations.equality import SchemaNode, property_of
 from lhkit.harness.expectations.matchers import DateIs, slot_faults
 from lhkit.harness.scenarios.shape_words import did_you_mean
+from lhkit.tools.schema import SchemaNode, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator, Invalid, describe
 from lhkit.tuning.own_tools.templates import filled, plain_word, slots_of, steps_of
 from lhkit.vocab.json_values import compact

@@ -6,7 +6,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lhkit.harness.authoring.examples import example
-from lhkit.harness.expectations.equality import SchemaNode
+from lhkit.tools.schema import SchemaNode
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,86 @@ def test_a_wrong_call_is_rather_taken_for_a_required_expectation(
     found = judged(wishes, [("go", 0)])
     assert (found.matched, found.missing) == (False, ())
     assert found.reasons == ("go.n: expected one of 1, got 0",)
+
+
+WITH_DEFAULTS = {
+    "type": "object",
+    "properties": {
+        "own": {"type": "integer", "default": 1},
+        "referred": {"$ref": "#/$defs/Unit"},
+        "joined": {"allOf": [{"$ref": "#/$defs/Unit"}, {"maxLength": 9}]},
+        "listed": {"items": {"properties": {"n": {"$ref": "#/$defs/N"}}}},
+    },
+    "allOf": [{"properties": {"elsewhere": {"default": [1]}}}, {"$ref": "#/$defs/More"}],
+    "$defs": {
+        "Unit": {"type": "string", "default": "kg"},
+        "N": {"allOf": [{"type": "integer", "default": 0}]},
+        "More": {"properties": {"more": {"default": None}, "own": {"maximum": 9}}},
+    },
+}
+DEFAULTS = {
+    "own": 1, "referred": "kg", "joined": "kg", "elsewhere": [1], "more": None,
+}  # fmt: skip
+GIVEN = st.fixed_dictionaries(
+    {},
+    optional={
+        "own": st.sampled_from([1, 1.0, 2]),
+        "referred": st.sampled_from(["kg", "g"]),
+        "joined": st.sampled_from(["kg", "g"]),
+        "listed": st.lists(st.sampled_from([{}, {"n": 0}, {"n": 1}]), max_size=2),
+        "elsewhere": st.sampled_from([[1], [1.0], []]),
+        "more": st.none() | st.just("x"),
+    },
+)
+
+
+def spelled_out(args: Mapping[str, Any]) -> dict[str, Any]:
+    listed = {"listed": [{"n": 0, **each} for each in args["listed"]]} if "listed" in args else {}
+    return {**DEFAULTS, **args, **listed}
+
+
+@pytest.mark.promise("eval.unfilled_defaults")
+@given(GIVEN, GIVEN)
+@settings(deadline=None)
+def test_matching_is_unaffected_by_spelling_out_defaults(
+    wanted: dict[str, Any], given_args: dict[str, Any]
+) -> None:
+    verdicts = {
+        match_calls(
+            [{"tool": "t", "args": expected}],
+            [{"tool": "t", "args": actual}],
+            schemas={"t": WITH_DEFAULTS},
+        ).matched
+        for expected in (wanted, spelled_out(wanted))
+        for actual in (given_args, spelled_out(given_args))
+    }
+    meant = values_equal(spelled_out(wanted), spelled_out(given_args), WITH_DEFAULTS)
+    assert verdicts == {meant}
+    assert values_equal(wanted, given_args, WITH_DEFAULTS) is meant
+
+
+@pytest.mark.parametrize("names", [("메모", "\u1106\u1166\u1106\u1169")])
+def test_an_argument_is_the_same_in_either_unicode_form(names: tuple[str, str]) -> None:
+    for expected, given_name, declared in permutations(names * 2, 3):
+        schema = {"type": "object", "properties": {declared: {"default": 1}}}
+        called = [{"tool": "t", "args": {given_name: 2}}]
+        wish = [{"tool": "t", "args": {expected: 2}}]
+        assert match_calls(wish, called, schemas={"t": schema}).matched
+        left_out = [{"tool": "t", "args": {}}]
+        wish_default = [{"tool": "t", "args": {expected: 1}}]
+        assert match_calls(wish_default, left_out, schemas={"t": schema}).matched
+        both = [{"tool": "t", "args": dict.fromkeys(names, 2)}]
+        assert not match_calls(wish, both, schemas={"t": {}}).matched, "one of them is surplus"
+
+
+def test_an_argument_is_compared_under_the_branch_that_fits_best() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"kind": {}},
+        "oneOf": [
+            {"properties": {"kind": {"const": "a"}, "n": {"default": 1}}},
+            {"properties": {"kind": {"const": "b"}, "n": {"default": 2}}},
+        ],
+    }
+    wish = [{"tool": "t", "args": {"kind": "b", "n": 2}}]
+    assert match_calls(wish, [{"tool": "t", "args": {"kind": "b"}}], schemas={"t": schema}).matched

@@ -19,6 +19,7 @@ from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.scenario import Scenario
 from lhkit.harness.scenarios.script import Turn
 from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -201,3 +202,54 @@ async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
     run = await play(scenarios, model, environment=harder)
     assert run.records[0].scores[0].surplus_calls == 1
     assert rescore(run, scenarios, harder).records == run.records
+
+
+DUE = """
+- id: due
+  ac: AC-4
+  world: {now: "2026-06-15T09:00:00+09:00", notes: []}
+  turns:
+    - user: add milk for today
+      confirm: accept
+      expect: {calls: [{tool: add_note, args: {text: milk, tag: home}}]}
+      forbid: [{tool: add_note, args: {text: milk, tag: work}}]
+  final: {notes: [{text: milk}]}
+"""
+
+
+def implying(environment: Any, tag: str | None) -> Any:
+    """Return an environment in which a tag that is left out means this one."""
+    implied: dict[str, Any] = {} if tag is None else {"tag": tag}
+    tools = environment.registry.definitions
+    registry = ToolRegistry(
+        replace(tool, implied=implied if tool.name == "add_note" else {}) for tool in tools
+    )
+    return replace(environment, registry=registry)
+
+
+def verdicts_of(run: Run) -> list[Verdict]:
+    return [record.verdict for record in run.records]
+
+
+@pytest.mark.anyio
+async def test_what_was_implied_when_the_run_was_made_counts_when_it_is_scored_again(
+    play: Play, load: Load, environment: Any
+) -> None:
+    model = ScriptedModel([call("add_note", text="milk"), say("done")])
+    run = await play(load(DUE), model, environment=implying(environment, "home"))
+    assert verdicts_of(run) == [Verdict.PASS]
+    for today in ("work", None):
+        assert verdicts_of(rescore(run, load(DUE), implying(environment, today))) == [Verdict.PASS]
+
+
+@pytest.mark.anyio
+async def test_a_run_from_before_anything_was_implied_is_scored_by_what_is_implied_today(
+    play: Play, load: Load, environment: Any
+) -> None:
+    model = ScriptedModel([call("add_note", text="milk"), say("done")])
+    run = await play(load(DUE), model, environment=implying(environment, None))
+    assert verdicts_of(run) == [Verdict.FAIL]
+    assert verdicts_of(rescore(run, load(DUE), implying(environment, "home"))) == [Verdict.PASS]
+    again = rescore(run, load(DUE), implying(environment, "work"))
+    assert verdicts_of(again) == [Verdict.FAIL]
+    assert [each.code for each in again.records[0].violations] == ["forbidden_call"]

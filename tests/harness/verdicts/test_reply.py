@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lhkit.harness.scenarios.script import ExpectedReply
 from lhkit.harness.verdicts.reply import reply_reasons
@@ -26,6 +28,43 @@ def test_a_reply_fits_or_says_why_not(expected: Any, fitting: list[str], wrong: 
     wanted = ExpectedReply(**expected)
     assert [text for text in fitting if reply_reasons(wanted, text)] == []
     assert [text for text in wrong if not reply_reasons(wanted, text)] == []
+
+
+@pytest.mark.promise("eval.reply_numbers")
+@pytest.mark.parametrize(
+    ("phrase", "found", "not_found"),
+    [
+        ("1000", ["$1,000", "1,000원", "1000", "1\u00a0000", "1\u202f000", "1\u2009000개",
+                  "1000.00", "$1,000.00.", "(1,000)", "합계,1,000원", "1,000, 2,000"],
+         ["1 000", "11,000", "1,0001", "1,000,000", "1000.5", "1000.005", "1.000", "01,000",
+          "21000"]),
+        ("1,000", ["1000", "$1,000", "1,000.00"], ["1,000,000", "21,000", "1,000.5"]),
+        ("1,234,567", ["1234567", "1,234,567원"], ["1,234", "567"]),
+        ("$1000", ["$1,000"], ["$ 1,000"]),
+        ("10", ["10", "10.00", "10,", "10번"], ["1,100", "10.5", "10,500", "1,010", "110"]),
+        ("100", ["2 100", "100"], ["1,100", "2\u00a0100", "100,000"]),
+        ("0.5", ["0.5"], ["0.50", "10.5", "0,5"]),
+        ("7.30", ["7.30"], ["7.3", "7.300"]),
+        ("2,10", ["2,10"], ["210"]),
+        ("2026,001", ["2026,001"], ["2026001"]),
+    ],
+)  # fmt: skip
+def test_a_number_is_the_same_however_its_thousands_are_set_apart(
+    phrase: str, found: list[str], not_found: list[str]
+) -> None:
+    wanted, unwanted = ExpectedReply(contains_all=(phrase,)), ExpectedReply(excludes=(phrase,))
+    assert [text for text in found if reply_reasons(wanted, text)] == []
+    assert [text for text in not_found if not reply_reasons(wanted, text)] == []
+    assert [text for text in found if not reply_reasons(unwanted, text)] == []
+    assert [text for text in not_found if reply_reasons(unwanted, text)] == []
+
+
+@given(st.integers(0, 10**12), st.sampled_from(["", ".00"]), st.sampled_from(["", "$", "약 "]))
+def test_every_whole_number_is_found_written_for_people(n: int, cents: str, sign: str) -> None:
+    for phrase, text in ((f"{n}", f"{sign}{n:,}{cents}원"), (f"{n:,}", f"{sign}{n}{cents}원")):
+        assert reply_reasons(ExpectedReply(contains_all=(phrase,)), text) == []
+    other = f"{sign}{n * 10 + 1:,}원"
+    assert reply_reasons(ExpectedReply(contains_all=(f"{n}",)), other) != []
 
 
 def test_a_curly_apostrophe_is_an_apostrophe() -> None:

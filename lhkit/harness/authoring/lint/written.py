@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from lhkit.harness.authoring.lint.finding import Remark
 from lhkit.harness.expectations.comparison import shown
-from lhkit.harness.expectations.equality import SchemaNode, property_of
 from lhkit.harness.expectations.matchers import (
     MATCHER_KEYS,
     DateIs,
@@ -33,6 +30,8 @@ from lhkit.harness.scenarios.script import (
 from lhkit.harness.scenarios.shape_words import did_you_mean
 from lhkit.harness.verdicts.reply import reply_reasons
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import Declared, spelling
+from lhkit.tools.validation import value_fault
 
 _GOES_THROUGH = (None, "ok", "cancelled")  # with another result, an id may be wrong on purpose
 _HANGUL = re.compile(r"[가-힣]")
@@ -117,10 +116,11 @@ def _argument_remarks(
     tool_name: str, args: Mapping[str, Any], path: Path, known: Known
 ) -> Iterator[Remark]:
     tool = known.registry.get(tool_name)
-    names = tool.parameters.get("properties", {}) if tool else args
+    declared = Declared.of(tool.parameters) if tool else None
     for name in args:
-        if name not in names:
-            message = f"{tool_name} has no argument {name!r}: choose one of {', '.join(names)}"
+        if declared is not None and not declared.has(spelling(name, declared.names)):
+            known_names = ", ".join(declared.names)
+            message = f"{tool_name} has no argument {name!r}: choose one of {known_names}"
             yield Remark("unknown_argument", (*path, "args", name), message)
 
 
@@ -128,13 +128,9 @@ def _value_remarks(
     tool_name: str, name: str, value: Any, path: Path, known: Known
 ) -> Iterator[Remark]:
     tool = known.registry.get(tool_name)
-    if tool is None or name not in tool.parameters.get("properties", {}):
-        return
-    node = SchemaNode.of(tool.parameters)
-    schema = property_of(node.branches()[0], name)
-    fault = next(Draft202012Validator(schema).iter_errors(value), None)
+    fault = None if tool is None else value_fault(tool.parameters, name, value)
     if fault is not None:
-        message = f"{tool_name} refuses {name}={shown(value)}: {fault.message}{_meant(value)}"
+        message = f"{tool_name} refuses {name}={shown(value)}: {fault}{_meant(value)}"
         yield Remark("refused_value", path, message)
 
 

@@ -112,7 +112,7 @@ def _named(setting: Setting, mutant: Mutant, verdict: Verdict) -> Outcome:
 
 def _judged(setting: Setting, mutant: Mutant) -> Verdict:
     tools = ToolFacts(
-        schemas={tool.name: tool.parameters for tool in setting.registry.definitions},
+        schemas={tool.name: tool.schema_on(setting.today) for tool in setting.registry.definitions},
         destructive=setting.registry.destructive,
     )
     evidence = mutant.evidence or setting.gold.evidence

@@ -10,8 +10,7 @@ from typing import Any
 
 from lhkit.harness.authoring.bluff import known_ids
 from lhkit.harness.authoring.gold import TurnTrace, gold_trace, trace_model
-from lhkit.harness.expectations.comparison import Place, fields_reasons
-from lhkit.harness.expectations.equality import SchemaNode
+from lhkit.harness.expectations.comparison import Place, arguments_reasons
 from lhkit.harness.expectations.matchers import parse_slot
 from lhkit.harness.expectations.matching import match_calls
 from lhkit.harness.records.record import CallRecord, Evidence, RowKeys, SampleRecord
@@ -19,6 +18,7 @@ from lhkit.harness.replay.environment import Environment, opened, row_keys_of, s
 from lhkit.harness.replay.trial import tried
 from lhkit.harness.scenarios.script import ExpectedCall, Scenario
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode
 from lhkit.vocab.messages import ToolCall
 
 ADVICE: Mapping[str, str] = {
@@ -135,13 +135,14 @@ class Setting:
         if wish.tool != call.name:
             return False
         slots = {name: parse_slot(raw) for name, raw in wish.args.items()}
-        place = self.place_of(call.name)
-        return not any(fields_reasons(slots, call.args, place, extra=False).values())
+        schema = self.place_of(call.name).node.root
+        reasons = arguments_reasons(slots, call.args, schema, extra=False, today=self.today)
+        return not any(reasons.values())
 
     def place_of(self, tool: str) -> Place:
         """Return where the arguments of a tool are compared."""
         definition = self.registry.get(tool)
-        node = SchemaNode.of(definition.parameters if definition else {})
+        node = SchemaNode.of(definition.schema_on(self.today) if definition else {})
         return Place(node.at(node.branches()[0]), self.today)
 
     def schema_of(self, tool: str, argument: str) -> Mapping[str, Any]:
@@ -183,7 +184,7 @@ def _parts(
     registry: ToolRegistry,
     today: date,
 ) -> Iterator[tuple[Part, ...]]:
-    schemas = {tool.name: tool.parameters for tool in registry.definitions}
+    schemas = {tool.name: tool.schema_on(today) for tool in registry.definitions}
     for t, (script, played) in enumerate(zip(scenario.turns, gold.turns, strict=False)):
         wishes = script.expect.calls
         found = match_calls(

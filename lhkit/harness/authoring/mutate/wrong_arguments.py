@@ -16,8 +16,9 @@ from typing import Any
 from lhkit.harness.authoring.mutate.mutant import Mutant, Part, Setting
 from lhkit.harness.authoring.mutate.wrong_calls import replaced
 from lhkit.harness.expectations.comparison import mismatch, shown
-from lhkit.harness.expectations.equality import SchemaNode, default_of, equal, is_number, nfc
+from lhkit.harness.expectations.equality import equal, is_number
 from lhkit.harness.expectations.matchers import AnyValue, OneOf, Slot, parse_slot
+from lhkit.tools.schema import SchemaNode, default_of, nfc
 from lhkit.vocab.messages import ToolCall
 
 UNRELATED_WORDS = {"ko": "된장찌개 끓이기", "en": "soybean stew"}
@@ -42,8 +43,8 @@ def dropped_arguments(setting: Setting) -> Iterator[Mutant]:
 def _is_asked_for(
     setting: Setting, tool: str, slots: Mapping[str, Slot], name: str, value: Any
 ) -> bool:
-    schema = setting.place_of(tool).node.schema
-    is_default = equal(default_of(schema, name), value, SchemaNode.of({}))
+    node = setting.place_of(tool).node
+    is_default = equal(default_of(node.schema, name, node.root), value, SchemaNode.of({}))
     slot = slots.get(name)
     return slot is not None and not slot.optional and not is_default
 

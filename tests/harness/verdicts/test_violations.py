@@ -1,0 +1,164 @@
+"""Forbidden calls and invented ids: which call is meant, and what has been heard of."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.harness.records.record import CallRecord, Evidence, TurnRecord
+from lhkit.harness.scenarios.script import ForbiddenCall, Scenario, Turn
+from lhkit.harness.verdicts.violations import Excused, violations_of
+from lhkit.testing import echo_tool
+from lhkit.tools.definition import TODAY, ToolDefinition
+from lhkit.vocab.events import EndReason
+
+MONDAY = date(2026, 6, 15)
+NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관
+WRITE = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer", "default": 1},
+        "unit": {"$ref": "#/$defs/Unit"},
+        "day": {"type": "string"},
+        "메모": {"type": "string"},
+    },
+    "$defs": {"Unit": {"type": "string", "default": "kg"}},
+}
+
+
+def codes(
+    args: Any,
+    *,
+    user: str = "hello",
+    forbid: Any = None,
+    state: Any = (),
+    schema: Any = WRITE,
+    result: Any = None,
+) -> list[str]:
+    """Return the violations of one call of `write`."""
+    forbidden = () if forbid is None else (ForbiddenCall(tool="write", args=forbid),)
+    scenario = Scenario(id="s", ac="AC-1", turns=(Turn(user=user, forbid=forbidden),))
+    read = CallRecord(tool="read", raw_args={}, result=result or {"status": "ok", "data": {}})
+    write = CallRecord(tool="write", raw_args=args, result={"status": "ok", "data": {}})
+    turn = TurnRecord(user=user, ended=EndReason.ANSWERED, calls=(read, write), reply="")
+    evidence = Evidence(turns=(turn,), initial_state={"rows": state}, final_state={"rows": state})
+    found = violations_of(scenario, evidence, Excused(), schemas={"write": schema}, today=MONDAY)
+    return [each.code for each in found]
+
+
+@pytest.mark.promise("eval.forbid")
+@pytest.mark.parametrize(
+    ("forbid", "args", "is_hit"),
+    [
+        ({"n": 1}, {}, True),
+        ({"n": 1}, {"n": 1.0}, True),
+        ({"n": 1}, {"n": 2}, False),
+        ({"n": 1}, {"n": True}, False),
+        ({"n": {"one_of": [1, 3]}}, {"unit": "g"}, True),
+        ({"unit": "kg"}, {"n": 2}, True),
+        ({"unit": "kg"}, {"unit": "g"}, False),
+        ({"day": {"date": "today"}}, {}, True),
+        ({"day": "2026-06-15"}, {}, True),
+        ({"day": {"date": "today-1d"}}, {}, False),
+        ({"day": {"date": "today"}}, {"day": "2026-06-14"}, False),
+        ({"메모": "x"}, {"\u1106\u1166\u1106\u1169": "x"}, True),
+        ({}, {"anything": 1}, True),
+    ],
+)
+def test_a_forbidden_call_is_told_as_an_expected_one_is(
+    forbid: dict[str, Any], args: dict[str, Any], *, is_hit: bool
+) -> None:
+    tool: ToolDefinition = echo_tool(parameters=WRITE)
+    tool = replace(tool, implied={"day": TODAY})
+    found = codes(args, forbid=forbid, schema=tool.schema_on(MONDAY))
+    assert found == (["forbidden_call"] if is_hit else [])
+
+
+@pytest.mark.promise("eval.invented_id")
+@pytest.mark.parametrize(
+    ("value", "text", "is_known"),
+    [
+        ("habit-3", "habit-3", True),
+        ("habit-3", "habit-3을 지워 줘", True),
+        ("habit-3", "내habit-3은?", True),
+        ("habit-3", "(habit-3)", True),
+        ("habit-3", "첫째\nhabit-3", True),
+        ("habit-3", "habit-31", False),
+        ("habit-3", "my-habit-3", False),
+        ("habit-3", "habit-3-b", False),
+        ("habit-3", "éhabit-3", False),
+        ("습관1", "습관1", True),
+        ("습관1", "습관1을 끝내 줘", True),
+        ("습관1", "습관1번도", True),
+        ("습관1", "습관12", False),
+        ("습관1", "내습관1번", False),
+        ("습관1", "새 습관1-b", False),
+        ("물마시기", "물마시기", True),
+        ("물마시기", "물마시기를 해", True),
+        ("물마시기", "'물마시기'에서는", True),
+        ("물마시기", "물마시기까지만은요", True),
+        ("물마시기", "물마시기입니다.", True),
+        ("물마시기", "물마시기운동", False),
+        ("물마시기", "찬물마시기", False),
+        ("물마시기", "물마시기2", False),
+        ("물마시기", "물마시기를뺀", False),
+        (f"{NFD}1", "습관1을", True),
+        ("습관1", f"{NFD}1을", True),
+        ("습관1", f"{NFD}12", False),
+        ("習慣1", "私の習慣1を", True),
+        ("習慣1", "習慣12", False),
+        ("заметка", "заметка.", True),
+        ("заметка", "заметка2", False),
+        (3, "3번을 지워", True),
+        (3, "항목3을", True),
+        (3.0, "3", True),
+        (3, "13", False),
+        (3, "30", False),
+        (3, "3.5 kg", False),
+        (30, "09:30", False),
+        (3, "1,2,3", True),
+        (-3, "-3", True),
+        (True, "", True),
+        (None, "", True),
+        (3.5, "", True),
+        ("", "", True),
+    ],
+)
+def test_an_id_is_known_where_it_stands_as_a_whole_word(
+    value: Any, text: str, *, is_known: bool
+) -> None:
+    expected = [] if is_known else ["invented_id"]
+    assert codes({"note_id": value}, user=text) == expected
+    assert codes({"note_id": value}, state=[{"text": f"zu: {text}"}]) == expected
+    found = {"status": "ok", "data": {"notes": [f"zu\n{text}"]}}
+    assert codes({"note_id": value}, result=found) == expected
+
+
+@pytest.mark.parametrize("name", ["id", "note_id", "noteId", "noteID", "ID", "NOTE_ID"])
+def test_an_id_argument_is_known_by_its_name(name: str) -> None:
+    assert codes({name: 7}) == ["invented_id"]
+    assert codes({name: 7}, state=[{"id": 7}]) == []
+
+
+@pytest.mark.parametrize("name", ["ids", "note_ids", "noteIds", "note_id"])
+def test_each_id_of_a_list_is_looked_at(name: str) -> None:
+    assert codes({name: [7, "a-1"]}, state=[{"id": 7}, {"id": "a-1"}]) == []
+    assert codes({name: [7, "a-2"]}, state=[{"id": 7}, {"id": "a-1"}]) == ["invented_id"]
+
+
+@pytest.mark.parametrize("name", ["paid", "valid", "grid", "Id_of", "identity", "kid"])
+def test_a_word_that_ends_like_an_id_is_none(name: str) -> None:
+    assert codes({name: "x-9"}) == []
+
+
+@given(st.text(min_size=1), st.sampled_from([" ", ", ", "\n", "'", "("]))
+def test_an_id_between_separators_is_always_known(value: str, around: str) -> None:
+    assert codes({"id": value}, user=f"x{around}{value}{around}x") == []
+
+
+@given(st.from_regex(r"[a-z가-힣0-9]{1,6}", fullmatch=True), st.sampled_from("a0_-é"))
+def test_an_id_inside_of_a_longer_latin_word_is_not(value: str, more: str) -> None:
+    assert codes({"id": value}, user=f"{value}{more}" + "x") == ["invented_id"]

@@ -1,0 +1,482 @@
+"""What a tool's schema says of arguments, and which schemas cannot be a tool's."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from ipaddress import IPv4Address
+from typing import Annotated, Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import AfterValidator, BaseModel, Field
+
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.errors import RegistrationError
+from lhkit.testing import echo_tool
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema_fault import schema_fault
+from lhkit.tools.validation import (
+    Accepted,
+    ArgumentValidator,
+    Invalid,
+    Missing,
+    Verdict,
+    value_fault,
+)
+from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+
+NFC, NFD = "메모", "\u1106\u1166\u1106\u1169"
+INTEGER = {"type": "integer"}
+
+
+def checked(schema: Mapping[str, Any], args: Mapping[str, Any]) -> Verdict:
+    return ArgumentValidator({"type": "object", **schema}).check(args)
+
+
+def accepted(schema: Mapping[str, Any], args: Mapping[str, Any]) -> Accepted:
+    verdict = checked(schema, args)
+    assert isinstance(verdict, Accepted), verdict
+    return verdict
+
+
+class Person:
+    """Says yes, and remembers the cards."""
+
+    def __init__(self) -> None:
+        self.cards: list[ConfirmRequest] = []
+
+    async def confirm(self, request: ConfirmRequest) -> bool:
+        self.cards.append(request)
+        return True
+
+
+class Size(enum.Enum):
+    SMALL = 1
+    LARGE = "large"
+
+
+class Order(BaseModel):
+    day: date
+    amount: float = 1
+
+
+def _even(number: int) -> int:
+    if number % 2:
+        raise ValueError("must be even")
+    return number
+
+
+async def _called(kind: Any, value: Any) -> tuple[ToolResult, list[ConfirmRequest], list[Any]]:
+    registry, ran = ToolRegistry(), []
+
+    def act(x: Any) -> dict[str, Any]:
+        """Act."""
+        ran.append(x)
+        return {}
+
+    act.__annotations__["x"] = kind
+    registry.tool(destructive=True)(act)
+    person = Person()
+    result = await ToolDispatcher(registry).dispatch("act", {"x": value}, confirm=person)
+    return result, person.cards, ran
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("dispatch.typed")
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (date, "soon"),
+        (date, "0"),
+        (date, 0),
+        (date, "20260615"),
+        (date, "2026-02-30"),
+        (date, "2026-06-15T00:00:00"),
+        (date | None, "86400"),
+        (datetime, "0"),
+        (datetime, "tomorrow"),
+        (datetime, "2026-06-15"),
+        (time, "25:00"),
+        (time, "0"),
+        (timedelta, "soon"),
+        (timedelta, 30),
+        (UUID, "x"),
+        (UUID, "12345678123456781234567812345678"),
+        (Decimal, "much"),
+        (IPv4Address, "1.2.3"),
+        (Size, "SMALL"),
+        (int, "5"),
+        (Order, {"day": "0"}),
+        (list[date], ["2026-06-15", "1"]),
+        (Annotated[int, AfterValidator(_even)], 3),
+    ],
+)
+async def test_a_value_that_its_type_refuses_is_refused_before_anybody_is_asked(
+    kind: Any, value: Any
+) -> None:
+    result, cards, ran = await _called(kind, value)
+    assert isinstance(result, ToolErr)
+    assert result.code == "validation"
+    assert "x" in result.reason
+    assert (cards, ran) == ([], [])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("kind", "value", "runs"),
+    [
+        (date, "2026-06-15", date(2026, 6, 15)),
+        (date | None, None, None),
+        (date | str, "soon", "soon"),
+        (datetime, "2026-06-15T09:00:00", datetime(2026, 6, 15, 9)),  # noqa: DTZ001 - as written
+        (datetime, "2026-06-15T09:00", datetime(2026, 6, 15, 9)),  # noqa: DTZ001 - as written
+        (time, "09:30", time(9, 30)),
+        (timedelta, "PT30M", timedelta(minutes=30)),
+        (
+            UUID,
+            "12345678-1234-5678-1234-567812345678",
+            UUID(int=0x12345678123456781234567812345678),
+        ),
+        (Decimal, "1.50", Decimal("1.50")),
+        (Decimal, 2, Decimal(2)),
+        (Size, 1, Size.SMALL),
+        (Size, "large", Size.LARGE),
+        (float, 1, 1.0),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (set[int], [1, 2], {1, 2}),
+        (Order, {"day": "2026-06-15"}, Order(day=date(2026, 6, 15))),
+        (Annotated[int, AfterValidator(_even)], 4.0, 4),
+    ],
+)
+async def test_a_value_that_its_type_reads_is_what_the_card_showed(
+    kind: Any, value: Any, runs: Any
+) -> None:
+    result, cards, ran = await _called(kind, value)
+    assert result == ToolOk({})
+    assert [card.args for card in cards] == [{"x": value}]
+    assert ran == [runs]
+
+
+@pytest.mark.promise("dispatch.formats")
+@pytest.mark.parametrize(
+    ("name", "fits", "refused"),
+    [
+        ("date", ["2026-06-15", "0001-01-01"], ["soon", "0", "20260615", "2026-W25-1", "2026-13-01",
+                                                "٢٠٢٦-٠٦-١٥", "2026-06-15 ", "2026-6-15"]),
+        ("date-time", ["2026-06-15T09:00:00Z", "2026-06-15t09:00:00.5+09:00", "2026-06-15 09:00"],
+         ["2026-06-15", "2026-06-15T24:01", "2026-06-15T09", "0", "2026-06-15T09:00:00+0900"]),
+        ("time", ["09:00", "23:59:59Z"], ["9:00", "24:01", "noon", "0900"]),
+        ("uuid", ["12345678-ABCD-5678-1234-567812345678"],
+         ["{12345678-1234-5678-1234-567812345678}", "1234"]),
+        ("ipv4", ["192.0.2.1"], ["192.0.2", "192.0.2.256", "::1"]),
+        ("ipv6", ["::1"], ["fe80::1%eth0", "192.0.2.1"]),
+        ("email", ["nobody checks this"], []),
+    ],
+)  # fmt: skip
+def test_a_format_that_the_standard_library_can_check_is_a_promise(
+    name: str, fits: list[str], refused: list[str]
+) -> None:
+    schema = {"properties": {"x": {"type": ["string", "integer"], "format": name}}}
+    for text in fits:
+        assert accepted(schema, {"x": text}).args == {"x": text}
+    for text in refused:
+        verdict = checked(schema, {"x": text})
+        assert isinstance(verdict, Invalid), text
+        assert (verdict.field, name in verdict.expected) == ("x", True)
+    assert accepted(schema, {"x": 0}).args == {"x": 0}  # a format speaks of texts only
+
+
+def test_a_tools_own_check_refuses_what_a_schema_cannot_say() -> None:
+    fault = Invalid(field="end", expected="a day after the start", actual="1")
+    schema = {"type": "object", "properties": {"end": INTEGER}, "required": ["end"]}
+    tool = replace(
+        echo_tool(parameters=schema), check=lambda args: None if args["end"] == 2 else fault
+    )
+    validator = ToolRegistry([tool]).validator(tool.name)
+    assert validator.check({"end": 1}) == fault
+    assert isinstance(validator.check({"end": 2}), Accepted)
+    assert isinstance(validator.check({}), Missing), "the schema is asked first"
+
+
+A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
+
+
+@pytest.mark.promise("dispatch.declared_anywhere")
+@pytest.mark.parametrize(
+    ("schema", "args", "kept"),
+    [
+        ({"$ref": "#/$defs/A", "$defs": {"A": A}}, {"a": 1}, {"a"}),
+        ({"$ref": "#/$defs/x~1y%20z", "$defs": {"x/y z": A}}, {"a": 1}, {"a"}),
+        ({"$ref": "#/x/0/y", "x": [{"y": A}]}, {"a": 1}, {"a"}),
+        ({"allOf": [A, {"allOf": [B]}]}, {"a": 1, "b": "x"}, {"a", "b"}),
+        ({"anyOf": [A, B]}, {"b": "x"}, {"b"}),
+        ({"oneOf": [{**A, "required": ["a"]}, {**B, "required": ["b"]}]}, {"b": "x"}, {"b"}),
+        ({"if": A, "then": B}, {"a": 1, "b": "x"}, {"a", "b"}),
+        ({**A, "if": {"required": ["a"]}, "else": B}, {"b": "x"}, {"b"}),
+        ({**A, "dependentSchemas": {"a": B}}, {"a": 1, "b": "x"}, {"a", "b"}),
+        ({"additionalProperties": True}, {"b": "x", "c": 2}, {"b", "c"}),
+        ({"additionalProperties": INTEGER}, {"c": 2}, {"c"}),
+        ({"unevaluatedProperties": True}, {"c": 2}, {"c"}),
+        ({**A, "unevaluatedProperties": False}, {"a": 2, "c": 2}, {"a"}),
+        ({**A, "additionalProperties": False}, {"a": 2, "c": 2}, {"a"}),
+        ({"patternProperties": {"^x": INTEGER}}, {"x1": 2, "y": 2}, {"x1"}),
+        (A, {"a": 1, "b": "x"}, {"a"}),
+    ],
+)
+def test_a_key_that_any_part_of_the_schema_declares_is_kept(
+    schema: dict[str, Any], args: dict[str, Any], kept: set[str]
+) -> None:
+    assert schema_fault({"type": "object", **schema}) is None
+    verdict = accepted(schema, args)
+    assert set(verdict.args) == kept
+    assert set(verdict.extra) == set(args) - kept
+
+
+@pytest.mark.parametrize(
+    ("schema", "field"),
+    [
+        ({"oneOf": [{**A, "required": ["a"]}, {**B, "required": ["b"]}]}, {"a": 1, "b": "x"}),
+        ({"if": {"properties": {"a": {"const": 1}}, "required": ["a"]}, "then": {
+            "properties": {"b": INTEGER}, "required": ["b"]}}, {"a": 1}),
+    ],
+)  # fmt: skip
+def test_what_the_branches_refuse_is_refused(schema: dict[str, Any], field: dict[str, Any]) -> None:
+    assert not isinstance(checked(schema, field), Accepted)
+
+
+def test_a_missing_field_is_described_wherever_it_is_declared() -> None:
+    schema = {"required": ["a"], "allOf": [{"$ref": "#/$defs/A"}],
+              "$defs": {"A": {"properties": {"a": {"$ref": "#/$defs/N"}}},
+                        "N": {"type": "integer", "minimum": 1, "maximum": 9}}}  # fmt: skip
+    assert checked(schema, {}) == Missing(field="a", expected="integer 1..9")
+
+
+ONE = {"n": 1.0}
+REFERRED = {"$ref": "#/$defs/N"}
+
+
+@pytest.mark.promise("dispatch.integers_anywhere")
+@pytest.mark.parametrize(
+    ("schema", "args", "expected"),
+    [
+        ({"properties": {"n": INTEGER}}, ONE, {"n": 1}),
+        ({"properties": {"n": {"type": ["integer", "null"]}}}, ONE, {"n": 1}),
+        ({"properties": {"n": REFERRED}}, ONE, {"n": 1}),
+        ({"properties": {"n": {"allOf": [{"type": "number"}, REFERRED]}}}, ONE, {"n": 1}),
+        ({"properties": {"n": {"anyOf": [REFERRED, {"type": "null"}]}}}, ONE, {"n": 1}),
+        ({"properties": {"n": {"oneOf": [INTEGER, {"type": "string"}]}}}, ONE, {"n": 1}),
+        ({"properties": {"n": {"anyOf": [INTEGER, {"type": "number"}]}}}, ONE, {"n": 1.0}),
+        ({"properties": {"n": {"type": "number"}}}, ONE, {"n": 1.0}),
+        ({"properties": {"n": {"type": "array", "items": REFERRED}}}, {"n": [2.0]}, {"n": [2]}),
+        (
+            {"properties": {"n": {"prefixItems": [INTEGER], "items": {"type": "number"}}}},
+            {"n": [2.0, 2.0]},
+            {"n": [2, 2.0]},
+        ),
+        ({"additionalProperties": INTEGER}, ONE, {"n": 1}),
+        ({"patternProperties": {"^n": INTEGER}}, ONE, {"n": 1}),
+        ({"allOf": [{"properties": {"n": INTEGER}}]}, ONE, {"n": 1}),
+        (
+            {
+                "properties": {"kind": {}},
+                "oneOf": [
+                    {"properties": {"kind": {"const": "i"}, "n": INTEGER}},
+                    {"properties": {"kind": {"const": "f"}, "n": {"type": "number"}}},
+                ],
+            },
+            {"kind": "f", "n": 1.0},
+            {"kind": "f", "n": 1.0},
+        ),
+        (
+            {
+                "properties": {"kind": {}, "n": {}},
+                "if": {"properties": {"kind": {"const": "i"}}},
+                "then": {"properties": {"n": INTEGER}},
+            },
+            {"kind": "i", "n": 1.0},
+            {"kind": "i", "n": 1},
+        ),
+    ],
+)
+def test_an_integral_float_becomes_an_integer_wherever_the_schema_wants_one(
+    schema: dict[str, Any], args: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = accepted({**schema, "$defs": {"N": INTEGER}}, args).args
+    assert repr(found) == repr(expected), "1 == 1.0, so the types are compared, too"
+
+
+@pytest.mark.promise("dispatch.nfc_names")
+def test_an_argument_name_is_the_same_in_either_unicode_form() -> None:
+    for declared, given_name in ((NFC, NFD), (NFD, NFC)):
+        inner = {"properties": {declared: INTEGER}, "required": [declared]}
+        schema = {"properties": {declared: inner}, "required": [declared]}
+        args = accepted(schema, {given_name: {given_name: 1}})
+        assert args == Accepted(args={declared: {declared: 1}})
+
+
+def test_of_two_spellings_of_one_name_the_one_in_the_schema_counts() -> None:
+    schema = {"properties": {NFC: INTEGER}}
+    for args in ({NFC: 1, NFD: 2}, {NFD: 2, NFC: 1}):
+        assert accepted(schema, args) == Accepted(args={NFC: 1}, extra=(NFD,))
+
+
+def test_nothing_is_fetched_while_arguments_are_validated() -> None:
+    validator = ArgumentValidator(
+        {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}
+    )
+    with pytest.raises(Exception, match=r"Unresolvable.*127\.0\.0\.1:9"):
+        validator.check({"a": 1})
+
+
+DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
+        "properties": {"t": {"$ref": "#/$defs/T"}}}}}  # fmt: skip
+
+
+@pytest.mark.promise("registry.fillable")
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"properties": {"a": {"$ref": "https://example.com/a.json"}}}, "nothing is fetched"),
+        ({"properties": {"a": {"$ref": "file:///etc/hosts"}}}, "nothing is fetched"),
+        ({"properties": {"a": {"$ref": "a.json"}}}, "nothing is fetched"),
+        ({"properties": {"a": {"$ref": "#name"}}}, "nothing is fetched"),
+        ({"properties": {"a": {"$dynamicRef": "#name"}}}, r"\$dynamicRef '#name' is not supported"),
+        ({"properties": {"a": {"$id": "https://x.org/", "items": {"$ref": "#/$defs/N"}}}}, r"\$id"),
+        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "leads to no schema"),
+        ({"properties": {"a": {"$ref": "#/x/a"}}, "x": {"a": {"type": "strin"}}}, "leads to no"),
+        ({"properties": {"a": {"$ref": "#/$defs/L"}}, "$defs": {"L": {"$ref": "#/$defs/L"}}},
+         "itself without end"),
+        ({"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}, {}]}}}, "itself without end"),
+        ({"required": ["a"]}, "'a' is required and declared nowhere"),
+        ({**A, "anyOf": [{"required": ["a"]}, {"required": ["z"]}]}, "'z' is required and decl"),
+        ({**A, "dependentRequired": {"a": ["z"]}}, "'z' is required and declared nowhere"),
+        ({"properties": {"a": False}}, "'a' takes no value"),
+        ({**A, "required": ["a"], "maxProperties": 0}, "1 are required and maxProperties is 0"),
+        ({"allOf": [{**A, "additionalProperties": False}, B]}, "'b' is refused by an additional"),
+        ({"properties": {NFC: {}, NFD: {}}}, "two spellings"),
+        ({"required": ["a"], "properties": {"a": {"enum": []}}}, "'a': none of the choices"),
+        ({"required": ["a"], "properties": {"a": {"enum": ["x"], "type": "integer"}}}, "choices"),
+        ({"required": ["a"], "properties": {"a": {"const": 9, "maximum": 3}}}, "choices"),
+        (
+            {"required": ["a"], "properties": {"a": {
+                "type": "string", "minLength": 3, "maxLength": 2}}},
+            "'a': minLength 3 is above maxLength 2",
+        ),
+        (
+            {"required": ["a"], "properties": {"a": {"minimum": 3, "allOf": [
+                {"maximum": 2}, {"$ref": "#/$defs/N"}]}}},
+            "'a': minimum 3 is above maximum 2",
+        ),
+        ({"required": ["a"], "properties": {"a": {"type": "string", "allOf": [INTEGER]}}}, "types"),
+        ({"required": ["a"], "properties": {"a": {"anyOf": [False, {"enum": []}]}}}, "'a': false"),
+        ({"required": ["a"], "properties": {"a": {"allOf": [False]}}}, "'a': false takes no"),
+        (
+            {"required": ["a"], "properties": {"a": {
+                "type": "array", "minItems": 1, "items": False}}},
+            "'a': its items: false",
+        ),
+        ({"required": ["a"], "properties": {"a": {"$ref": "#/$defs/T"}}}, "requires itself"),
+    ],
+)  # fmt: skip
+def test_a_schema_that_cannot_be_filled_is_refused_when_it_is_registered(
+    schema: dict[str, Any], said: str
+) -> None:
+    tool = replace(echo_tool(), parameters={"type": "object", **DEFS, **schema})
+    with pytest.raises(RegistrationError, match=f"tool 'echo': .*{said}"):
+        ToolRegistry([tool])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"enum": []}}},
+        {"properties": {"a": {"minLength": 3, "maxLength": 2}}, "required": ["a"]},
+        {"properties": {"a": {"default": {"$ref": "http://x.org"}, "examples": [{"$ref": "#/x"}]}}},
+        {"properties": {"$ref": {"type": "string"}, "$id": {}}, "required": ["$ref"]},
+        {"$id": "https://x.org/a", "properties": {"a": {"$ref": "#/$defs/N"}}},
+        {"properties": {"a": {"anyOf": [{"type": "null"}, {"items": {"$ref": "#/properties/a"}}]}}},
+        {**A, "if": {"required": ["a"]}, "then": {"properties": {"b": False}}},
+        {"required": ["a"], "additionalProperties": True},
+        {"required": ["a1"], "patternProperties": {"^a": {}}},
+        {**A, "additionalProperties": False, "allOf": [{"required": ["a"]}]},
+        {"$ref": "#/$defs/N/type"} | {"$ref": "#/$defs/O"},
+        {"required": ["a"], "properties": {"a": {"minimum": 2, "maximum": 2, "type": "integer"}}},
+    ],
+)
+def test_a_schema_that_can_be_filled_is_registered(schema: dict[str, Any]) -> None:
+    definitions = {"N": INTEGER, "O": {"type": "object"}}
+    full = {"type": "object", "$defs": definitions, **schema}
+    assert ToolRegistry([replace(echo_tool(), parameters=full)])
+
+
+@pytest.mark.parametrize("default", [{"title": "x", "type": "y"}, [{"title": 1}], "title"])
+def test_a_title_inside_of_data_is_no_title_of_a_schema(default: Any) -> None:
+    registry = ToolRegistry()
+
+    def note(
+        title: Annotated[Any, Field(examples=[{"title": "e"}], title="dropped")] = default,
+    ) -> dict[str, Any]:
+        """Write a note."""
+        return {"title": title}
+
+    registry.tool()(note)
+    found = registry["note"].parameters["properties"]["title"]
+    assert found == {"default": default, "examples": [{"title": "e"}]}
+
+
+def test_one_argument_is_judged_with_the_references_and_branches_of_the_whole_schema() -> None:
+    schema = {"properties": {"n": {"$ref": "#/$defs/N"}}, "$defs": {"N": INTEGER},
+              "oneOf": [{"properties": {"k": {"const": k}}} for k in (1, 2)]}  # fmt: skip
+    assert value_fault(schema, "n", 1) is None
+    assert value_fault(schema, "n", "x") == "'x' is not of type 'integer'"
+    assert value_fault(schema, "k", 2) is None
+    assert value_fault(schema, "k", 3) is not None
+
+
+LEAVES = st.sampled_from(
+    [INTEGER, {"type": "string"}, {"type": "number"}, {"$ref": "#/$defs/N"}, {}]
+)
+NAMES = st.sampled_from(["a", "b", NFC, "id"])
+OBJECTS = st.recursive(
+    st.fixed_dictionaries({"properties": st.dictionaries(NAMES, LEAVES, max_size=3)}),
+    lambda inner: (
+        st.fixed_dictionaries({"allOf": st.lists(inner, min_size=1, max_size=2)})
+        | st.fixed_dictionaries({"anyOf": st.lists(inner, min_size=1, max_size=2)})
+        | st.fixed_dictionaries({"if": inner, "then": inner, "else": inner})
+        | st.fixed_dictionaries({"dependentSchemas": st.dictionaries(NAMES, inner, max_size=2)})
+    ),
+    max_leaves=6,
+)
+VALUES = st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from([1.0, "x", "1"]) | st.none()
+
+
+def _declared(schema: Any) -> set[str]:
+    """Every name under any `properties`: the test's own way to say what is declared."""
+    if isinstance(schema, list):
+        return {name for each in schema for name in _declared(each)}
+    if not isinstance(schema, dict):
+        return set()
+    inner = [each for key, each in schema.items() if key != "properties"]
+    return set(schema.get("properties", ())) | _declared(inner)
+
+
+@given(OBJECTS, st.dictionaries(NAMES | st.just("zz"), VALUES, max_size=4))
+@settings(deadline=None)
+def test_what_is_accepted_keeps_every_declared_key_and_means_the_same(
+    schema: dict[str, Any], args: dict[str, Any]
+) -> None:
+    full = {"type": "object", "$defs": {"N": INTEGER}, **schema}
+    names = _declared(schema)
+    verdict = ArgumentValidator(full).check(args)
+    kept = {key: value for key, value in args.items() if key in names}
+    assert isinstance(verdict, Accepted) is Draft202012Validator(full).is_valid(kept)
+    if isinstance(verdict, Accepted):
+        assert verdict.args == kept
+        assert set(verdict.extra) == args.keys() - kept.keys()
+        assert Draft202012Validator(full).is_valid(verdict.args)
