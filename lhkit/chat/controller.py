@@ -26,7 +26,7 @@ from lhkit.chat.step import (
     wants_clear_hint,
 )
 from lhkit.chat.transcript import PendingCall, Transcript
-from lhkit.confirm.gate import ConfirmGate
+from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.base import ChatModel, ModelRequest
@@ -47,7 +47,7 @@ from lhkit.vocab.events import (
 )
 from lhkit.vocab.generation import Finished, Sampling, TextDelta, ThinkingDelta, ToolCallParsed
 from lhkit.vocab.messages import SystemMessage, UserMessage
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolResult, serialisable
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolResult
 from lhkit.vocab.trace import DispatchTrace, GateOutcome
 
 _log = logging.getLogger(__name__)
@@ -149,11 +149,11 @@ class ChatController:
         self._emit(TurnStarted(message=message))
         ended = TurnEnded(reason=EndReason.STOPPED)
         self._turn = asyncio.create_task(self._drive())
-        cancelled_before = _cancellations()
+        cancelled_before = cancellations()
         try:
             ended = self._ending(await self._turn)
         except asyncio.CancelledError:
-            if _cancellations() > cancelled_before:
+            if cancellations() > cancelled_before:
                 raise  # not our own `stop`
         except Exception as error:  # noqa: BLE001 - boundary: whatever the model's stream raises
             _log.warning("the turn failed", exc_info=True)
@@ -233,7 +233,7 @@ class ChatController:
             )
         finally:  # also when stopped: a finished write stays reported
             for trace in traces:
-                message = pending.settled(serialisable(trace.result))
+                message = pending.settled(trace.result)
                 self._emit(CallSettled(message=message, trace=trace))
 
     def _answer(self, pending: PendingCall, result: ToolResult) -> None:
@@ -284,9 +284,3 @@ def _skipped(pending: PendingCall) -> CallSettled:
         result=ToolCancelled(),
     )
     return CallSettled(message=pending.settled(trace.result), trace=trace)
-
-
-def _cancellations() -> int:
-    """Return how often the calling task was asked to cancel."""
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
