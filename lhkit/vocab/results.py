@@ -17,9 +17,13 @@ MIN_RESULT_BYTES = 256
 """The smallest budget that holds every fixed envelope together with its code."""
 
 TRUNCATION_HINT = (
-    "the result of {bytes} bytes was left out; for one item use a single-item tool such as "
-    "query_protocol"
+    "the result of {bytes} bytes was left out: it is too long to read; ask for less at once, such "
+    "as a single item"
 )
+"""What the model is told in place of such a result, where the assistant has no sentence of its own.
+
+It names no tool: nobody knows here which there are.
+"""
 CANCELLED_REASON = "user did not confirm"
 
 
@@ -115,6 +119,11 @@ def encode_tool_result(
             raise AssertionError("a cancelled envelope is always small")
         case _:
             assert_never(safe)
+
+
+def is_too_large(result: ToolResult, max_bytes: int = MAX_RESULT_BYTES) -> bool:
+    """Return True if `encode_tool_result` has to shorten it. JSON must be able to carry it."""
+    return _size(compact(envelope(result))) > max_bytes
 
 
 def _left_out(hint: str, max_bytes: int) -> str:
