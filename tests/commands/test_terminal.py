@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -263,10 +263,12 @@ def after(released: asyncio.Event, asked: asyncio.Event) -> Behaviour:
     return behave
 
 
-def chat(terminal: Pty, base_url: str, database: Path) -> "subprocess.Popen[bytes]":
+@contextmanager
+def chat(terminal: Pty, base_url: str, database: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A real `lhkit chat` in the terminal; it does not outlive the test."""
     line = [sys.executable, "-m", "lhkit", "chat", "--base-url", base_url, "--db", str(database)]
     folder = str(database.parent)
-    return subprocess.Popen(
+    with subprocess.Popen(
         line,
         stdin=terminal.slave,
         stdout=terminal.slave,
@@ -279,7 +281,11 @@ def chat(terminal: Pty, base_url: str, database: Path) -> "subprocess.Popen[byte
             "HOME": folder,
             "LANG": "C.UTF-8",
         },
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def habits(database: Path) -> int:
@@ -299,23 +305,23 @@ async def test_lhkit_chat_writes_only_after_a_yes_to_the_question_on_the_screen(
     database = tmp_path / "chat.sqlite3"
     server = FakeVllm(after(released, asked), streams(completion(["그랬어요."])))
     async with server:
-        process = chat(terminal, server.base_url, database)
-        await terminal.until("나>")
-        terminal.type("걷기 추가해줘\r")
-        await asked.wait()  # the model is at work, and no question is on the screen
-        if early:
-            terminal.type(f"{early}\r")
-            await terminal.until(f"{early}\r\n")  # the echo: the terminal has it
-        released.set()
-        await terminal.until("[y/N]")
-        assert ("답으로 치지 않아요" in terminal.seen) is bool(early)
-        terminal.type(f"{typed}\r")
-        await terminal.until("그랬어요.")
-        await terminal.until("나>")
-        assert habits(database) == rows
-        terminal.type("/quit\r")
-        await terminal.until("안녕히 가세요.")
-        assert await asyncio.to_thread(process.wait) == 0
+        with chat(terminal, server.base_url, database) as process:
+            await terminal.until("나>")
+            terminal.type("걷기 추가해줘\r")
+            await asked.wait()  # the model is at work, and no question is on the screen
+            if early:
+                terminal.type(f"{early}\r")
+                await terminal.until(f"{early}\r\n")  # the echo: the terminal has it
+            released.set()
+            await terminal.until("[y/N]")
+            assert ("답으로 치지 않아요" in terminal.seen) is bool(early)
+            terminal.type(f"{typed}\r")
+            await terminal.until("그랬어요.")
+            await terminal.until("나>")
+            assert habits(database) == rows
+            terminal.type("/quit\r")
+            await terminal.until("안녕히 가세요.")
+            assert await asyncio.to_thread(process.wait) == 0
 
 
 def test_the_terminal_and_the_card_guard_for_the_same_time() -> None:
