@@ -222,7 +222,6 @@ class _Dispatch:
             raise asyncio.CancelledError
 
     async def _run(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> None:
-        self._pass_cancellation()
         started_s = self.clock()
         # From here on it may have written: no end of the caller may make that a "did not confirm".
         self.trace = replace(self.trace, ran=True, result=self._handler_error("CancelledError"))
@@ -272,7 +271,7 @@ class _Dispatch:
 
 
 async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
-    task, cancelled_before = asyncio.current_task(), cancellations()
+    cancelled_before = cancellations()
     try:
         answer = await gate.confirm(request)
     except KeyboardInterrupt:
@@ -280,18 +279,9 @@ async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and cancellations() > cancelled_before:
             raise
-        if isinstance(error, GeneratorExit) and _present_task() is not task:
-            raise  # nobody waits for this dispatch any more: it is being thrown away
         _log.warning("the confirm gate failed for %s", request.tool, exc_info=True)
         return GateOutcome.FAILED
     return GateOutcome.ACCEPTED if answer is True else GateOutcome.REJECTED
-
-
-def _present_task() -> "asyncio.Task[Any] | None":
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no loop runs
-        return None
 
 
 def _returned(task: "asyncio.Task[ToolResult | _Failed]") -> ToolResult | _Failed:
