@@ -17,7 +17,7 @@ from lhkit.errors import StoreError, UsageError
 from lhkit.harness.scenarios.scenario import load_scenarios
 from lhkit.harness.scenarios.script import Scenario
 from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
-from lhkit.lifehelper.prompts import instructions, now_line
+from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
 from lhkit.lifehelper.state_rules import State, broken_rules
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper, build_registry
@@ -235,6 +235,7 @@ def _assistant(deps: LifeHelper, now: Callable[[], datetime], sampling: Sampling
         context=lambda message: now_line(now(), deps.locale, message),
         deps=deps,
         sampling=sampling,
+        truncation_hint=TRUNCATION_HINT,
     )
 
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
 from lhkit.chat.state import ChatState, apply_event
@@ -16,6 +16,7 @@ from lhkit.chat.step import (
     AnswerRepeated,
     AnswerTruncated,
     CallModel,
+    Declared,
     Dispatch,
     Finish,
     Limits,
@@ -26,7 +27,7 @@ from lhkit.chat.step import (
     wants_clear_hint,
 )
 from lhkit.chat.transcript import PendingCall, Transcript
-from lhkit.confirm.gate import ConfirmGate
+from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.base import ChatModel, ModelRequest
@@ -46,8 +47,9 @@ from lhkit.vocab.events import (
     TurnStarted,
 )
 from lhkit.vocab.generation import Finished, Sampling, TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.vocab.messages import SystemMessage, UserMessage
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolResult, serialisable
+from lhkit.vocab.json_values import NotJsonError, read_only_json
+from lhkit.vocab.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolResult
 from lhkit.vocab.trace import DispatchTrace, GateOutcome
 
 _log = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class Assistant:
 
     `instructions` is the byte-stable text for the model. `context` makes a line for each user
     message from its text, such as the present date. `deps` is handed to the tools' handlers.
+    `truncation_hint` is what the model reads in place of a result of more than 2,048 bytes: best
+    which of the tools gives a single item; `{bytes}` in it becomes the size.
     """
 
     instructions: str = ""
@@ -72,6 +76,7 @@ class Assistant:
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS
+    truncation_hint: str = ""
 
 
 class ChatController:
@@ -102,9 +107,6 @@ class ChatController:
         self._dispatcher = dispatcher
         self._assistant = assistant or Assistant()
         self._catalog = catalog or load_catalog()
-        self._limits = Limits(
-            max_turns=self._assistant.max_turns, destructive=dispatcher.registry.destructive
-        )
         self._state = ChatState(transcript=transcript or Transcript())
         self._subscribers: list[Subscriber] = []
         self._turn: asyncio.Task[EndReason] | None = None
@@ -149,11 +151,11 @@ class ChatController:
         self._emit(TurnStarted(message=message))
         ended = TurnEnded(reason=EndReason.STOPPED)
         self._turn = asyncio.create_task(self._drive())
-        cancelled_before = _cancellations()
+        cancelled_before = cancellations()
         try:
             ended = self._ending(await self._turn)
         except asyncio.CancelledError:
-            if _cancellations() > cancelled_before:
+            if cancellations() > cancelled_before:
                 raise  # not our own `stop`
         except Exception as error:  # noqa: BLE001 - boundary: whatever the model's stream raises
             _log.warning("the turn failed", exc_info=True)
@@ -167,17 +169,32 @@ class ChatController:
 
     async def _drive(self) -> EndReason:
         while True:
-            step = next_step(self._state.transcript, self._limits)
+            limits = self._limits()
+            step = next_step(self._state.transcript, limits)
             match step:
                 case CallModel(turn=turn):
                     await self._call_model(turn)
                 case RunTools(plans=plans):
                     for plan in plans:
                         await self._carry_out(plan)
+                        if self._dispatcher.registry.destructive != limits.destructive:
+                            break  # that call brought new tools: the rest is planned anew
                 case Finish(reason=reason):
                     return reason
                 case _:
                     assert_never(step)
+
+    def _limits(self) -> Limits:
+        """Return what holds now: tools may be registered while a conversation goes on."""
+        registry = self._dispatcher.registry
+        return Limits(
+            max_turns=self._assistant.max_turns,
+            destructive=registry.destructive,
+            declared={
+                name: Declared(parameters=tool.parameters, validator=registry.validator(name))
+                for name, tool in registry.items()
+            },
+        )
 
     async def _call_model(self, turn: int) -> None:
         request = ModelRequest(
@@ -196,9 +213,9 @@ class ChatController:
                     case ThinkingDelta(text=text):
                         self._emit(ThinkingStreamed(text=text))
                     case ToolCallParsed(call=call):
-                        self._emit(CallReady(call=call))
+                        self._emit(CallReady(call=_kept(call)))
                     case Finished():
-                        response = event
+                        response = _kept_calls(event)
                     case _:
                         assert_never(event)
         if response is None:
@@ -213,7 +230,8 @@ class ChatController:
             case Dispatch(pending=pending):
                 await self._dispatch(pending)
             case SkipUnasked(pending=pending):
-                self._emit(_skipped(pending))
+                trace = _skipped(pending)
+                self._emit(CallSettled(message=self._joined(pending, trace.result), trace=trace))
             case AnswerRepeated(pending=pending):
                 self._answer(pending, self._refusal("repeated_call"))
             case AnswerTruncated(pending=pending):
@@ -233,11 +251,13 @@ class ChatController:
             )
         finally:  # also when stopped: a finished write stays reported
             for trace in traces:
-                message = pending.settled(serialisable(trace.result))
-                self._emit(CallSettled(message=message, trace=trace))
+                self._emit(CallSettled(message=self._joined(pending, trace.result), trace=trace))
 
     def _answer(self, pending: PendingCall, result: ToolResult) -> None:
-        self._emit(CallSettled(message=pending.settled(result), trace=None))
+        self._emit(CallSettled(message=self._joined(pending, result), trace=None))
+
+    def _joined(self, pending: PendingCall, result: ToolResult) -> ToolCallMessage:
+        return pending.settled(result, hint=self._assistant.truncation_hint)
 
     def _settle_the_rest(self) -> None:
         """Give every call a result, so that the next request has a well-formed history."""
@@ -273,8 +293,8 @@ class ChatController:
                 _log.exception("a subscriber failed on %s", type(event).__name__)
 
 
-def _skipped(pending: PendingCall) -> CallSettled:
-    trace = DispatchTrace(
+def _skipped(pending: PendingCall) -> DispatchTrace:
+    return DispatchTrace(
         name=pending.call.name,
         raw_args=pending.call.args,
         args=None,
@@ -283,10 +303,21 @@ def _skipped(pending: PendingCall) -> CallSettled:
         ran=False,
         result=ToolCancelled(),
     )
-    return CallSettled(message=pending.settled(trace.result), trace=trace)
 
 
-def _cancellations() -> int:
-    """Return how often the calling task was asked to cancel."""
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
+def _kept(call: ToolCall) -> ToolCall:
+    """Return a call that the model which made it cannot change any more."""
+    try:
+        return replace(call, args=read_only_json(call.args))
+    except NotJsonError:
+        return call
+
+
+def _kept_calls(response: Finished) -> Finished:
+    server, own = response.server_calls, response.own_calls
+    return replace(
+        response,
+        calls=tuple(map(_kept, response.calls)),
+        server_calls=None if server is None else tuple(map(_kept, server)),
+        own_calls=None if own is None else tuple(map(_kept, own)),
+    )

@@ -4,28 +4,42 @@ Source: seeds, `ChatSessionController.userTurn` (MAX_TURNS, one question a messa
 breaker for repeated calls is ours, because small models repeat themselves.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from lhkit.chat.transcript import PendingCall, Transcript
+from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.vocab.events import EndReason
-from lhkit.vocab.json_values import NotJsonError, canonical
+from lhkit.vocab.json_values import NotJsonError, canonical, plain_json
 from lhkit.vocab.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
 
 MAX_TURNS = 4
 """Model turns within one user turn."""
+
+_SCHEMA_DEPTH = 8
+"""References within references further than this are not followed for defaults."""
 
 HINT_AFTER_USER_TURNS = 8
 """More user turns than this in the history earn a hint to clear it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a tool says of its arguments: the schema, and the validator compiled from it."""
+
+    parameters: Mapping[str, Any]
+    validator: ArgumentValidator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What `next_step` has to know besides the transcript."""
+    """What `next_step` has to know besides the transcript: numbers, and the tools there are."""
 
     max_turns: int = MAX_TURNS
     destructive: frozenset[str] = frozenset()
+    declared: Mapping[str, Declared] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +100,7 @@ Step: TypeAlias = CallModel | RunTools | Finish
 def next_step(transcript: Transcript, limits: Limits) -> Step:
     """Return what to do next for this transcript."""
     if transcript.pending:
-        return RunTools(plans=_plans(transcript, limits.destructive))
+        return RunTools(plans=_plans(transcript, limits))
     if _is_answered(transcript):
         return Finish(reason=EndReason.ANSWERED)
     if transcript.model_turns >= limits.max_turns:
@@ -106,7 +120,8 @@ def _is_answered(transcript: Transcript) -> bool:
     return bool(spoken) and isinstance(spoken[-1], ModelMessage)
 
 
-def _plans(transcript: Transcript, destructive: frozenset[str]) -> tuple[Plan, ...]:
+def _plans(transcript: Transcript, limits: Limits) -> tuple[Plan, ...]:
+    destructive = limits.destructive
     earlier = transcript.calls_of_this_turn
     previous: ToolCall | ToolCallMessage | None = earlier[-1] if earlier else None
     # Calls of this very message that are settled already (a stop in between) count as asked.
@@ -114,7 +129,11 @@ def _plans(transcript: Transcript, destructive: frozenset[str]) -> tuple[Plan, .
     plans: list[Plan] = []
     for pending in transcript.pending:
         is_destructive = pending.call.name in destructive
-        plans.append(_plan(pending, previous, is_blocked=is_destructive and has_asked))
+        is_repeated = previous is not None and is_same_call(
+            previous, pending.call, limits.declared.get(pending.call.name)
+        )
+        is_blocked = is_destructive and has_asked
+        plans.append(_plan(pending, is_repeated=is_repeated, is_blocked=is_blocked))
         has_asked = has_asked or is_destructive
         previous = pending.call
     return tuple(plans)
@@ -127,23 +146,101 @@ def _same_message(
     return earlier[len(earlier) - settled :]
 
 
-def _plan(
-    pending: PendingCall, previous: ToolCall | ToolCallMessage | None, *, is_blocked: bool
-) -> Plan:
+def _plan(pending: PendingCall, *, is_repeated: bool, is_blocked: bool) -> Plan:
     if pending.is_cut:
         return AnswerTruncated(pending=pending)
-    if previous is not None and is_same_call(previous, pending.call):
+    if is_repeated:
         return AnswerRepeated(pending=pending)
     if is_blocked:
         return SkipUnasked(pending=pending)
     return Dispatch(pending=pending)
 
 
-def is_same_call(first: ToolCall | ToolCallMessage, second: ToolCall | ToolCallMessage) -> bool:
-    """Return True if name and arguments are the same, with types (`1` is not `true`)."""
+def is_same_call(
+    first: ToolCall | ToolCallMessage,
+    second: ToolCall | ToolCallMessage,
+    declared: Declared | None = None,
+) -> bool:
+    """Return True if both would do the same: one tool, and arguments that mean the same to it.
+
+    With types (`1` is not `true`), but whatever the order of keys; `1` is `1.0`, a default that is
+    spelled out is one that is left out, an undeclared key is none (the dispatcher drops it), and
+    letters are the same however they are composed (NFC, NFD).
+
+    Args:
+        first: a call.
+        second: the call after it.
+        declared: the tool of that name, None if there is none.
+    """
     if not first.name or first.name != second.name:
         return False
     try:
-        return canonical(first.args) == canonical(second.args)
+        return _meaning(first.args, declared) == _meaning(second.args, declared)
     except NotJsonError:
         return first.args is second.args
+
+
+def _meaning(raw_args: Any, declared: Declared | None) -> str:
+    args = plain_json(raw_args)
+    if declared is not None:
+        args = _as_run(args, declared)
+    return canonical(_composed(args))
+
+
+def _as_run(args: Any, declared: Declared) -> Any:
+    """Return the arguments as the handler would get them, defaults filled in; else as they are."""
+    try:
+        verdict = declared.validator.check(args)
+    except Exception:  # noqa: BLE001 - boundary: a schema may break its validator; see dispatch
+        return args
+    if not isinstance(verdict, Accepted):
+        return args
+    return _with_defaults(verdict.args, declared.parameters, declared.parameters)
+
+
+def _with_defaults(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        items = [part["items"] for part in _parts(schema, root) if "items" in part]
+        return [_with_defaults(item, items[0], root) for item in value] if items else value
+    if not isinstance(value, dict):
+        return value
+    filled = dict(value)
+    for part in _parts(schema, root):
+        for name, field_schema in part.get("properties", {}).items():
+            if name in filled:
+                filled[name] = _with_defaults(filled[name], field_schema, root)
+            for told in [] if name in filled else _parts(field_schema, root):
+                if "default" in told:
+                    filled.setdefault(name, plain_json(told["default"]))
+    return filled
+
+
+def _parts(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema and what it is put together from; of alternatives none but a lone object."""
+    if not isinstance(schema, Mapping) or depth > _SCHEMA_DEPTH:
+        return
+    yield schema
+    place: Any = schema.get("$ref")
+    if isinstance(place, str) and place.startswith("#/"):
+        target: Any = root
+        for step in place[2:].split("/"):
+            key = step.replace("~1", "/").replace("~0", "~")
+            target = target.get(key) if isinstance(target, Mapping) else None
+        yield from _parts(target, root, depth + 1)
+    for part in schema.get("allOf", ()):
+        yield from _parts(part, root, depth + 1)
+    for word in ("anyOf", "oneOf"):
+        kinds = [each for each in schema.get(word, ()) if each != {"type": "null"}]
+        if len(kinds) == 1:
+            yield from _parts(kinds[0], root, depth + 1)
+
+
+def _composed(value: Any) -> Any:
+    """Return plain JSON with one spelling of each number and letter."""
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {_composed(key): _composed(item) for key, item in value.items()}
+    return [_composed(item) for item in value] if isinstance(value, list) else value

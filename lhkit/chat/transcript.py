@@ -27,7 +27,7 @@ class PendingCall:
     text: str = ""
     is_cut: bool = False
 
-    def settled(self, result: ToolResult) -> ToolCallMessage:
+    def settled(self, result: ToolResult, *, hint: str = "") -> ToolCallMessage:
         """Return the message that joins this call with its result."""
         return ToolCallMessage(
             name=self.call.name,
@@ -36,6 +36,7 @@ class PendingCall:
             text=self.text,
             index=self.index,
             raw=self.call.raw,
+            hint=hint,
         )
 
 

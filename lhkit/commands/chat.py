@@ -1,7 +1,5 @@
 """`lhkit chat`: life-helper in a terminal, over a real database."""
 
-import asyncio
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +7,7 @@ from rich.console import Console
 
 from lhkit import app
 from lhkit.commands.progress import opened_model
-from lhkit.commands.terminal import LineReader, TerminalChat
+from lhkit.commands.terminal import TerminalChat, input_lines
 from lhkit.confirm.gate import GuardedGate, TerminalGate
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
@@ -44,35 +42,11 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         tools=app.registry_of(told.locale).definitions,
     )
     console = Console(highlight=False, markup=False)
-    read = line_reader()
-    gate = GuardedGate(TerminalGate(read, console.print, catalog))
+    lines = input_lines()
+    gate = GuardedGate(TerminalGate(lines.read, console.print, catalog, forget=lines.forget))
     with app.open_store(told, options.database) as store:
         async with opened_model(choice, told) as model:
             controller = app.open_chat(model, store, gate, told)
-            chat = TerminalChat(controller, read=read, console=console, catalog=catalog)
+            chat = TerminalChat(controller, read=lines.read, console=console, catalog=catalog)
             await chat.run(model_name=model.identity.model)
     return 0
-
-
-def line_reader() -> LineReader:
-    """Return a reader with editing and history in a terminal, a plain one for a pipe."""
-    if not sys.stdin.isatty():
-        return _read_pipe
-    from prompt_toolkit import PromptSession  # noqa: PLC0415 - only a terminal needs it
-
-    session: PromptSession[str] = PromptSession()
-
-    async def read(prompt: str) -> str:
-        return str(await session.prompt_async(prompt))
-
-    return read
-
-
-async def _read_pipe(prompt: str) -> str:
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
-    line: str = await asyncio.to_thread(sys.stdin.readline)
-    if not line:
-        raise EOFError
-    sys.stdout.write(line)
-    return line.rstrip("\n")

@@ -1,11 +1,13 @@
 """The confirm gate: one question, answered yes only by an explicit "run".
 
 Fail closed: cancel, dismissal, a time-out, a second question while one is open and any internal
-error all mean no. Not covered: a person who clicks Run without reading.
+error all mean no. A yes counts only if it came after the question was shown. Not covered: a person
+who clicks Run without reading.
 """
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,6 +19,9 @@ from lhkit.vocab.printable import printable
 _log = logging.getLogger(__name__)
 
 _YES = frozenset({"y", "yes", "ㅛ", "네", "예"})  # ㅛ is the Y key of a Korean layout
+
+GUARD_S = 0.4
+"""For so long after a question appeared, what is typed was meant for something else. Seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +75,31 @@ class GuardedGate:
         self._is_open = False
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return the inner gate's answer; False if busy, too late or broken."""
+        """Return the inner gate's answer; False if busy, too late or broken.
+
+        An inner gate that goes on although it was told that time is up, or that the caller was
+        cancelled, is too late as well: what it says then is no yes.
+        """
         if self._is_open:
             return False
         self._is_open = True
+        cancelled_before = cancellations()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._inner.confirm(request) is True
+            async with asyncio.timeout(self._timeout_s) as limit:
+                answer = await self._inner.confirm(request)
         except Exception:  # noqa: BLE001 - boundary: a broken gate means no
             _log.warning("the confirm gate failed for %s: answered no", request.tool, exc_info=True)
             return False
         finally:
             self._is_open = False
+        is_in_time = not limit.expired() and cancellations() == cancelled_before
+        return answer is True and is_in_time
+
+
+def cancellations() -> int:
+    """Return how often the calling task was asked to cancel."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 def is_yes(line: str) -> bool:
@@ -89,13 +107,54 @@ def is_yes(line: str) -> bool:
     return line.strip().casefold() in _YES
 
 
+async def forget_typed(guard_s: float = GUARD_S) -> bool:
+    """Throw away what was typed into the terminal so far; return True if there was something.
+
+    That is the terminal's own queue and what prompt_toolkit has read ahead of it, up to the end of
+    the guard. Nothing is waited for or taken away where standard input is no terminal.
+
+    Args:
+        guard_s: how long to wait before, in seconds: a key may be on its way when a question
+            appears.
+    """
+    if not _is_terminal():
+        return False
+    await asyncio.sleep(guard_s)
+    # prompt_toolkit is slow to import, and only a question in a terminal needs it
+    from prompt_toolkit.input.defaults import create_input  # noqa: PLC0415 - see above
+    from prompt_toolkit.input.typeahead import get_typeahead  # noqa: PLC0415 - see above
+    from prompt_toolkit.keys import Keys  # noqa: PLC0415 - see above
+
+    source = create_input(sys.stdin)
+    pressed = get_typeahead(source)
+    with source.raw_mode():  # else a line that was begun and not ended stays in the queue
+        while more := source.read_keys():
+            pressed += more
+        pressed += source.flush_keys()
+    return any(each.key is not Keys.CPRResponse for each in pressed)  # that is the terminal's own
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:  # closed
+        return False
+
+
 class TerminalGate:
     """Asks `[y/N]` in a terminal. End of input and Ctrl-C mean no.
+
+    Only a yes that was typed after the question was shown counts: what came before is thrown away,
+    and the person is told so.
 
     Args:
         read: shows a prompt and returns one line; raises EOFError at the end of input.
         write: shows a line of text.
         catalog: the texts.
+        forget: called when the question stands on the screen. It makes sure that `read` does not
+            return an answer from before, and returns True if there was one. By default what was
+            typed into the terminal; a `read` that takes its lines from elsewhere has to bring its
+            own.
     """
 
     def __init__(
@@ -103,10 +162,13 @@ class TerminalGate:
         read: Callable[[str], Awaitable[str]],
         write: Callable[[str], None],
         catalog: Catalog | None = None,
+        *,
+        forget: Callable[[], Awaitable[bool]] = forget_typed,
     ) -> None:
         self._read = read
         self._write = write
         self._catalog = catalog or load_catalog()
+        self._forget = forget
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Show what would be done and return True for an explicit yes."""
@@ -114,6 +176,8 @@ class TerminalGate:
         self._write(printable(request.summary))
         title = self._catalog.text("confirm.title")
         try:
+            if await self._forget():
+                self._write(self._catalog.text("confirm.early"))
             answer = await self._read(self._catalog.text("confirm.prompt", title=title))
         except (EOFError, KeyboardInterrupt):
             return False

@@ -13,6 +13,12 @@ from lhkit.lifehelper.dates.said import SaidDates, said_dates
 
 _Text = TypeVar("_Text")
 
+TRUNCATION_HINT = (
+    "the result of {bytes} bytes was left out; for one item use a single-item tool such as "
+    "query_protocol"
+)
+"""What the model reads in place of a result that is too large (`Assistant.truncation_hint`)."""
+
 _INSTRUCTIONS = {
     "ko": """\
 너는 생활 습관을 돕는 도우미 life-helper야. 사용자가 쓴 언어로 짧고 다정하게 답해.

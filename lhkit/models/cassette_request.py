@@ -8,7 +8,7 @@ import difflib
 import hashlib
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any
@@ -19,7 +19,7 @@ from lhkit.models.cassette_layout import folded, laid_out
 from lhkit.vocab.json_values import NotJsonError, canonical, plain_json
 from lhkit.vocab.messages import Message, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.vocab.printable import printable
-from lhkit.vocab.results import envelope
+from lhkit.vocab.results import envelope, is_too_large
 
 _LABEL_CHARS = 12
 _DIFF_LINES = 24
@@ -142,6 +142,8 @@ def plain(value: Any) -> Any:
 def _message(message: Message) -> dict[str, Any]:
     match message:
         case ToolCallMessage(result=result):
+            if not is_too_large(result):  # then no model reads the hint
+                message = replace(message, hint="")
             return {"from": "tool", **plain(message), "result": envelope(result)}
         case UserMessage():
             return {"from": "user", **plain(message)}

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 from lhkit.models.dialects.base import ToolSpec, spec_of
-from lhkit.models.dialects.message_groups import grouped, is_writable, words_of
+from lhkit.models.dialects.message_groups import grouped, is_writable, result_text, words_of
 from lhkit.vocab.json_values import NotJsonError, compact
 from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.vocab.results import encode_tool_result
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -50,7 +49,7 @@ def _exchange(calls: Sequence[ToolCallMessage], first: int) -> list[dict[str, An
     asides: list[str] = []
     for number, call in enumerate(calls, start=first):
         arguments = _arguments(call)
-        result = _clean(encode_tool_result(call.result))
+        result = _clean(result_text(call))
         if arguments is None:
             words.append(call.raw)
             asides.append(f"Result of {call.name or 'the call'}: {result}")

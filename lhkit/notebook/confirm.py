@@ -134,16 +134,16 @@ class ButtonConfirmGate:
             if self._timeout_s is not None and now_s - begun_s >= self._timeout_s:
                 return Outcome.TIMED_OUT
             if not screen.is_watched and (not in_kernel() or now_s - watched_s >= FRONT_END_S):
-                return self._without_front_end(screen, request)
+                return await self._without_front_end(screen, request)
             await asyncio.wait({answer}, timeout=HEARTBEAT_S)
         return answer.result()
 
-    def _without_front_end(self, screen: Screen, request: ConfirmRequest) -> Outcome:
+    async def _without_front_end(self, screen: Screen, request: ConfirmRequest) -> Outcome:
         if screen.was_seen:
             return Outcome.CLOSED  # whoever showed it is gone
         title = load_catalog(self.locale).text("confirm.title")
         prompt = load_catalog(self.locale).text("confirm.prompt", title=title)
-        typed = typed_answer(f"{request.tool}: {request.summary}\n{prompt}", self._ask)
+        typed = await typed_answer(f"{request.tool}: {request.summary}\n{prompt}", self._ask)
         if typed is None:
             return Outcome.NOBODY
         return Outcome.TYPED_YES if typed else Outcome.TYPED_NO

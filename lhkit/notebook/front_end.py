@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from lhkit.confirm.gate import is_yes
+from lhkit.confirm.gate import forget_typed, is_yes
 
 Ask: TypeAlias = Callable[[str], str]
 """Shows a prompt and returns a line; raises if nobody can be asked."""
@@ -24,14 +24,16 @@ def in_cell() -> bool:
     return header.get("msg_type") == "execute_request"
 
 
-def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
+async def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
     """Ask in words where a person can answer; None where nobody can.
 
-    In a kernel that is a cell whose front end takes input, elsewhere a terminal. It blocks until
-    the person answers.
+    In a kernel that is a cell whose front end takes input, elsewhere a terminal, where what was
+    typed before the question does not count. It blocks until the person answers.
     """
     if not (in_cell() if in_kernel() else _is_terminal()):
         return None
+    if not in_kernel():
+        await forget_typed()
     try:
         return is_yes(ask(prompt))
     except (EOFError, OSError, RuntimeError):  # nobody can type after all

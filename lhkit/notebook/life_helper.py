@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lhkit import app
 from lhkit.chat.controller import Assistant
-from lhkit.lifehelper.prompts import instructions, now_line
+from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper
 from lhkit.lifehelper.world import ROW_KEYS, snapshot
@@ -64,6 +64,7 @@ def life_helper(
         context=lambda message: now_line(now(), locale, message),
         deps=deps,
         sampling=sampling,
+        truncation_hint=TRUNCATION_HINT,
     )
     return Toolset(
         registry=app.registry_of(locale),

@@ -1,6 +1,9 @@
 """One tool call to one result: look up, validate, confirm, run.
 
-`dispatch` never raises, for any input of any type; only cancellation of the calling task passes.
+`dispatch` never raises, for any input of any type; only cancellation of the calling task passes,
+and a KeyboardInterrupt, which is a person's and no tool's.
+What is asked is what runs and what is recorded: arguments are copied when they are validated, and
+summary, gate and handler get a copy each. A result is copied when it comes back.
 Not promised: a handler that blocks the event loop cannot be timed out, and a handler that ignores
 cancellation goes on after its time-out (its result is discarded).
 Source: seeds, `ToolDispatcher.dispatch`; we validate before we ask, and pass validated arguments.
@@ -14,14 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from lhkit.confirm.gate import ConfirmGate, ConfirmRequest
+from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, cancellations
 from lhkit.confirm.summary import summarize
 from lhkit.locales import Catalog, load_catalog
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject, Verdict
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.vocab.json_values import JSON, NotJsonError, plain_json, read_only_json
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.vocab.trace import DispatchTrace, GateOutcome
 
 _log = logging.getLogger(__name__)
@@ -31,9 +34,9 @@ _CANCEL_GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A handler that did not return: what to tell the model."""
+    """A handler that raised: what it raised."""
 
-    result: ToolErr
+    error: BaseException
 
 
 class ToolDispatcher:
@@ -71,11 +74,12 @@ class ToolDispatcher:
             tool_name: the name the model gave; anything.
             raw_args: the arguments the model gave; anything.
             confirm: who asks the user; None answers every destructive call with `ToolCancelled`.
-            deps: handed to the handler as it is.
+            deps: handed to the handler as it is, not copied.
             observe: receives the trace of this call exactly once, also when the calling task is
                 cancelled after the handler was started (a started write is finished first).
         """
         run = _Dispatch(
+            cancelled_before=cancellations(),
             registry=self.registry,
             catalog=self._catalog,
             clock=self._clock,
@@ -92,9 +96,8 @@ class ToolDispatcher:
 
 
 def _blank_trace(tool_name: Any, raw_args: Any) -> DispatchTrace:
-    name = tool_name if isinstance(tool_name, str) else f"<{type(tool_name).__name__}>"
     return DispatchTrace(
-        name=name,
+        name=_name_of(tool_name),
         raw_args=raw_args,
         args=None,
         extra_args=(),
@@ -104,9 +107,17 @@ def _blank_trace(tool_name: Any, raw_args: Any) -> DispatchTrace:
     )
 
 
+def _name_of(tool_name: Any) -> str:
+    """Return a plain text: a kind of text with a will of its own is none to look up by."""
+    kind = type(tool_name)
+    return str.__str__(tool_name) if issubclass(kind, str) else f"<{kind.__name__}>"
+
+
 @dataclass(slots=True, kw_only=True)
 class _Dispatch:
     """One dispatch while it runs; `trace` is what is known of it so far."""
+
+    cancelled_before: int
 
     registry: ToolRegistry
     catalog: Catalog
@@ -117,11 +128,12 @@ class _Dispatch:
 
     async def advance(self) -> None:
         """Look up, validate, confirm, run; stop at the first step that settles the result."""
+        unreadable = self._kept_raw_args()
         tool = self.registry.get(self.trace.name)
         if tool is None:
             self._unknown_tool()
             return
-        accepted = self._validate(tool)
+        accepted = self._validate(tool, unreadable)
         if accepted is None:
             return
         if tool.is_destructive and not await self._is_confirmed(tool, accepted.args):
@@ -139,9 +151,19 @@ class _Dispatch:
     def _error(self, code: str, *, key: str | None = None, **values: object) -> ToolErr:
         return ToolErr(code, self.catalog.text(f"dispatch.{key or code}", **values))
 
-    def _validate(self, tool: ToolDefinition) -> Accepted | None:
+    def _kept_raw_args(self) -> NotAnObject | None:
+        """Keep a copy of what came; return what is wrong with it if JSON cannot carry it."""
+        try:
+            self.trace = replace(self.trace, raw_args=read_only_json(self.trace.raw_args))
+        except NotJsonError as error:
+            return NotAnObject(actual=str(error))
+        except Exception as error:  # noqa: BLE001 - boundary: arguments may be any object
+            return NotAnObject(actual=type(error).__name__)
+        return None
+
+    def _validate(self, tool: ToolDefinition, unreadable: NotAnObject | None) -> Accepted | None:
         started_s = self.clock()
-        verdict = self._verdict(tool)
+        verdict = unreadable or self._verdict(tool)
         self.trace = replace(self.trace, validation_s=self.clock() - started_s)
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
@@ -150,13 +172,15 @@ class _Dispatch:
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
-        self.trace = replace(self.trace, args=verdict.args, extra_args=verdict.extra)
+        self.trace = replace(
+            self.trace, args=read_only_json(verdict.args), extra_args=verdict.extra
+        )
         return verdict
 
     def _verdict(self, tool: ToolDefinition) -> Verdict:
         try:
             return self.registry.validator(tool.name).check(self.trace.raw_args)
-        except Exception as error:  # noqa: BLE001 - boundary: arguments may be any object
+        except Exception as error:  # noqa: BLE001 - boundary: a validator may fail on what it reads
             _log.warning("validation of %s failed", tool.name, exc_info=True)
             return NotAnObject(actual=type(error).__name__)
 
@@ -179,56 +203,59 @@ class _Dispatch:
         request = ConfirmRequest(
             tool=tool.name,
             description=tool.description,
-            args=args,
+            args=plain_json(args),
             summary=summarize(tool, args, self.catalog),
         )
         started_s = self.clock()
-        outcome = await _ask(self.confirm, request)
-        self.trace = replace(self.trace, gate=outcome, waiting_s=self.clock() - started_s)
+        self.trace = replace(self.trace, gate=GateOutcome.FAILED)  # unless there is an answer
+        try:
+            outcome = await _ask(self.confirm, request)
+            self._pass_cancellation()  # a gate may have swallowed it, and said yes
+        finally:
+            self.trace = replace(self.trace, waiting_s=self.clock() - started_s)
+        self.trace = replace(self.trace, gate=outcome)
         return outcome is GateOutcome.ACCEPTED
+
+    def _pass_cancellation(self) -> None:
+        """Raise if the caller was told to stop, whoever has caught that: nothing may start now."""
+        if cancellations() > self.cancelled_before:
+            raise asyncio.CancelledError
 
     async def _run(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> None:
         started_s = self.clock()
-        self.trace = replace(self.trace, ran=True)
-        task = asyncio.create_task(self._handled(tool, args))
-        try:
-            await asyncio.wait({task}, timeout=tool.timeout_s)
-        except asyncio.CancelledError:
-            # A started write is finished and reported, then the cancellation passes.
-            await _finish(task, tool.timeout_s)
-            self._settle(self._outcome(tool, task))
-            raise
-        finally:
-            self.trace = replace(self.trace, handler_s=self.clock() - started_s)
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)
-            self._settle(self._timed_out(tool))
-            return
-        self._settle(self._outcome(tool, task))
+        # From here on it may have written: no end of the caller may make that a "did not confirm".
+        self.trace = replace(self.trace, ran=True, result=self._handler_error("CancelledError"))
+        task = asyncio.create_task(self._handled(tool, plain_json(args)))
+        is_late, stopped = await _waited_out(task, tool.timeout_s)
+        returned = _Failed(TimeoutError()) if is_late else _returned(task)
+        self.trace = replace(self.trace, handler_s=self.clock() - started_s)
+        self._settle(self._timed_out(tool) if is_late else self._outcome(returned))
+        if stopped is not None:
+            raise stopped
+        if isinstance(returned, _Failed) and isinstance(returned.error, KeyboardInterrupt):
+            raise returned.error
 
-    async def _handled(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> object:
+    async def _handled(
+        self, tool: ToolDefinition, args: Mapping[str, JSON]
+    ) -> ToolResult | _Failed:
         try:
-            returned = tool.handler(args, self.deps)
+            returned: Any = tool.handler(args, self.deps)
             if inspect.isawaitable(returned):
                 returned = await returned
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - boundary: handlers may do anything
+            if isinstance(returned, ToolOk | ToolErr | ToolCancelled):
+                return serialisable(returned)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - boundary: handlers may do anything
             _log.exception("the handler of %s failed", tool.name)
-            return _Failed(self._handler_error(type(error).__name__))
-        return returned
-
-    def _outcome(self, tool: ToolDefinition, task: "asyncio.Task[object]") -> ToolResult:
-        if not task.done():
-            return self._timed_out(tool)
-        if task.cancelled():
-            return self._handler_error("CancelledError")
-        returned = task.result()
-        if isinstance(returned, _Failed):
-            return returned.result
-        if isinstance(returned, ToolOk | ToolErr | ToolCancelled):
-            return returned
+            return _Failed(error)
         _log.error("the handler of %s returned a %s", tool.name, type(returned).__name__)
         return self._handler_error(f"returned {type(returned).__name__}")
+
+    def _outcome(self, returned: ToolResult | _Failed) -> ToolResult:
+        if isinstance(returned, _Failed):
+            return self._handler_error(type(returned.error).__name__)
+        return returned
 
     def _timed_out(self, tool: ToolDefinition) -> ToolErr:
         _log.error("the handler of %s exceeded %s s", tool.name, tool.timeout_s)
@@ -244,33 +271,42 @@ class _Dispatch:
 
 
 async def _ask(gate: ConfirmGate, request: ConfirmRequest) -> GateOutcome:
-    cancelled_before = _cancellations()
+    cancelled_before = cancellations()
     try:
         answer = await gate.confirm(request)
-    except asyncio.CancelledError:
-        if _cancellations() > cancelled_before:
+    except KeyboardInterrupt:
+        raise  # a person's, who wants out of all of it
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and cancellations() > cancelled_before:
             raise
-        return GateOutcome.FAILED  # the gate's own future was cancelled: nobody answered
-    except (Exception, SystemExit):  # noqa: BLE001 - boundary: a broken gate means no
         _log.warning("the confirm gate failed for %s", request.tool, exc_info=True)
         return GateOutcome.FAILED
     return GateOutcome.ACCEPTED if answer is True else GateOutcome.REJECTED
 
 
-def _cancellations() -> int:
-    """Return how often the calling task was asked to cancel."""
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
+def _returned(task: "asyncio.Task[ToolResult | _Failed]") -> ToolResult | _Failed:
+    return _Failed(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
-async def _finish(task: "asyncio.Task[object]", timeout_s: float) -> None:
-    """Wait for a started handler although the caller was cancelled, within its time-out."""
-    while not task.done():
-        try:
-            await asyncio.wait({task}, timeout=timeout_s)
-        except asyncio.CancelledError:
-            continue  # cancelled again: the write still has to end
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=_CANCEL_GRACE_S)
-            return
+async def _waited_out(
+    task: "asyncio.Task[Any]", timeout_s: float
+) -> tuple[bool, asyncio.CancelledError | None]:
+    """Wait for a started handler until it ends or its time, and the grace after it, are over.
+
+    Cancelling the caller ends nothing of it, however often: what was started has to end, and what
+    came of it to be told. Return whether its time was over, and the cancellation, to be passed on.
+    """
+    loop = asyncio.get_running_loop()
+    is_late, stopped = False, None
+    for span_s in (timeout_s, _CANCEL_GRACE_S):
+        ends_s = loop.time() + span_s
+        while not task.done() and (left_s := ends_s - loop.time()) > 0:
+            try:
+                await asyncio.wait({task}, timeout=left_s)
+            except asyncio.CancelledError as error:
+                stopped = error
+        if task.done():
+            return is_late, stopped
+        is_late = True
+        task.cancel()
+    return is_late, stopped

@@ -6,7 +6,7 @@ Not a serialiser of objects: whatever JSON has no word for is refused, not guess
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -43,7 +43,7 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
     if depth > MAX_DEPTH:
         raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool | str):
-        return value if not isinstance(value, str) else str(value)
+        return value if not isinstance(value, str) else str.__str__(value)
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -62,6 +62,54 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
     raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
 
 
+def read_only_json(value: Any) -> Any:
+    """Return `value` as plain JSON that nobody can change: for records, which several people hold.
+
+    Mappings and lists are `dict` and `list` still, so that everything that reads them works;
+    changing one raises a TypeError. A copy (`dict(…)`, `copy.deepcopy(…)`, a pickle) is an ordinary
+    one.
+
+    Raises:
+        NotJsonError: as `compact`: what can be kept can be printed.
+    """
+    plain = plain_json(value)
+    _dump(plain, sort_keys=False)
+    return _frozen(plain)
+
+
+def _frozen(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return _ReadOnlyDict({key: _frozen(item) for key, item in plain.items()})
+    if isinstance(plain, list):
+        return _ReadOnlyList(map(_frozen, plain))
+    return plain
+
+
+def _refuse(*_args: Any, **_more: Any) -> NoReturn:
+    raise TypeError("a record cannot be changed: change a copy of it, such as copy.deepcopy(…)")
+
+
+class _ReadOnlyDict(dict[str, Any]):
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return dict, (dict(self),)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+
+class _ReadOnlyList(list[Any]):
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return list, (list(self),)
+
+
 def _finite(number: float) -> float:
     if not math.isfinite(number):
         raise NotJsonError(f"{number} is not a JSON number")
@@ -71,7 +119,7 @@ def _finite(number: float) -> float:
 def _key(key: Any) -> str:
     if not isinstance(key, str):
         raise NotJsonError(f"a key of type {type(key).__name__} is not a JSON key")
-    return str(key)
+    return str.__str__(key)
 
 
 def compact(value: Any) -> str:

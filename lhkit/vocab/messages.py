@@ -42,7 +42,8 @@ class ToolCallMessage:
 
     `index` is the call's place among the calls of one model message, `text` what the model said
     before the calls (kept on the first). `raw` is what the model wrote: the only trace of a call
-    that was cut off, whose `name` is then empty.
+    that was cut off, whose `name` is then empty. `hint` is what the model reads in place of a
+    result that is too large (see `Assistant.truncation_hint`); empty for the general sentence.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ToolCallMessage:
     text: str = ""
     index: int = 0
     raw: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.vocab.json_values import JSON, NotJsonError, compact
+from lhkit.vocab.json_values import JSON, NotJsonError, compact, read_only_json
 
 MAX_RESULT_BYTES = 2048
 """Default budget of one encoded result, in UTF-8 bytes (seed ADR-0005)."""
@@ -17,9 +17,13 @@ MIN_RESULT_BYTES = 256
 """The smallest budget that holds every fixed envelope together with its code."""
 
 TRUNCATION_HINT = (
-    "the result of {bytes} bytes was left out; for one item use a single-item tool such as "
-    "query_protocol"
+    "the result of {bytes} bytes was left out: it is too long to read; ask for less at once, such "
+    "as a single item"
 )
+"""What the model is told in place of such a result, where the assistant has no sentence of its own.
+
+It names no tool: nobody knows here which there are.
+"""
 CANCELLED_REASON = "user did not confirm"
 
 
@@ -63,12 +67,24 @@ def envelope(result: ToolResult) -> dict[str, Any]:
 
 
 def serialisable(result: ToolResult) -> ToolResult:
-    """Return `result`, or a `ToolErr("handler_error")` where JSON cannot carry it."""
+    """Return `result`, or a `ToolErr("handler_error")` where JSON cannot carry it.
+
+    The data of a `ToolOk` is a copy that nobody can change: whoever made it may keep it and go on
+    with it, and what a tool answered stays what it answered.
+    """
     try:
-        compact(envelope(result))
+        if isinstance(result, ToolOk):
+            return ToolOk(read_only_json(result.data))
+        if isinstance(result, ToolErr) and not (type(result.code) is type(result.reason) is str):
+            return ToolErr(code=_text(result.code), reason=_text(result.reason))
     except NotJsonError as error:
         return ToolErr(code="handler_error", reason=f"the result is not JSON: {error}")
     return result
+
+
+def _text(value: Any) -> str:
+    """Return a value that should be a text as one."""
+    return str.__str__(value) if isinstance(value, str) else compact(value)
 
 
 def encode_tool_result(
@@ -103,6 +119,11 @@ def encode_tool_result(
             raise AssertionError("a cancelled envelope is always small")
         case _:
             assert_never(safe)
+
+
+def is_too_large(result: ToolResult, max_bytes: int = MAX_RESULT_BYTES) -> bool:
+    """Return True if `encode_tool_result` has to shorten it. JSON must be able to carry it."""
+    return _size(compact(envelope(result))) > max_bytes
 
 
 def _left_out(hint: str, max_bytes: int) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import unicodedata
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,8 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
 from lhkit.models.base import ModelRequest
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.openai_messages import chat_messages
 from lhkit.testing import (
     EventLog,
     Reply,
@@ -26,8 +29,14 @@ from lhkit.testing import (
 )
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.events import CallSettled, EndReason, ModelFinished, TurnEnded
-from lhkit.vocab.generation import ModelEvent, ModelIdentity, TextDelta
+from lhkit.vocab.events import CallReady, CallSettled, EndReason, ModelFinished, TurnEnded
+from lhkit.vocab.generation import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    TextDelta,
+    ToolCallParsed,
+)
 from lhkit.vocab.messages import (
     ModelMessage,
     SystemMessage,
@@ -202,6 +211,138 @@ async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
     await chat.user_turn("걷기 추가")
     assert codes(chat) == ["ToolOk", "repeated_call"]
     assert len(runs) == 1
+
+
+@pytest.mark.anyio
+async def test_the_same_write_in_other_clothes_is_not_run_again() -> None:
+    runs: list[Mapping[str, Any]] = []
+
+    def count(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        runs.append(args)
+        return ToolOk({})
+
+    cups = object_schema("n", n={"type": "integer"}, unit={"type": "string", "default": "잔"})
+    again = [
+        call("drink", n=1),
+        call("drink", n=1.0, mood="good"),
+        call("drink", unit=unicodedata.normalize("NFD", "잔"), n=1),
+    ]
+    chat, _ = controller(
+        ScriptedModel([*again, say("네")]),
+        echo_tool("drink", parameters=cups, is_destructive=True, handler=count),
+        confirm=ScriptedGate([True] * 3),
+    )
+    await chat.user_turn("물 한 잔")
+    assert codes(chat) == ["ToolOk", "repeated_call", "repeated_call"]
+    assert runs == [{"n": 1}]
+
+
+@pytest.mark.anyio
+async def test_a_write_that_was_registered_later_is_asked_once_a_message_like_any_other() -> None:
+    registry = ToolRegistry([READ])
+    gate = ScriptedGate([True] * 4)
+
+    def learn(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        registry.register(WRITE)
+        return ToolOk({})
+
+    registry.register(echo_tool("learn", handler=learn))
+    writes = [ToolCall(name="add_habit", args={"protocol_id": name}) for name in "ab"]
+    model = ScriptedModel(
+        [
+            Reply(calls=(ToolCall(name="learn", args={}), *writes)),
+            Reply(calls=tuple(writes)),
+            say("네"),
+        ]
+    )
+    chat = ChatController(model=model, dispatcher=ToolDispatcher(registry), confirm=gate)
+    await chat.user_turn("배워서 추가해줘")
+    assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "ToolOk", "ToolCancelled"]
+    assert len(gate.asked) == 2
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_goes_on_with_what_it_returned_changes_neither_history_nor_request() -> (
+    None
+):
+    shelf = {"item": {"left": 9}}
+    seen: list[Any] = []
+
+    def use(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        shelf["item"]["left"] -= 3
+        seen.append(args)
+        return ToolOk(shelf["item"])
+
+    model = ScriptedModel(
+        [call("search_catalog", category="a"), call("use", n=[3]), say("네"), say("네")]
+    )
+    chat, log = controller(
+        model,
+        replace(READ, handler=lambda _args, _deps: ToolOk(shelf)),
+        echo_tool("use", parameters=object_schema(n={}), handler=use),
+    )
+    await chat.user_turn("찾아서 써줘")
+    seen[0]["n"].append("spoilt")
+    for message in chat.state.messages[1:3]:
+        assert isinstance(message, ToolCallMessage)
+        with pytest.raises(TypeError, match="copy"):
+            message.args["x"] = 1
+    shelf["item"]["left"] = 0
+    await chat.user_turn("또")
+    found, used = model.requests[-1].messages[1:3]
+    assert isinstance(found, ToolCallMessage)
+    assert isinstance(used, ToolCallMessage)
+    assert found.result == ToolOk({"item": {"left": 9}})
+    assert (used.args, used.result) == ({"n": [3]}, ToolOk({"left": 6}))
+    assert log.of(CallSettled)[1].trace.args == {"n": [3]}
+
+
+@pytest.mark.anyio
+async def test_a_model_that_changes_the_call_it_made_changes_nothing_of_it() -> None:
+    class Restless:
+        identity = ModelIdentity(model="restless")
+
+        def __init__(self) -> None:
+            self.args = {"protocol_id": "one"}
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+            if len(request.messages) > 1:
+                self.args["protocol_id"] = "all"
+                yield Finished(reason="stop", text="네")
+                return
+            made = ToolCall(name="add_habit", args=self.args)
+            yield ToolCallParsed(call=made)
+            yield Finished(reason="stop", calls=(made,))
+            self.args["protocol_id"] = "other"
+
+        async def aclose(self) -> None: ...
+
+    gate = ScriptedGate([True])
+    chat, log = controller(Restless(), confirm=gate)
+    await chat.user_turn("하나만")
+    asked = {"protocol_id": "one"}
+    assert gate.asked[0].args == asked
+    assert results(chat) == [ToolOk({"args": asked})]
+    assert (log.of(CallReady)[0].call.args, log.of(CallSettled)[0].message.args) == (asked, asked)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("dialect", ["json", "pythonic", "gemma4", "functiongemma", "openai"])
+async def test_what_is_too_large_is_told_in_the_assistants_own_words(dialect: str) -> None:
+    model = ScriptedModel([call("search_catalog"), say("네")])
+    tool = replace(READ, handler=lambda _args, _deps: ToolOk({"all": "가" * 3_000}))
+    for hint, told in (("ask open_item ({bytes} bytes)", "ask open_item (9"), ("", "single item")):
+        chat, _ = controller(model, tool, assistant=Assistant(truncation_hint=hint))
+        await chat.user_turn("다 보여줘")
+        messages = model.requests[-1].messages
+        text = (
+            str(chat_messages(messages))
+            if dialect == "openai"
+            else DIALECTS[dialect].encode(messages, model.requests[-1].tools)
+        )
+        assert told in text
+        assert "query_protocol" not in text
+        model = ScriptedModel([call("search_catalog"), say("네")])
 
 
 @pytest.mark.anyio

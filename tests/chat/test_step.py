@@ -1,5 +1,7 @@
 """The next step is a pure function of the transcript."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from lhkit.chat.step import (
     AnswerRepeated,
     AnswerTruncated,
     CallModel,
+    Declared,
     Dispatch,
     Finish,
     Limits,
@@ -17,6 +20,7 @@ from lhkit.chat.step import (
     next_step,
 )
 from lhkit.chat.transcript import Transcript
+from lhkit.tools.validation import ArgumentValidator
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.generation import Finished
 from lhkit.vocab.messages import ToolCall, UserMessage
@@ -101,6 +105,54 @@ def test_sameness_of_calls_is_typed_and_ignores_order(
     first: object, second: object, same: bool
 ) -> None:
     assert is_same_call(ToolCall(name="t", args=first), ToolCall(name="t", args=second)) is same
+
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "number"},
+        "size": {"type": "string", "default": "small"},
+        "of": {"$ref": "#/$defs/of"},
+        "maybe": {"anyOf": [{"$ref": "#/$defs/of"}, {"type": "null"}], "default": None},
+        "all": {"type": "array", "items": {"$ref": "#/$defs/of"}},
+    },
+    "$defs": {"of": {"type": "object", "properties": {"kind": {"enum": [1, 2], "default": 1}}}},
+}
+DECLARED = Declared(parameters=PARAMETERS, validator=ArgumentValidator(PARAMETERS))
+NFC, NFD = "카페", unicodedata.normalize("NFD", "카페")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"n": 1}, {"n": 1.0}, True),
+        ({"n": 1}, {"size": "small", "n": 1, "maybe": None}, True),
+        ({"n": 1}, {"n": 1, "mood": "good"}, True),
+        ({"size": NFC}, {"size": NFD}, True),
+        ({"of": {}}, {"of": {"kind": 1.0}}, True),
+        ({"maybe": {}}, {"maybe": {"kind": 1}}, True),
+        ({"all": [{}, {"kind": 1}]}, {"all": [{"kind": 1}, {}]}, True),
+        ({"n": 1}, {"n": 1, "size": "large"}, False),
+        ({"n": 1}, {"n": 1.5}, False),
+        ({"maybe": {}}, {"maybe": None}, False),
+        ({"of": {}}, {"of": {"kind": 2}}, False),
+        ({"n": "1"}, {"n": 1}, False),
+        ({"n": "1"}, {"n": "1", "mood": 1}, False),  # neither is valid: nothing is known of it
+    ],
+)
+def test_calls_that_mean_the_same_to_the_tool_are_the_same(
+    first: object, second: object, same: bool
+) -> None:
+    one, other = ToolCall(name="t", args=first), ToolCall(name="t", args=second)
+    assert is_same_call(one, other, DECLARED) is same
+    assert is_same_call(other, one, DECLARED) is same
+
+
+def test_a_schema_that_breaks_its_validator_breaks_no_turn() -> None:
+    broken = {"type": "object", "properties": {"n": {"$ref": "#/nowhere"}}}
+    declared = Declared(parameters=broken, validator=ArgumentValidator(broken))
+    one, other = ToolCall(name="t", args={"n": 1}), ToolCall(name="t", args={"n": 1.0})
+    assert is_same_call(one, other, declared)
 
 
 @given(

@@ -1,20 +1,37 @@
 """The terminal chat shows what happens and asks before a write."""
 
 import asyncio
+import codecs
 import io
-from collections.abc import Iterable
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
+from aiohttp import web
+from prompt_toolkit.input.defaults import create_input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 from rich.console import Console
 
+import lhkit
 from lhkit.chat.controller import ChatController
-from lhkit.commands.terminal import LineReader, TerminalChat
-from lhkit.confirm.gate import TerminalGate
+from lhkit.commands.terminal import LineReader, PipedLines, TerminalChat
+from lhkit.confirm.gate import GUARD_S, ConfirmRequest, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
 from lhkit.locales import load_catalog
+from lhkit.models.dialects import DIALECTS
 from lhkit.testing import Reply, ScriptedModel, call, echo_tool, object_schema, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from tests.children import search_paths
+from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
 
 WRITE = echo_tool(
     "add_habit",
@@ -94,3 +111,219 @@ async def test_escape_sequences_of_the_model_are_shown_not_obeyed() -> None:
     text = await shown([say("\x1b[2J지웠다"), call("\x1b]0;x", a="\x1b[1m")], ["안녕", "또"])
     assert "\x1b" not in text
     assert "\\x1b[2J지웠다" in text
+
+
+class Pty:
+    """A terminal: what a person types into it, and what they see."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    async def until(self, text: str) -> None:
+        """Read what the terminal shows until `text` stands there, after what was seen so far."""
+        shown, fresh = "", asyncio.Event()
+
+        def take() -> None:
+            nonlocal shown
+            shown += self._decoder.decode(os.read(self.master, 4096))
+            fresh.set()
+
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self.master, take)
+        try:
+            while text not in shown:
+                await fresh.wait()
+                fresh.clear()
+        finally:
+            loop.remove_reader(self.master)
+            self.seen += shown
+
+    def close(self) -> None:
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Pty]:
+    made = Pty()
+    yield made
+    made.close()
+
+
+REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(20)
+@pytest.mark.promise("gate.fresh_yes")
+@pytest.mark.parametrize(
+    ("early", "typed", "expected"),
+    [("네\n", "\n", False), ("네", "\n", False), ("네\n", "네\n", True), ("", "네\n", True)],
+)
+async def test_the_gate_takes_only_a_yes_that_was_typed_after_the_question_was_shown(
+    terminal: Pty, monkeypatch: pytest.MonkeyPatch, early: str, typed: str, *, expected: bool
+) -> None:
+    shown: list[str] = []
+
+    async def read(prompt: str) -> str:
+        shown.append(prompt)
+        terminal.type(typed)
+        return await asyncio.to_thread(stdin.readline)
+
+    with os.fdopen(os.dup(terminal.slave), encoding="utf-8") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        if early:
+            terminal.type(early)
+            await terminal.until(early.strip())  # the echo: it is in the terminal's queue
+        gate = TerminalGate(read, shown.append, load_catalog("ko"), forget=no_guard)
+        assert await gate.confirm(REQUEST) is expected
+    told = "질문이 나오기 전에 입력한 내용은 답으로 치지 않아요."
+    assert (told in shown) is bool(early)
+    assert shown[-1].endswith("[y/N] ")
+
+
+async def no_guard() -> bool:
+    return await forget_typed(guard_s=0)
+
+
+@pytest.mark.anyio
+async def test_what_the_line_editor_has_read_ahead_is_no_answer_either(
+    terminal: Pty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with os.fdopen(os.dup(terminal.slave), encoding="utf-8") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        source = create_input(stdin)
+        store_typeahead(source, [KeyPress("y", "y"), KeyPress(Keys.ControlM, "\r")])
+        assert await no_guard() is True
+        assert get_typeahead(source) == []
+        assert await no_guard() is False
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(20)
+async def test_a_line_piped_before_the_question_is_no_answer_and_the_script_stays_in_step() -> None:
+    reader, writer = os.pipe()
+    lines = PipedLines(reader)
+    shown: list[str] = []
+    gate = TerminalGate(lines.read, shown.append, load_catalog("en"), forget=lines.forget)
+    os.write(writer, "추가해줘\n네\n다음 말\n".encode())
+    assert await lines.read("> ") == "추가해줘"
+    assert await gate.confirm(REQUEST) is False
+    assert shown[-1] == "What was typed before the question does not count."
+    assert await lines.read("> ") == "다음 말"
+    os.write(writer, "네".encode())
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await asyncio.sleep(0)  # a line that was begun before is early, too
+    os.write(writer, b"\n")
+    assert await asked is False
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await asyncio.sleep(0)
+    os.write(writer, "네\n".encode())
+    assert await asked is True
+    os.close(writer)
+    assert await gate.confirm(REQUEST) is False
+    os.close(reader)
+
+
+@pytest.mark.anyio
+async def test_a_script_in_a_file_never_says_yes(tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("추가해줘\ny\n")
+    with script.open("rb") as file:
+        lines = PipedLines(file.fileno())
+        gate = TerminalGate(lines.read, lambda _text: None, forget=lines.forget)
+        assert await lines.read("> ") == "추가해줘"
+        assert await gate.confirm(REQUEST) is False
+        with pytest.raises(EOFError):
+            await lines.read("> ")
+
+
+ADDED = {
+    "protocol_id": "daily-walk",
+    "frame_level": "action",
+    "framed_text": "나는 매일 걷는다",
+    "anchor_when": "오전 7시",
+}
+WISH = DIALECTS["json"].render_call("add_habit", ADDED)
+
+
+def after(released: asyncio.Event, asked: asyncio.Event) -> Behaviour:
+    """Answer with the call, but not before it is let."""
+
+    async def behave(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await released.wait()
+        return await streams(completion([WISH]))(request)
+
+    return behave
+
+
+@contextmanager
+def chat(terminal: Pty, base_url: str, database: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A real `lhkit chat` in the terminal; it does not outlive the test."""
+    line = [sys.executable, "-m", "lhkit", "chat", "--base-url", base_url, "--db", str(database)]
+    folder = str(database.parent)
+    with subprocess.Popen(
+        line,
+        stdin=terminal.slave,
+        stdout=terminal.slave,
+        stderr=terminal.slave,
+        env={
+            **search_paths(),
+            **{f"LHKIT_{kind}_DIR": folder for kind in ("DATA", "CACHE", "CONFIG")},
+            "TERM": "xterm",
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+            "HOME": folder,
+            "LANG": "C.UTF-8",
+        },
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def habits(database: Path) -> int:
+    with closing(sqlite3.connect(database)) as connection:
+        return int(connection.execute("SELECT count(*) FROM habit").fetchone()[0])
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("early", "typed", "rows"), [("네", "", 0), ("네", "네", 1), ("", "네", 1)]
+)
+async def test_lhkit_chat_writes_only_after_a_yes_to_the_question_on_the_screen(
+    terminal: Pty, tmp_path: Path, early: str, typed: str, rows: int
+) -> None:
+    released, asked = asyncio.Event(), asyncio.Event()
+    database = tmp_path / "chat.sqlite3"
+    server = FakeVllm(after(released, asked), streams(completion(["그랬어요."])))
+    async with server:
+        with chat(terminal, server.base_url, database) as process:
+            await terminal.until("나>")
+            terminal.type("걷기 추가해줘\r")
+            await asked.wait()  # the model is at work, and no question is on the screen
+            if early:
+                terminal.type(f"{early}\r")
+                await terminal.until(f"{early}\r\n")  # the echo: the terminal has it
+            released.set()
+            await terminal.until("[y/N]")
+            assert ("답으로 치지 않아요" in terminal.seen) is bool(early)
+            terminal.type(f"{typed}\r")
+            await terminal.until("그랬어요.")
+            await terminal.until("나>")
+            assert habits(database) == rows
+            terminal.type("/quit\r")
+            await terminal.until("안녕히 가세요.")
+            assert await asyncio.to_thread(process.wait) == 0
+
+
+def test_the_terminal_and_the_card_guard_for_the_same_time() -> None:
+    script = Path(lhkit.__file__).parent / "notebook" / "static" / "panel.js"
+    assert f"const EARLY_MS = {GUARD_S * 1000:.0f};" in script.read_text(encoding="utf-8")

@@ -51,6 +51,34 @@ async def test_a_question_that_takes_too_long_is_answered_no() -> None:
     assert await GuardedGate(WaitingGate(), timeout_s=0.01).confirm(REQUEST) is False
 
 
+class LateGate:
+    """Says yes when it is told that time is up, and to nothing else."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+        self.asked.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            return True
+
+
+@pytest.mark.anyio
+async def test_a_yes_of_a_gate_that_ignores_the_time_out_is_too_late() -> None:
+    assert await GuardedGate(LateGate(), timeout_s=0.01).confirm(REQUEST) is False
+
+
+@pytest.mark.anyio
+async def test_a_yes_of_a_gate_that_ignores_a_stop_is_too_late() -> None:
+    inner = LateGate()
+    asking = asyncio.create_task(GuardedGate(inner).confirm(REQUEST))
+    await inner.asked.wait()
+    asking.cancel()
+    assert await asking is False
+
+
 class MendedGate:
     """Fails once, then says yes."""
 

@@ -1,6 +1,8 @@
 """The confirm gate: yes only by an explicit Run, and never a hang."""
 
 import asyncio
+import os
+import pty
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,10 @@ from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.events import Outcome
 from lhkit.notebook.home_loop import HomeLoop
 from lhkit.notebook.screen import Screen
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.results import ToolOk, ToolResult
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(10)]
 
@@ -163,3 +169,43 @@ async def test_in_a_terminal_a_person_can_type(
     gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: s" in prompt else "?")
     assert await gate.confirm(REQUEST) is outcome.is_allowed
     assert gate.outcomes == [outcome]
+
+
+async def test_a_line_typed_into_a_terminal_before_the_question_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    person, terminal = pty.openpty()
+    with os.fdopen(terminal, encoding="utf-8") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        os.write(person, b"y\n")
+        echo = b""
+        while b"y" not in echo:  # the echo: the terminal has it
+            echo += await asyncio.to_thread(os.read, person, 64)
+
+        def ask(_prompt: str) -> str:
+            os.write(person, b"\n")
+            return stdin.readline()
+
+        gate = ButtonConfirmGate(ask=ask)
+        assert await gate.confirm(REQUEST) is False
+        assert gate.outcomes == [Outcome.TYPED_NO]
+    os.close(person)
+
+
+async def test_what_is_run_is_what_the_card_showed_whoever_changes_the_card(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    def delete(args: Any, _deps: Any) -> ToolResult:
+        return ToolOk({"deleted": args["ids"]})
+
+    schema = object_schema(ids={"type": "array"})
+    tool = echo_tool("delete", parameters=schema, is_destructive=True, handler=delete)
+    given = {"ids": ["one"]}
+    running = asyncio.create_task(
+        ToolDispatcher(ToolRegistry([tool])).dispatch("delete", given, confirm=gate)
+    )
+    await page.until_asked()
+    given["ids"].append("all")
+    page.screen.state.open_card.request.args["ids"].append("all")
+    page.answer("run")
+    assert await running == ToolOk({"deleted": ["one"]})

@@ -1,8 +1,10 @@
 """The dispatcher's table, row by row, and the laws behind it."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +18,7 @@ from lhkit.locales import load_catalog
 from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.vocab.json_values import canonical
 from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.vocab.trace import DispatchTrace, GateOutcome
 
@@ -272,6 +275,234 @@ async def test_waiting_for_a_person_is_not_tool_latency() -> None:
     assert (trace.name, trace.raw_args, trace.args) == ("add_habit", ARGS, ARGS)
 
 
+def spoilt(value: Any) -> None:
+    """Change everything that can be reached from `value`."""
+    try:
+        if isinstance(value, dict):
+            for item in list(value.values()):
+                spoilt(item)
+            value["spoilt"] = True
+            value.pop(next(iter(value)))
+        elif isinstance(value, list):
+            for item in value:
+                spoilt(item)
+            value.insert(0, "spoilt")
+    except TypeError:  # a record, which cannot be changed
+        return
+
+
+OPEN = object_schema(x={}, y={"type": "array"})
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("dispatch.as_asked")
+@given(
+    args=st.fixed_dictionaries(
+        {"x": st.deferred(lambda: JSON_VALUES), "y": st.lists(st.deferred(lambda: JSON_VALUES))}
+    )
+)
+async def test_nobody_who_changes_what_they_are_given_changes_what_runs_or_is_recorded(
+    args: dict[str, Any],
+) -> None:
+    asked, ran = [], []
+    answer: dict[str, Any] = {"kept": [1, {"n": 2}]}
+    mine = deepcopy(args)
+
+    def tell(given: Mapping[str, Any], _catalog: Any) -> str:
+        text = canonical(given)
+        spoilt(given)
+        return text
+
+    class Spoiling:
+        async def confirm(self, request: ConfirmRequest) -> bool:
+            asked.extend([request.summary, canonical(request.args)])
+            spoilt(request.args)
+            spoilt(mine)  # the caller, who goes on with what is theirs
+            return True
+
+    def handle(given: Mapping[str, Any], _deps: Any) -> ToolResult:
+        ran.append(canonical(given))
+        spoilt(given)
+        return ToolOk(answer)
+
+    seen: list[DispatchTrace] = []
+    tool = replace(WRITE, parameters=OPEN, summarize=tell, handler=handle)
+    result = await dispatcher(tool).dispatch(
+        "add_habit", mine, confirm=Spoiling(), observe=seen.append
+    )
+    spoilt(answer)
+    spoilt(seen[0].args)
+    spoilt(seen[0].raw_args)
+    assert isinstance(result, ToolOk)
+    spoilt(result.data)
+    assert [*asked, *ran] == [canonical(args)] * 3
+    assert (seen[0].args, seen[0].raw_args) == (args, args)
+    assert result == seen[0].result == ToolOk({"kept": [1, {"n": 2}]})
+
+
+@pytest.mark.anyio
+async def test_a_handler_may_change_its_arguments_and_return_them() -> None:
+    def handle(args: Any, _deps: Any) -> ToolResult:
+        args["protocol_id"] += "!"
+        args["log"] = [json.dumps(args)]
+        args["log"].append("done")
+        return ToolOk({**args})
+
+    trace = await traced("search_catalog", ARGS, replace(READ, handler=handle))
+    assert trace.result == ToolOk(
+        {"protocol_id": "daily-walk!", "log": ['{"protocol_id": "daily-walk!"}', "done"]}
+    )
+    assert (trace.args, ARGS) == (ARGS, {"protocol_id": "daily-walk"})
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("data", [{"x": {1}}, {"x": float("nan")}, {"n": 10**5000}, {1: 2}])
+async def test_data_that_json_cannot_carry_is_an_error_of_the_handler(data: Any) -> None:
+    tool = replace(READ, handler=lambda _args, _deps: ToolOk(data))
+    assert code((await traced("search_catalog", ARGS, tool)).result) == "handler_error"
+
+
+class OddText(str):
+    """A text that cannot be looked up by, and says of itself what it is not."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment] # what is tested
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class OddMapping(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise OSError(key)
+
+    def __iter__(self) -> Any:
+        raise OSError
+
+    def __len__(self) -> int:
+        return 1
+
+
+class OwnEndError(BaseException):
+    """No `Exception`."""
+
+
+@pytest.mark.anyio
+async def test_a_number_too_long_to_print_is_refused_before_anybody_is_asked() -> None:
+    gate = ScriptedGate([True])
+    trace = await traced("add_habit", {**ARGS, "n": 10**5000}, confirm=gate)
+    assert (code(trace.result), gate.asked, trace.ran) == ("validation", [], False)
+
+
+@pytest.mark.anyio
+async def test_a_name_that_is_a_text_of_its_own_kind_is_looked_up_as_the_text_it_is() -> None:
+    trace = await traced(OddText("search_catalog"), ARGS)
+    assert trace.result == ToolOk({"args": ARGS})
+    assert type(trace.name) is str
+    trace = await traced("search_catalog", {"protocol_id": OddText("daily-walk")})
+    assert trace.result == ToolOk({"args": ARGS})
+
+
+ENDS = [GeneratorExit(), OwnEndError(), SystemExit(2), BaseExceptionGroup("all", [OwnEndError()])]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", ENDS, ids=repr)
+async def test_whatever_a_gate_or_a_handler_raises_is_a_no_or_an_error(
+    error: BaseException,
+) -> None:
+    asked = await traced("add_habit", ARGS, confirm=BrokenGate(error))
+    assert (asked.result, asked.gate, asked.ran) == (ToolCancelled(), GateOutcome.FAILED, False)
+    run = await traced("search_catalog", ARGS, replace(READ, handler=raising(error)))
+    assert run.result == ToolErr("handler_error", f"The tool failed: {type(error).__name__}")
+
+
+def test_an_interrupt_inside_a_handler_passes_and_is_told_as_what_it_was() -> None:
+    seen: list[DispatchTrace] = []
+    tool = replace(WRITE, handler=raising(KeyboardInterrupt()))
+    with asyncio.Runner() as runner, pytest.raises(KeyboardInterrupt):
+        runner.run(
+            dispatcher(tool).dispatch(
+                "add_habit", ARGS, confirm=ScriptedGate([True]), observe=seen.append
+            )
+        )
+    assert [(trace.ran, code(trace.result)) for trace in seen] == [(True, "handler_error")]
+
+
+async def stopped_while(tool: Any, confirm: Any, until: asyncio.Event) -> DispatchTrace:
+    """Cancel the caller as soon as `until` is set, and return what was recorded."""
+    seen: list[DispatchTrace] = []
+    calling = asyncio.create_task(
+        dispatcher(tool).dispatch("add_habit", ARGS, confirm=confirm, observe=seen.append)
+    )
+    await until.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    return seen[0]
+
+
+@pytest.mark.anyio
+async def test_a_stop_within_the_grace_after_the_time_out_does_not_make_a_write_unconfirmed() -> (
+    None
+):
+    in_grace, written = asyncio.Event(), []
+
+    async def write(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            in_grace.set()
+            await asyncio.sleep(0)  # the stop comes here
+            await asyncio.sleep(0)
+            written.append(1)
+
+    tool = replace(WRITE, handler=write, timeout_s=0.01)
+    trace = await stopped_while(tool, ScriptedGate([True]), in_grace)
+    assert written == [1]
+    assert (trace.ran, trace.gate) == (True, GateOutcome.ACCEPTED)
+    assert code(trace.result) == "handler_error"
+    assert "TimeoutError" in str(trace.result)
+
+
+@pytest.mark.anyio
+async def test_a_gate_that_swallows_a_stop_and_says_yes_starts_nothing() -> None:
+    asked = asyncio.Event()
+
+    class Stubborn:
+        async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+            asked.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                return True
+            raise AssertionError
+
+    trace = await stopped_while(WRITE, Stubborn(), asked)
+    assert (trace.result, trace.ran, trace.gate) == (ToolCancelled(), False, GateOutcome.FAILED)
+
+
+@pytest.mark.anyio
+async def test_a_stop_that_a_summary_or_a_gate_asks_for_comes_before_the_handler() -> None:
+    def stop(*_: Any) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return "?"
+
+    class Stopping:
+        async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+            stop()
+            return True
+
+    for tool, gate in ((replace(WRITE, summarize=stop), ScriptedGate([True])), (WRITE, Stopping())):
+        seen: list[DispatchTrace] = []
+        calling = dispatcher(tool).dispatch("add_habit", ARGS, confirm=gate, observe=seen.append)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.create_task(calling)
+        assert [trace.ran for trace in seen] == [False]
+
+
 class Odd:
     """An object that fails wherever it is touched."""
 
@@ -285,11 +516,24 @@ class Odd:
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
     max_leaves=8,
 )
-ANYTHING = JSON_VALUES | st.binary() | st.sets(st.integers()) | st.builds(Odd) | st.floats()
+ANYTHING = (
+    JSON_VALUES
+    | st.binary()
+    | st.sets(st.integers())
+    | st.builds(Odd)
+    | st.builds(OddText, st.sampled_from(["add_habit", "x"]))
+    | st.builds(OddMapping)
+    | st.just(10**5000)
+    | st.floats()
+)
 NAMES = st.sampled_from(["search_catalog", "add_habit"]) | st.text() | ANYTHING
 HANDLERS = st.sampled_from(
     [
@@ -298,14 +542,19 @@ HANDLERS = st.sampled_from(
         raising(ValueError()),
         raising(SystemExit()),
         raising(RecursionError()),
+        *map(raising, ENDS),
+        lambda _args, _deps: ToolOk(OddMapping()),
+        lambda _args, _deps: ToolErr(OddText("x"), Odd()),  # type: ignore[arg-type] # what is tested
     ]
 )
 GATES = (
     st.none()
     | st.builds(ScriptedGate, st.lists(st.booleans()))
-    | st.sampled_from([BrokenGate(OSError()), BrokenGate(SystemExit()), TruthyGate(), Odd()])
+    | st.sampled_from([BrokenGate(OSError()), *map(BrokenGate, ENDS), TruthyGate(), Odd()])
 )
-KEYED = st.dictionaries(st.sampled_from(["protocol_id", "n", "x"]), ANYTHING)
+KEYED = st.dictionaries(st.sampled_from(["protocol_id", "n", "x"]), ANYTHING).map(
+    lambda args: {"protocol_id": "walk", **args}
+)
 
 
 @pytest.mark.anyio

@@ -22,7 +22,7 @@ from lhkit.models.dialects.gemma_turns import (
 )
 from lhkit.models.dialects.json_constraint import CALL_END, call_start, constrained
 from lhkit.models.dialects.json_scanner import JsonScanner
-from lhkit.models.dialects.message_groups import Group, grouped, words_of
+from lhkit.models.dialects.message_groups import Group, grouped, result_text, words_of
 from lhkit.vocab.json_values import JSON, NotJsonError, compact
 from lhkit.vocab.messages import (
     Message,
@@ -30,7 +30,6 @@ from lhkit.vocab.messages import (
     ToolCallMessage,
     UserMessage,
 )
-from lhkit.vocab.results import encode_tool_result
 
 _PROTOCOL = """\
 To use a tool, answer with only this JSON: {"name": "tool", "parameters": {"argument": value}}
@@ -113,7 +112,7 @@ class JsonDialect:
 
 
 def _result_line(message: ToolCallMessage) -> str:
-    return f"Result of {message.name or 'the call'}: {encode_tool_result(message.result)}"
+    return f"Result of {message.name or 'the call'}: {result_text(message)}"
 
 
 def _preamble(tools: Sequence[ToolSpec], instructions: str) -> str:

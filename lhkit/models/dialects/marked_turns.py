@@ -11,10 +11,9 @@ from typing import Any, assert_never
 from lhkit.models.dialects.base import ToolSpec, spec_of
 from lhkit.models.dialects.gemma_turns import BOS
 from lhkit.models.dialects.markup import Markup
-from lhkit.models.dialects.message_groups import Group, grouped, is_writable, words_of
+from lhkit.models.dialects.message_groups import Group, grouped, is_writable, result_text, words_of
 from lhkit.vocab.json_values import JSON, NotJsonError
 from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.vocab.results import encode_tool_result
 
 _SCHEMAS_BY_NAME = frozenset({"properties", "$defs", "patternProperties"})
 
@@ -130,5 +129,5 @@ def _written(markup: Markup, message: ToolCallMessage) -> str:
 def _response(markup: Markup, message: ToolCallMessage) -> str:
     start, end = markup.response
     name = markup.defused(message.name) or "unknown"
-    result = json.loads(encode_tool_result(message.result))
+    result = json.loads(result_text(message))
     return f"{start}response:{name}{markup.object(result)}{end}"

@@ -13,6 +13,7 @@ from lhkit.vocab.messages import (
     ToolCallMessage,
     UserMessage,
 )
+from lhkit.vocab.results import TRUNCATION_HINT, encode_tool_result
 
 Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
 """The user's words, the model's words, or the calls of one model message."""
@@ -41,6 +42,11 @@ def grouped(messages: Iterable[Message]) -> list[Group]:
 def words_of(message: UserMessage) -> str:
     """Return what the user said below the line for the model."""
     return f"{message.context}\n{message.text}" if message.context else message.text
+
+
+def result_text(message: ToolCallMessage) -> str:
+    """Return the result of a call as the model reads it, within the budget of bytes."""
+    return encode_tool_result(message.result, hint=message.hint or TRUNCATION_HINT)
 
 
 def is_writable(message: ToolCallMessage) -> bool:

@@ -21,12 +21,11 @@ from lhkit.models.dialects.gemma_turns import (
     Turn,
     render_turns,
 )
-from lhkit.models.dialects.message_groups import Group, grouped, is_writable, words_of
+from lhkit.models.dialects.message_groups import Group, grouped, is_writable, result_text, words_of
 from lhkit.models.dialects.pythonic_scanner import PythonicScanner
 from lhkit.models.dialects.pythonic_values import write_call
 from lhkit.vocab.json_values import JSON, NotJsonError, compact
 from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.vocab.results import encode_tool_result
 
 _PROTOCOL = """\
 To use tools, answer with only this list: [tool(argument="value", other=1)]
@@ -110,7 +109,7 @@ def _written(calls: Sequence[ToolCallMessage]) -> list[str]:
 
 
 def _result_line(message: ToolCallMessage) -> str:
-    return f"Result of {message.name or 'the call'}: {encode_tool_result(message.result)}"
+    return f"Result of {message.name or 'the call'}: {result_text(message)}"
 
 
 def _preamble(tools: Sequence[ToolSpec], instructions: str) -> str:

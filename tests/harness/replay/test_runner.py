@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
+from lhkit.vocab.results import ToolOk, ToolResult
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -562,3 +564,49 @@ async def test_a_model_made_for_a_sample_is_closed_after_it(play: Play, load: Lo
     assert Owned.closed == 0
     await play(scenarios_of(load, 2), lambda _scenario, _registry: Owned([say("hi")]))
     assert Owned.closed == 2
+
+
+LIVE = """
+- id: live
+  ac: AC-4
+  world: {now: "2026-06-15T09:00:00+09:00", notes: [{id: note-0, text: old}]}
+  turns: [{user: add milk, confirm: accept}]
+"""
+
+
+@pytest.mark.anyio
+async def test_a_record_tells_what_happened_whatever_a_tool_does_with_what_it_got_and_gave(
+    play: Play, environment: Any, load: Load
+) -> None:
+    given = []
+
+    def find(_args: Any, notes: list[dict[str, Any]]) -> ToolResult:
+        return ToolOk({"notes": notes})
+
+    def add(args: dict[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
+        given.append(args)
+        args["text"] += " (mine)"
+        notes[0]["text"] = "new"
+        return ToolOk({"args": args})
+
+    def finish(_args: Any, notes: list[dict[str, Any]]) -> ToolResult:
+        given[0]["text"] = "spoilt"
+        notes.clear()
+        return ToolOk({})
+
+    handlers = {"find_notes": find, "add_note": add, "finish_note": finish}
+    environment.registry = ToolRegistry(
+        replace(tool, handler=handlers[tool.name]) for tool in environment.registry.values()
+    )
+    said = [
+        call("find_notes"),
+        call("add_note", text="milk"),
+        call("finish_note", note_id="note-0", done=True),
+        say("done"),
+    ]
+    run = await play(load(LIVE), ScriptedModel(said))
+    found, added, _ = run.records[0].turns[0].calls
+    note = {"id": "note-0", "text": "old", "done": False}
+    assert found.result == {"status": "ok", "data": {"notes": [note]}}
+    assert (added.args, added.raw_args) == ({"text": "milk"}, {"text": "milk"})
+    assert added.result == {"status": "ok", "data": {"args": {"text": "milk (mine)"}}}
