@@ -33,9 +33,6 @@ from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.printable import printable
 
-EXIT_MISSED = 1
-EXIT_INVALID = 3
-
 _SHOWN_FAILURES = 10
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -146,7 +143,7 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     """Return what is asked of the run; a baseline is read before hours are spent on a run.
 
     Raises:
-        UsageError: the floor is a share, not percent, or the baseline is no run.
+        UsageError: the floor is a share, not percent, or the baseline is no run or says nothing.
     """
     baseline, floor = None, options.fail_under
     if floor is not None and 0 < floor < 1:
@@ -155,6 +152,12 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
+        if all(record.verdict is Verdict.INVALID for record in baseline.records):
+            count = len(baseline.records)
+            raise UsageError(
+                f"--baseline {options.baseline}: none of its {count} samples is valid, so nothing "
+                "can be compared with it: give its own eval command again first"
+            )
     return Thresholds(
         fail_under=options.fail_under, max_violations=options.max_violations, baseline=baseline
     )
@@ -201,7 +204,9 @@ def _report(
     played = len(run.records) - run.kept
     records = catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)
     console.print(Text(printable(records)), soft_wrap=True)
-    return _exit_code(run, judged(run, thresholds, catalog), catalog)
+    found = judged(run, thresholds, catalog)
+    _print_lines([*found.remarks, *found.missed])
+    return found.exit_code
 
 
 def ac_words(names: Iterable[str], catalog: Catalog) -> dict[str, str]:
@@ -227,15 +232,6 @@ def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) 
     if len(failed) > _SHOWN_FAILURES:
         more = catalog.text("eval.more", count=len(failed) - _SHOWN_FAILURES, path=run_dir)
         console.print(Text(printable(f"  {more}")), soft_wrap=True)
-
-
-def _exit_code(run: Run, found: Judged, catalog: Catalog) -> int:
-    invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
-    lines = [catalog.text("eval.invalid", count=invalid)] if invalid else []
-    _print_lines([*lines, *found.remarks, *found.missed])
-    if found.missed:
-        return EXIT_MISSED
-    return EXIT_INVALID if invalid else 0
 
 
 def _print_lines(lines: Iterable[str]) -> None:

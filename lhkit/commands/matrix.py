@@ -15,10 +15,9 @@ from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import concurrency_for
-from lhkit.commands.thresholds import Thresholds, judged
+from lhkit.commands.thresholds import EXIT_INVALID, EXIT_MISSED, Thresholds, judged
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.records.journal import read_manifest, read_records
-from lhkit.harness.records.record import Verdict
 from lhkit.harness.replay.environment import Environment
 from lhkit.harness.replay.plan import ModelSource, plan_run
 from lhkit.harness.replay.runner import replay
@@ -35,9 +34,6 @@ from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.printable import printable
-
-EXIT_MISSED = 1
-EXIT_INVALID = 3
 
 _WIDTH = 120
 
@@ -208,12 +204,10 @@ def _exit_code(
     runs: list[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
 ) -> int:
     thresholds = Thresholds(fail_under=suite.fail_under, max_violations=suite.max_violations)
-    code = 0
+    codes = {0}
     for name, run in runs:
-        missed = judged(run, thresholds, catalog).missed
-        invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
-        lines = [*missed, *([catalog.text("eval.invalid", count=invalid)] if invalid else [])]
-        for line in lines:
+        found = judged(run, thresholds, catalog)
+        for line in (*found.missed, *found.remarks):
             console.print(Text(printable(f"{name}: {line}")), soft_wrap=True)
-        code = EXIT_MISSED if missed else code or (EXIT_INVALID if invalid else 0)
-    return code
+        codes.add(found.exit_code)
+    return next(code for code in (EXIT_MISSED, EXIT_INVALID, 0) if code in codes)
