@@ -15,7 +15,7 @@ from lhkit import app
 from lhkit.commands.environments import label_of, load_environment, registry_of, require_paths
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import SCRIPTED, concurrency_for, opened_source
-from lhkit.commands.thresholds import Judged, Thresholds, judged, resumed
+from lhkit.commands.thresholds import Thresholds, judged, resumed
 from lhkit.errors import UsageError
 from lhkit.harness.records.journal import RECORDS, read_records
 from lhkit.harness.records.record import Verdict

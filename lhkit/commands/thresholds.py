@@ -10,7 +10,6 @@ from lhkit.harness.results.compare import Comparison, compare
 from lhkit.harness.results.run import Run
 from lhkit.locales import Catalog
 
-
 EXIT_MISSED = 1
 EXIT_INVALID = 3
 
