@@ -43,6 +43,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         constraint=app.constraint_of(options.constrain),
         tools=app.registry_of(told.locale).definitions,
     )
+    app.require_choice(choice)
     console = Console(highlight=False, markup=False)
     read = line_reader()
     gate = GuardedGate(TerminalGate(read, console.print, catalog))

@@ -15,11 +15,11 @@ from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import concurrency_for
-from lhkit.commands.thresholds import EXIT_INVALID, EXIT_MISSED, Thresholds, judged
+from lhkit.commands.thresholds import EXIT_INVALID, EXIT_MISSED, Thresholds, judged, require_percent
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.records.journal import read_manifest, read_records
 from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.plan import ModelSource, plan_run
+from lhkit.harness.replay.plan import ModelSource, plan_run, require_playable
 from lhkit.harness.replay.runner import replay
 from lhkit.harness.replay.stress import parse_stress, stressed
 from lhkit.harness.results.matrix import matrix_rows, render_matrix
@@ -55,11 +55,21 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     suite = load_suite(options.suite)
     arms = arms_of(suite, options.suite.parent)
     scenarios = load_scenarios(_paths(suite, options.suite.parent))[: suite.limit]
+    require_playable(
+        len(scenarios),
+        repeats=suite.repeats,
+        concurrency=suite.concurrency or 1,
+        max_tokens=suite.max_tokens,
+    )
     is_free = all(arm.constraint == "off" for arm in arms)
     tools = () if is_free else app.registry_of(scenarios[0].locale).definitions
     for arm in arms:  # before anything is played
         parse_stress(arm.stress)
-        require_constraint(arm.dialect, arm.constraint, tools)
+        if _is_scripted(arm):
+            require_constraint(arm.dialect, arm.constraint, tools)
+        else:
+            app.require_choice(replace(_choice(arm, settings), tools=tools))
+    require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), _console()
     runs: list[tuple[str, Run]] = []
     async with AsyncExitStack() as stack:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from lhkit.errors import UsageError
 from lhkit.harness.records.questions import Resumption
 from lhkit.harness.records.record import SampleRecord, Severity, Verdict
 from lhkit.harness.report.verdict_table import change_text, first_names, sentence
@@ -26,6 +27,16 @@ class Thresholds:
     fail_under: float | None = None
     max_violations: int | None = None
     baseline: Run | None = None
+
+
+def require_percent(floor: float | None, name: str) -> None:
+    """Refuse a share where percent are meant: a floor that nothing could miss.
+
+    Raises:
+        UsageError: `floor` is between 0 and 1; the message says what to give as `name`.
+    """
+    if floor is not None and 0 < floor < 1:
+        raise UsageError(f"{name} is in percent: for a share of {floor:g} give {100 * floor:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
