@@ -25,7 +25,7 @@ from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
 from lhkit.locales import load_catalog
 from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
-from lhkit.models.connection import Endpoint
+from lhkit.models.connection import Endpoint, require_address
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.openai_http import OPENAI
 from lhkit.models.vllm_server import Report as ServerReport
@@ -89,7 +89,7 @@ async def open_model(
         SetupError: weights or server cannot be had.
         ModelError: the server at the address does not answer as it should.
     """
-    served.require_constraint(choice.dialect, choice.constraint, choice.tools)
+    require_choice(choice)
     async with _served(choice, settings, reports or Reports()) as endpoint:
         model = await served.connect(endpoint)
         try:
@@ -120,6 +120,19 @@ async def _served(
     plan = await embedded_server(settings, reports.weights, name=name, server_parser=is_parsing)
     async with VllmServer(plan, report=reports.server) as server:
         yield _embedded_endpoint(server.base_url, choice)
+
+
+def require_choice(choice: ModelChoice) -> None:
+    """Refuse what could be known to be wrong before anything is fetched, started or asked.
+
+    Raises:
+        UsageError: no such embedded model, dialect or constraint, or an address that is none.
+    """
+    if choice.base_url is None:
+        embedded_name(choice.name)
+    else:
+        require_address(choice.base_url)
+    served.require_constraint(choice.dialect, choice.constraint, choice.tools)
 
 
 async def expected_identity(choice: ModelChoice, settings: Settings) -> ModelIdentity | None:

@@ -15,7 +15,7 @@ from lhkit.cli.authoring import add_accept, add_data_check, add_lint, add_mutate
 from lhkit.cli.comparing import add_compare, add_rescore
 from lhkit.cli.examples import show_examples
 from lhkit.cli.finish import EXIT_MISUSE, Run
-from lhkit.cli.late_help import fill_late
+from lhkit.cli.late_help import finish_commands
 from lhkit.cli.matrix import add_matrix
 from lhkit.cli.reporting import add_report
 from lhkit.cli.scoring import add_audit, add_eval
@@ -59,7 +59,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_data_check(cli, run)
     add_tune(cli, run)
     show_examples(cli)
-    fill_late(cli)
+    finish_commands(cli)
     return cli
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
-from lhkit.cli.options import Environment, Paths
+from lhkit.cli.options import MOST, Environment, Paths
 
 
 def add_lint(cli: typer.Typer, run: Run) -> None:
@@ -41,7 +41,10 @@ def add_mutate(cli: typer.Typer, run: Run) -> None:
             typer.Option(min=0, max=100, help="Lowest share of noticed mistakes in percent."),
         ] = None,
         survivors: Annotated[
-            Path | None, typer.Option(help="TOML list of known survivors with reasons.")
+            Path | None,
+            typer.Option(
+                dir_okay=False, exists=True, help="TOML list of known survivors with reasons."
+            ),
         ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
     ) -> None:
@@ -68,8 +71,12 @@ def add_accept(cli: typer.Typer, run: Run) -> None:
             str,
             typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second repeat."),
         ],
-        turn: Annotated[int | None, typer.Option(min=0, help="User turn, from 0.")] = None,
-        call: Annotated[int | None, typer.Option(min=0, help="Call of the turn, from 0.")] = None,
+        turn: Annotated[
+            int | None, typer.Option(min=0, max=MOST, help="User turn, from 0.")
+        ] = None,
+        call: Annotated[
+            int | None, typer.Option(min=0, max=MOST, help="Call of the turn, from 0.")
+        ] = None,
         arg: Annotated[str | None, typer.Option(help="Name of the argument.")] = None,
         phrase: Annotated[
             str | None, typer.Option(help="Words of the reply to accept, instead of an argument.")
@@ -103,10 +110,15 @@ def add_data_check(cli: typer.Typer, run: Run) -> None:
     @cli.command("data-check")
     def data_check_(
         folder: Annotated[
-            Path | None, typer.Argument(help="Folder with a folder for each split.")
+            Path | None,
+            typer.Argument(file_okay=False, help="Folder with a folder for each split."),
         ] = None,
-        total: Annotated[int, typer.Option(min=0, help="Least number of scenarios.")] = 240,
-        per_ac: Annotated[int, typer.Option(min=0, help="Least number for each criterion.")] = 16,
+        total: Annotated[
+            int, typer.Option(min=0, max=MOST, help="Least number of scenarios.")
+        ] = 240,
+        per_ac: Annotated[
+            int, typer.Option(min=0, max=MOST, help="Least number for each criterion.")
+        ] = 16,
         noticed: Annotated[
             float, typer.Option(min=0, max=100, help="Least share of noticed mistakes in percent.")
         ] = 97.0,

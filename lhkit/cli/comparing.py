@@ -33,7 +33,8 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
         paths: Paths = None,
         environment: Environment = None,
         into: Annotated[
-            Path | None, typer.Option(help="Folder of the result; RUN-rescored by default.")
+            Path | None,
+            typer.Option(file_okay=False, help="Folder of the result; RUN-rescored by default."),
         ] = None,
     ) -> None:
         """Score the records of a run again with today's scorers and scenarios, without a model."""

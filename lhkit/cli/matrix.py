@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
+from lhkit.cli.options import RunsDir
 
 
 def add_matrix(cli: typer.Typer, run: Run) -> None:
@@ -14,7 +15,7 @@ def add_matrix(cli: typer.Typer, run: Run) -> None:
     @cli.command("matrix")
     def matrix_(
         suite: Annotated[Path, typer.Argument(help="A suite such as evals/constraints.toml.")],
-        runs_dir: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
+        runs_dir: RunsDir = Path("runs"),
     ) -> None:
         """Play what is missing of a suite's arms and draw one table."""
         from lhkit.commands.matrix import MatrixOptions, run_matrix  # noqa: PLC0415 - scipy

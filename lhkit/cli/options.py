@@ -33,9 +33,14 @@ Locale = Annotated[
     typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),
 ]
 Split = Annotated[
-    str, typer.Option(help="Shipped scenarios to take where no PATHS are given: dev, test, all.")
+    str | None,
+    typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
 ]
 Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]
+RunsDir = Annotated[Path, typer.Option(file_okay=False, help="Where run folders are.")]
+MOST = 1_000_000
+"""The most of whatever is counted: conversations, steps, tokens. More is a slip of the hand."""
+MOST_SEED = 2**32
 Environment = Annotated[
     str | None,
     typer.Option(

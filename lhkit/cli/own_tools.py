@@ -24,7 +24,9 @@ def add_init(tune: typer.Typer, run: Run) -> None:
         environment: Annotated[
             str, typer.Option(metavar=_SHAPE, help="Your tools; package.module:NAME works too.")
         ],
-        out: Annotated[Path, typer.Option(help="File to write, such as phrases.yaml.")],
+        out: Annotated[
+            Path, typer.Option(dir_okay=False, help="File to write, such as phrases.yaml.")
+        ],
         locale: Annotated[
             str | None,
             typer.Option(help=f"{LOCALES}. Default: each that your tools open in."),

@@ -15,12 +15,20 @@ def add_report(cli: typer.Typer, run: Run) -> None:
     def report_(
         folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
         html: Annotated[
-            Path | None, typer.Option(help="One self-contained file. Default: RUN/report.html.")
+            Path | None,
+            typer.Option(dir_okay=False, help="One self-contained file. Default: RUN/report.html."),
         ] = None,
         markdown: Annotated[
-            Path | None, typer.Option(help="For a pull request; - writes to the terminal.")
+            Path | None,
+            typer.Option(
+                dir_okay=False,
+                allow_dash=True,
+                help="For a pull request; - writes to the terminal.",
+            ),
         ] = None,
-        junit: Annotated[Path | None, typer.Option(help="JUnit XML for CI.")] = None,
+        junit: Annotated[
+            Path | None, typer.Option(dir_okay=False, help="JUnit XML for CI.")
+        ] = None,
         baseline: Annotated[
             Path | None, typer.Option(metavar="BASELINE", help="An earlier run to compare with.")
         ] = None,

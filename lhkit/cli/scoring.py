@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
-from lhkit.cli.options import BaseUrl, Constrain, Dialect, Environment, Model, Paths, Split
+from lhkit.cli.options import BaseUrl, Constrain, Dialect, Environment, Model, Paths, RunsDir, Split
 from lhkit.settings import process_age_s
 
 _Stress = Annotated[
@@ -32,7 +32,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
     @cli.command("eval")
     def eval_(
         paths: Paths = None,
-        split: Split = "dev",
+        split: Split = None,
         environment: Environment = None,
         model: Model = None,
         base_url: BaseUrl = None,
@@ -47,7 +47,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         limit: Annotated[int | None, typer.Option(min=1, help="The first N scenarios.")] = None,
         max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
         name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
-        runs_dir: Annotated[Path, typer.Option(help="Where run folders are.")] = Path("runs"),
+        runs_dir: RunsDir = Path("runs"),
         fail_under: _FailUnder = None,
         max_violations: _MaxViolations = None,
         baseline: _Baseline = None,

@@ -12,9 +12,19 @@ _ServerParser = Annotated[
     bool,
     typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
 ]
-_Port = Annotated[int | None, typer.Option(help="Default: a free port; for org/model vLLM's own.")]
+_Served = Annotated[
+    str | None,
+    typer.Argument(help="gemma (default) or gemma-base (embedded), or a name such as org/model."),
+]
+_Device = Annotated[str | None, typer.Option(help="gpu (default) or cpu, for org/model only.")]
+_Port = Annotated[
+    int | None,
+    typer.Option(min=1, max=65_535, help="Default: a free port; for org/model vLLM's own."),
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")]
-_Weights = Annotated[Path | None, typer.Option(help="Folder of a tuned model, instead of MODEL.")]
+_Weights = Annotated[
+    Path | None, typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL.")
+]
 _Compiled = Annotated[
     bool, typer.Option("--compile", help="Embedded: start later, answer faster. For long runs.")
 ]
@@ -30,7 +40,9 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
         dialect: Dialect = "json",
         constrain: Constrain = "off",
         locale: Locale = None,
-        db: Annotated[Path | None, typer.Option(help="The chat's SQLite file.")] = None,
+        db: Annotated[
+            Path | None, typer.Option(dir_okay=False, help="The chat's SQLite file.")
+        ] = None,
     ) -> None:
         """Talk to life-helper in the terminal; every write asks y/N first."""
         from lhkit.commands.chat import ChatOptions, converse  # noqa: PLC0415 - prompt_toolkit
@@ -51,12 +63,10 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
 
     @cli.command()
     def serve(
-        model: Annotated[
-            str, typer.Argument(help="gemma or gemma-base (embedded), or a name such as org/model.")
-        ] = "gemma",
+        model: _Served = None,
         port: _Port = None,
         dry_run: _DryRun = False,
-        device: Annotated[str, typer.Option(help="gpu or cpu, for org/model only.")] = "gpu",
+        device: _Device = None,
         server_parser: _ServerParser = False,
         compiled: _Compiled = False,
         weights: _Weights = None,
@@ -67,37 +77,33 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             serve_embedded,
             serve_line,
         )
-        from lhkit.models.embedded import EMBEDDED_NAMES  # noqa: PLC0415 - aiohttp
+        from lhkit.models.embedded import EMBEDDED, EMBEDDED_NAMES  # noqa: PLC0415 - aiohttp
 
-        is_dry_other = dry_run and model not in EMBEDDED_NAMES
-        if weights is None and ("/" in model or is_dry_other):
+        if weights is not None and model is not None:
+            raise typer.BadParameter(
+                f"--weights is served instead of {model}: leave one of them out"
+            )
+        name = model or EMBEDDED
+        is_dry_other = dry_run and name not in EMBEDDED_NAMES
+        if weights is None and ("/" in name or is_dry_other):
             finish(
                 run,
                 lambda _: serve_line(
-                    model,
-                    device,
+                    name,
+                    device or "gpu",
                     port,
                     server_parser=server_parser,
                     dry_run=dry_run,
                     compiled=compiled,
                 ),
             )
-        if dry_run:
-            finish(
-                run,
-                lambda settings: embedded_line(
-                    model,
-                    port,
-                    settings,
-                    server_parser=server_parser,
-                    compiled=compiled,
-                    weights=weights,
-                ),
-            )
+        if device is not None:
+            raise typer.BadParameter(f"--device is for org/model, not for {weights or name}")
+        command = embedded_line if dry_run else serve_embedded
         finish(
             run,
-            lambda settings: serve_embedded(
-                model,
+            lambda settings: command(
+                name,
                 port,
                 settings,
                 server_parser=server_parser,

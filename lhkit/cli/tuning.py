@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from lhkit.cli.finish import Run, finish
+from lhkit.cli.options import MOST, MOST_SEED
 from lhkit.cli.own_tools import ToolEnvironment, add_init
 from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape, TuneSettings
+
+MOST_RANK = 1_024  # beyond the width of the embedded model an adapter is no smaller than it
 
 
 def add_tune(cli: typer.Typer, run: Run) -> None:
@@ -24,9 +27,15 @@ def add_tune(cli: typer.Typer, run: Run) -> None:
 def _add_data(tune: typer.Typer, run: Run) -> None:
     @tune.command("data")
     def data_(
-        out: Annotated[Path, typer.Option(help="File to write, such as data/train.jsonl.")],
-        count: Annotated[int, typer.Option(min=1, help="Number of conversations.")] = 6_000,
-        seed: Annotated[int, typer.Option(help="Decides everything that is drawn.")] = 0,
+        out: Annotated[
+            Path, typer.Option(dir_okay=False, help="File to write, such as data/train.jsonl.")
+        ],
+        count: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Number of conversations.")
+        ] = 6_000,
+        seed: Annotated[
+            int, typer.Option(min=0, max=MOST_SEED, help="Decides everything that is drawn.")
+        ] = 0,
         dev_share: Annotated[
             float, typer.Option(min=0, max=1, help="Share kept for measuring, in FILE.dev.jsonl.")
         ] = 0.05,
@@ -43,7 +52,8 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         ] = 0,
         environment: ToolEnvironment = None,
         phrases: Annotated[
-            Path | None, typer.Option(help="Phrase file for tools of your own, of `tune init`.")
+            Path | None,
+            typer.Option(dir_okay=False, help="Phrase file for tools of your own, of `tune init`."),
         ] = None,
     ) -> None:
         """Play training conversations with real tools, by default life-helper's; write them."""
@@ -64,34 +74,41 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
 
 
 Base = Annotated[
-    Path | None, typer.Option(help="Folder of the base model. Default: the embedded Gemma.")
+    Path | None,
+    typer.Option(file_okay=False, help="Folder of the base model. Default: the embedded Gemma."),
 ]
 
 
 def _add_train(tune: typer.Typer, run: Run) -> None:
     @tune.command("train")
     def train_(
-        data: Annotated[Path, typer.Argument(help="File of `lhkit tune data`.")],
-        into: Annotated[Path, typer.Option(help="Folder of checkpoints, log and adapter.")],
+        data: Annotated[Path, typer.Argument(dir_okay=False, help="File of `lhkit tune data`.")],
+        into: Annotated[
+            Path, typer.Option(file_okay=False, help="Folder of checkpoints, log and adapter.")
+        ],
         base: Base = None,
-        steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = FROM_NOTHING.steps,
+        steps: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Training steps.")
+        ] = FROM_NOTHING.steps,
         batch_tokens: Annotated[
-            int, typer.Option(min=1, help="Tokens of a step after the common prefix.")
+            int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
         ] = FROM_NOTHING.batch_tokens,
         learning_rate: Annotated[
-            float, typer.Option(min=0, help="Highest rate.")
+            float, typer.Option(min=0, max=1, help="Highest rate.")
         ] = FROM_NOTHING.learning_rate,
         rank: Annotated[
-            int, typer.Option(min=1, help="Rank of the adapter.")
+            int, typer.Option(min=1, max=MOST_RANK, help="Rank of the adapter.")
         ] = FROM_NOTHING.adapter.rank,
         decisive_weight: Annotated[
             float,
             typer.Option(
-                min=0, help="How much tools, arguments and the kind of an answer count in the loss."
+                min=0,
+                max=MOST,
+                help="How much tools, arguments and the kind of an answer count in the loss.",
             ),
         ] = FROM_NOTHING.decisive_weight,
         seed: Annotated[
-            int, typer.Option(help="Decides the order of the data.")
+            int, typer.Option(min=0, max=MOST_SEED, help="Decides the order of the data.")
         ] = FROM_NOTHING.seed,
         start: Annotated[
             str | None,
@@ -118,8 +135,12 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
 def _add_merge(tune: typer.Typer, run: Run) -> None:
     @tune.command("merge")
     def merge_(
-        adapter: Annotated[Path, typer.Argument(help="Folder such as FOLDER/adapter.")],
-        into: Annotated[Path, typer.Option(help="Folder to write the whole model to.")],
+        adapter: Annotated[
+            Path, typer.Argument(file_okay=False, help="Folder such as FOLDER/adapter.")
+        ],
+        into: Annotated[
+            Path, typer.Option(file_okay=False, help="Folder to write the whole model to.")
+        ],
         base: Base = None,
     ) -> None:
         """Merge an adapter into its base model: a folder that any vLLM serves."""
@@ -131,9 +152,9 @@ def _add_merge(tune: typer.Typer, run: Run) -> None:
 def _add_life_helper(tune: typer.Typer, run: Run) -> None:
     @tune.command("life-helper")
     def life_helper_(
-        into: Annotated[Path, typer.Option(help="Folder of data, checkpoints and adapter.")] = Path(
-            "runs/tune"
-        ),
+        into: Annotated[
+            Path, typer.Option(file_okay=False, help="Folder of data, checkpoints and adapter.")
+        ] = Path("runs/tune"),
     ) -> None:
         """Train an adapter for life-helper from nothing: data, then training, by the recipe."""
         from lhkit.commands.tune_life_helper import tune_life_helper  # noqa: PLC0415 - scipy

@@ -41,6 +41,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         constraint=app.constraint_of(options.constrain),
         tools=app.registry_of(told.locale).definitions,
     )
+    app.require_choice(choice)
     console = Console(highlight=False, markup=False)
     lines = input_lines()
     gate = GuardedGate(TerminalGate(lines.read, console.print, catalog, forget=lines.forget))

@@ -47,7 +47,15 @@ class DoctorOptions:
 
 
 async def examine(options: DoctorOptions, settings: Settings) -> int:
-    """Show all findings; return 0 if everything is well, `EXIT_UNWELL` otherwise."""
+    """Show all findings; return 0 if everything is well, `EXIT_UNWELL` otherwise.
+
+    Raises:
+        UsageError: the options name no dialect, embedded model or address.
+    """
+    base_url = options.base_url or settings.base_url
+    app.require_choice(
+        app.ModelChoice(name=options.model, base_url=base_url, dialect=options.dialect)
+    )
     catalog = load_catalog(settings.locale)
     console = Console()
     is_well = True

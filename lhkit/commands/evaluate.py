@@ -15,12 +15,12 @@ from lhkit import app
 from lhkit.commands.environments import label_of, load_environment, registry_of, require_paths
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import SCRIPTED, concurrency_for, opened_source
-from lhkit.commands.thresholds import Judged, Thresholds, judged, resumed
+from lhkit.commands.thresholds import Thresholds, judged, require_percent, resumed
 from lhkit.errors import UsageError
 from lhkit.harness.records.journal import RECORDS, read_records
 from lhkit.harness.records.record import Verdict
 from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.plan import ModelSource, plan_run
+from lhkit.harness.replay.plan import ModelSource, plan_run, require_playable
 from lhkit.harness.replay.runner import replay
 from lhkit.harness.replay.stress import parse_stress, stressed
 from lhkit.harness.report.table import WIDTH, render
@@ -33,9 +33,6 @@ from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.printable import printable
 
-EXIT_MISSED = 1
-EXIT_INVALID = 3
-
 _SHOWN_FAILURES = 10
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -44,12 +41,12 @@ _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class EvalOptions:
     """What the user asked for on the command line.
 
-    Without `concurrency` it is chosen for the server. `begun_s` is when all began, on the clock of
-    `time.perf_counter`.
+    Without `split` and `paths` the split `dev` is played. Without `concurrency` it is chosen for
+    the server. `begun_s` is when all began, on the clock of `time.perf_counter`.
     """
 
     paths: tuple[Path, ...] = ()
-    split: str = "dev"
+    split: str | None = None
     environment: str | None = None
     model: str | None = None
     base_url: str | None = None
@@ -77,20 +74,28 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
         LhkitError: scenarios, run folder, set-up or server are not as they must be.
     """
     begun_s = time.perf_counter() if options.begun_s is None else options.begun_s
-    require_paths(options.environment, options.paths)
+    paths = _paths(options)
     plain = load_environment(options.environment, max_tokens=options.max_tokens)
-    scenarios = load_scenarios(options.paths or app.scenario_paths(options.split))[: options.limit]
-    run_dir = options.runs_dir / _run_name(options)
+    scenarios = load_scenarios(paths)[: options.limit]
+    require_playable(
+        len(scenarios),
+        repeats=options.repeats,
+        concurrency=options.concurrency or 1,
+        max_tokens=options.max_tokens,
+    )
+    run_dir = _run_dir(options)
     thresholds = _thresholds(options)
     catalog = load_catalog(settings.locale)
     stress = parse_stress(options.stress)
     tools = _constrained_tools(options, plain, scenarios)
+    choice = replace(_choice(options, settings), tools=tools)
+    if choice.base_url is not None or choice.name not in SCRIPTED:
+        app.require_choice(choice)
 
     def is_answered(source: ModelSource) -> bool:
         plan = plan_run(scenarios, *stressed(source, plain, stress), repeats=options.repeats)
         return plan.is_answered_by(read_records(run_dir))
 
-    choice = replace(_choice(options, settings), tools=tools)
     async with opened_source(choice, settings, is_answered) as opened:
         model, environment = stressed(opened.source, plain, stress)
         told = await provenance(settings, options.command)
@@ -109,6 +114,22 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
             )
     words = {} if options.environment else ac_words((each.ac for each in scenarios), catalog)
     return _report(run, run_dir, words, thresholds, catalog)
+
+
+def _paths(options: EvalOptions) -> tuple[Path, ...]:
+    """Return where the scenarios are.
+
+    Raises:
+        UsageError: no such split, a split beside paths, or tools of one's own without paths.
+    """
+    shipped = app.scenario_paths(options.split or "dev")
+    if options.split is not None and (options.paths or options.environment):
+        what = "PATHS" if options.paths else "--environment"
+        raise UsageError(
+            f"--split {options.split} takes shipped scenarios, not those of {what}: leave one out"
+        )
+    require_paths(options.environment, options.paths)
+    return options.paths or shipped
 
 
 def _constrained_tools(
@@ -146,15 +167,19 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     """Return what is asked of the run; a baseline is read before hours are spent on a run.
 
     Raises:
-        UsageError: the floor is a share, not percent, or the baseline is no run.
+        UsageError: the floor is a share, not percent, or the baseline is no run or says nothing.
     """
-    baseline, floor = None, options.fail_under
-    if floor is not None and 0 < floor < 1:
-        percent = 100 * floor
-        raise UsageError(f"--fail-under is in percent: for a share of {floor:g} give {percent:g}")
+    baseline = None
+    require_percent(options.fail_under, "--fail-under")
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
+        if all(record.verdict is Verdict.INVALID for record in baseline.records):
+            count = len(baseline.records)
+            raise UsageError(
+                f"--baseline {options.baseline}: none of its {count} samples is valid, so nothing "
+                "can be compared with it: give its own eval command again first"
+            )
     return Thresholds(
         fail_under=options.fail_under, max_violations=options.max_violations, baseline=baseline
     )
@@ -171,6 +196,13 @@ def _choice(options: EvalOptions, settings: Settings) -> app.ModelChoice:
     )
 
 
+def _run_dir(options: EvalOptions) -> Path:
+    folder = options.runs_dir / _run_name(options)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file, no folder of a run: give another --name")
+    return folder
+
+
 def _run_name(options: EvalOptions) -> str:
     """Return the given name, or one that the same options always give: so a run resumes."""
     if options.name is None:
@@ -179,7 +211,7 @@ def _run_name(options: EvalOptions) -> str:
         words += [label_of(options.environment)] if options.environment else []
         words += [options.constrain] if options.constrain != "off" else []
         words += [parse_stress(options.stress).label] if options.stress else []
-        words += [options.split] if options.split != "dev" and not options.paths else []
+        words += [options.split] if options.split not in {None, "dev"} else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(words)).lstrip("-.")
     if not _RUN_NAME.fullmatch(options.name):
         raise UsageError(
@@ -201,7 +233,9 @@ def _report(
     played = len(run.records) - run.kept
     records = catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)
     console.print(Text(printable(records)), soft_wrap=True)
-    return _exit_code(run, judged(run, thresholds, catalog), catalog)
+    found = judged(run, thresholds, catalog)
+    _print_lines([*found.remarks, *found.missed])
+    return found.exit_code
 
 
 def ac_words(names: Iterable[str], catalog: Catalog) -> dict[str, str]:
@@ -227,15 +261,6 @@ def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) 
     if len(failed) > _SHOWN_FAILURES:
         more = catalog.text("eval.more", count=len(failed) - _SHOWN_FAILURES, path=run_dir)
         console.print(Text(printable(f"  {more}")), soft_wrap=True)
-
-
-def _exit_code(run: Run, found: Judged, catalog: Catalog) -> int:
-    invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
-    lines = [catalog.text("eval.invalid", count=invalid)] if invalid else []
-    _print_lines([*lines, *found.remarks, *found.missed])
-    if found.missed:
-        return EXIT_MISSED
-    return EXIT_INVALID if invalid else 0
 
 
 def _print_lines(lines: Iterable[str]) -> None:

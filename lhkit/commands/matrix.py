@@ -15,12 +15,11 @@ from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import concurrency_for
-from lhkit.commands.thresholds import Thresholds, judged
+from lhkit.commands.thresholds import EXIT_INVALID, EXIT_MISSED, Thresholds, judged, require_percent
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.records.journal import read_manifest, read_records
-from lhkit.harness.records.record import Verdict
 from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.plan import ModelSource, plan_run
+from lhkit.harness.replay.plan import ModelSource, plan_run, require_playable
 from lhkit.harness.replay.runner import replay
 from lhkit.harness.replay.stress import parse_stress, stressed
 from lhkit.harness.results.matrix import matrix_rows, render_matrix
@@ -35,9 +34,6 @@ from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import ModelIdentity, Sampling
 from lhkit.vocab.printable import printable
-
-EXIT_MISSED = 1
-EXIT_INVALID = 3
 
 _WIDTH = 120
 
@@ -59,11 +55,21 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     suite = load_suite(options.suite)
     arms = arms_of(suite, options.suite.parent)
     scenarios = load_scenarios(_paths(suite, options.suite.parent))[: suite.limit]
+    require_playable(
+        len(scenarios),
+        repeats=suite.repeats,
+        concurrency=suite.concurrency or 1,
+        max_tokens=suite.max_tokens,
+    )
     is_free = all(arm.constraint == "off" for arm in arms)
     tools = () if is_free else app.registry_of(scenarios[0].locale).definitions
     for arm in arms:  # before anything is played
         parse_stress(arm.stress)
-        require_constraint(arm.dialect, arm.constraint, tools)
+        if _is_scripted(arm):
+            require_constraint(arm.dialect, arm.constraint, tools)
+        else:
+            app.require_choice(replace(_choice(arm, settings), tools=tools))
+    require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), _console()
     runs: list[tuple[str, Run]] = []
     async with AsyncExitStack() as stack:
@@ -208,12 +214,10 @@ def _exit_code(
     runs: list[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
 ) -> int:
     thresholds = Thresholds(fail_under=suite.fail_under, max_violations=suite.max_violations)
-    code = 0
+    codes = {0}
     for name, run in runs:
-        missed = judged(run, thresholds, catalog).missed
-        invalid = sum(record.verdict is Verdict.INVALID for record in run.records)
-        lines = [*missed, *([catalog.text("eval.invalid", count=invalid)] if invalid else [])]
-        for line in lines:
+        found = judged(run, thresholds, catalog)
+        for line in (*found.missed, *found.remarks):
             console.print(Text(printable(f"{name}: {line}")), soft_wrap=True)
-        code = EXIT_MISSED if missed else code or (EXIT_INVALID if invalid else 0)
-    return code
+        codes.add(found.exit_code)
+    return next(code for code in (EXIT_MISSED, EXIT_INVALID, 0) if code in codes)

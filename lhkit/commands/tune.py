@@ -26,7 +26,7 @@ from lhkit.settings import Settings, hardware
 from lhkit.tuning.expert import Conversation
 from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
 from lhkit.tuning.material import Material
-from lhkit.tuning.merge import merge
+from lhkit.tuning.merge import merge, require_adapter, require_base, require_mergeable
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.sequence import (
     TrainingSequence,
@@ -172,6 +172,10 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         TuningError: data, base model or checkpoint cannot be used.
         SetupError: packages or weights are missing.
     """
+    if options.start is not None:
+        require_adapter(options.start)
+    if options.base is not None:
+        require_base(options.base)
     learnt, dev = read_sequences(options.data), dev_path(options.data)
     measured = read_sequences(dev) if dev.exists() else ()
     base = options.base or await _embedded(settings)  # may take minutes: the data are read already
@@ -215,6 +219,9 @@ async def merge_adapter(adapter: Path, into: Path, base: Path | None, settings: 
         TuningError: the adapter does not fit, or the target is there already.
         SetupError: packages or weights are missing.
     """
+    require_mergeable(adapter, into)
+    if base is not None:
+        require_base(base)
     await asyncio.to_thread(merge, base or await _embedded(settings), adapter, into)
     text = load_catalog(settings.locale).text("tune.merged", folder=into)
     _tell(text)

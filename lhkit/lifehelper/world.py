@@ -4,15 +4,24 @@ The file format of `world:` in a scenario (evaluation.md). Line numbers are the 
 business; errors here name the field.
 """
 
-from datetime import date, timedelta
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from datetime import date
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from lhkit.errors import UsageError
 from lhkit.lifehelper.protocols import find_protocol, nearest_protocols
 from lhkit.lifehelper.schemas import ANCHOR_CHARS, SENTENCE_CHARS
 from lhkit.lifehelper.store import Store
+from lhkit.vocab.json_values import CLOCK_YEARS
 
 DEFAULT_SENTENCE = "나는 이 습관을 매일 이어 가는 사람이다"
 DEFAULT_ANCHOR = "아침 식사"
@@ -23,7 +32,18 @@ DEFAULT_AGE_DAYS = 28
 """A habit without a date was added four weeks ago, the next one a week earlier: R3 stays quiet."""
 
 _Anchor: TypeAlias = Annotated[str, Field(min_length=1, max_length=ANCHOR_CHARS)] | None
+_Day = TypeVar("_Day", bound=date)
 _STRICT = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+
+def _in_the_calendar(day: _Day) -> _Day:
+    if day.year not in CLOCK_YEARS:
+        raise ValueError(f"the year must be from {CLOCK_YEARS[0]} to {CLOCK_YEARS[-1]}")
+    return day
+
+
+_Date: TypeAlias = Annotated[date, AfterValidator(_in_the_calendar)]
+_Moment: TypeAlias = Annotated[AwareDatetime, AfterValidator(_in_the_calendar)]
 
 
 class WorldHabit(BaseModel):
@@ -42,7 +62,7 @@ class WorldHabit(BaseModel):
     framed_text: Annotated[str, Field(min_length=1, max_length=SENTENCE_CHARS)] = DEFAULT_SENTENCE
     anchor_when: _Anchor = None
     anchor_after_what: _Anchor = None
-    created_on: date | None = None
+    created_on: _Date | None = None
 
 
 class WorldEntry(BaseModel):
@@ -51,7 +71,7 @@ class WorldEntry(BaseModel):
     model_config = _STRICT
 
     habit_id: str
-    date: date
+    date: _Date
     value: Literal["done", "blank"]
 
 
@@ -60,7 +80,7 @@ class World(BaseModel):
 
     model_config = _STRICT
 
-    now: AwareDatetime
+    now: _Moment
     habits: tuple[WorldHabit, ...] = ()
     tracker: tuple[WorldEntry, ...] = ()
 
@@ -142,7 +162,8 @@ def _seed_habit(store: Store, world: World, index: int, habit: WorldHabit) -> No
 
 
 def _created_on(world: World, index: int, habit: WorldHabit) -> date:
-    return habit.created_on or world.now.date() - timedelta(days=DEFAULT_AGE_DAYS + 7 * index)
+    age_days = DEFAULT_AGE_DAYS + 7 * index
+    return habit.created_on or date.fromordinal(max(1, world.now.toordinal() - age_days))
 
 
 def _habit_id(habit: WorldHabit) -> str:
@@ -167,6 +188,6 @@ def _sentence(fault: Any) -> str:
     if fault["type"] == "extra_forbidden":
         known = ", ".join((WorldHabit if fault["loc"][0] == "habits" else WorldEntry).model_fields)
         return f"{where}: unknown field; choose among {known}"
-    is_ours = fault["type"] == "value_error"  # raised above; its text begins with the field
+    is_ours = fault["type"] == "value_error" and not fault["loc"]  # its text begins with the field
     text = str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}.{text}" if is_ours else f"{where}: {text}"

@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any
 
 import aiohttp
+import yarl
 
 from lhkit.errors import (
     ModelError,
@@ -25,7 +26,7 @@ from lhkit.errors import (
 )
 from lhkit.models.backoff import Backoff
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.http_faults import not_a_server, refusal, stalled, transport_faults
+from lhkit.models.http_faults import no_address, not_a_server, refusal, stalled, transport_faults
 from lhkit.models.response_reader import ResponseReader
 from lhkit.vocab.generation import ModelEvent, ModelIdentity
 
@@ -34,6 +35,7 @@ IDLE_TIMEOUT_S = 300.0
 """Longest silence in a stream. On a CPU the first token waits for the prompts ahead of it."""
 _SHOWN_MODELS = 20
 _OK = 200
+_PORTS = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,14 +172,31 @@ async def connecting(
         UnknownModelError: the server does not serve that model; the message lists what it does.
         ModelError: nothing answers, or it refuses.
     """
-    if "@" in endpoint.root:  # it would stand in every record
-        raise UsageError("give no password in --base-url: set LHKIT_API_KEY instead")
+    require_address(endpoint.root)
     connection = Connection(endpoint, _session(endpoint), pace)
     try:
         yield connection, await _identify(endpoint, connection)
     except BaseException:
         await connection.aclose()
         raise
+
+
+def require_address(base_url: str) -> None:
+    """Refuse an address that is none, or that holds a password: it would stand in every record.
+
+    Raises:
+        UsageError: as the summary says; nothing was asked yet.
+    """
+    if "@" in base_url:
+        raise UsageError("give no password in --base-url: set LHKIT_API_KEY instead")
+    try:
+        url = yarl.URL(base_url)
+        is_address = url.scheme in {"http", "https"} and bool(url.host)
+        is_address = is_address and (url.port or 0) in range(1, _PORTS)
+    except ValueError:  # a port beyond all, brackets that do not fit
+        is_address = False
+    if not is_address:
+        raise no_address(base_url)
 
 
 def _session(endpoint: Endpoint) -> aiohttp.ClientSession:

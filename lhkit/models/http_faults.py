@@ -45,9 +45,7 @@ def transport_faults(address: str) -> Iterator[None]:
     try:
         yield
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-        raise UsageError(
-            f"{address!r} is no address of a server: give --base-url http://HOST:PORT"
-        ) from error
+        raise no_address(address) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         raise ServerUnreachableError(
             f"nothing answers at {address}: start a server (`lhkit serve`) or correct --base-url"
@@ -61,6 +59,11 @@ def transport_faults(address: str) -> Iterator[None]:
         ) from error
     except UnicodeDecodeError as error:
         raise not_a_server(address, str(error)) from error
+
+
+def no_address(address: str) -> UsageError:
+    """Return the exception for what is no address at all."""
+    return UsageError(f"{address!r} is no address of a server: give --base-url http://HOST:PORT")
 
 
 def stalled(address: str) -> StreamStalledError:

@@ -27,6 +27,11 @@ class Moments:
             self.gaps_s.append(now_s - self.last_token_s)
         self.last_token_s = now_s
 
+    def take_tokens(self, other: "Moments") -> None:
+        """Have the tokens' moments of `other`."""
+        self.first_token_s, self.last_token_s = other.first_token_s, other.last_token_s
+        self.gaps_s = other.gaps_s
+
     def note_event(self, event: ParsedEvent, now_s: float) -> None:
         """Something has become certain."""
         match event:

@@ -71,6 +71,7 @@ class ResponseReader:
         self._last_data_s = 0.0
         self._decoder = EventStreamDecoder()
         self._moments = Moments()
+        self._choices = Moments()
         self._token_ids: list[int] = []
         self._prompt_token_ids: tuple[int, ...] = ()
         self._reason = ""
@@ -142,6 +143,8 @@ class ResponseReader:
                 f"the stream ended early after {len(self._token_ids)} tokens: "
                 "check that the server is alive"
             )
+        if not self._token_ids:  # nobody said which chunks hold a token: then each with a choice
+            self._moments.take_tokens(self._choices)
         first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
         return Finished(
             reason=self._reason,
@@ -189,7 +192,14 @@ class ResponseReader:
             self._prompt_token_ids = tuple(prompt_token_ids)
 
     def _note_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
+        """Note that something was generated.
+
+        Where a server gives no token ids, a chunk with an empty text may hold a special token: as
+        `vllm bench serve` does it (`benchmarks/lib/endpoint_request_func.py`, vLLM 0.32), each
+        chunk with a choice counts then, and the tokens are those of `usage`.
+        """
         token_ids = integers(choice, "token_ids")
+        self._choices.note_token(now_s)
         if token_ids or self._content.has_token(choice):
             self._moments.note_token(now_s)
             self._token_ids += token_ids

@@ -35,10 +35,8 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
         MissingPackageError: torch, transformers or peft is not installed.
     """
     lora.require_packages()
-    require_adapter(adapter)
+    require_mergeable(adapter, target)
     require_same_base(base, adapter)
-    if target.exists():
-        raise TuningError(f"{target} is there already: give another --into, or remove it")
     merged = _merged(base, adapter)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -54,6 +52,27 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
         made.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_mergeable(adapter: Path, target: Path) -> None:
+    """Refuse what no base model could mend: before one is fetched.
+
+    Raises:
+        TuningError: there is no adapter, or `target` exists.
+    """
+    require_adapter(adapter)
+    if target.exists():
+        raise TuningError(f"{target} is there already: give another --into, or remove it")
+
+
+def require_base(base: Path) -> None:
+    """Refuse a folder that holds no model.
+
+    Raises:
+        TuningError: its `config.json` is missing.
+    """
+    if not (base / "config.json").is_file():
+        raise TuningError(f"{base} holds no model: give a folder with its config.json as --base")
 
 
 def require_adapter(adapter: Path) -> None:

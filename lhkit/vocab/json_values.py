@@ -13,6 +13,8 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 MAX_DEPTH = 100
 """Deeper nesting than this is refused: no tool result is that deep on purpose."""
 
+CLOCK_YEARS = range(1000, 9001)
+"""The years that a clock told as text may show: what is counted from it stays in the calendar."""
 
 _ATOMS = frozenset({str, int, bool, type(None)})
 _TIGHT = (",", ":")

@@ -11,10 +11,13 @@ import pytest
 from lhkit.commands.compare import compare_runs
 from lhkit.commands.evaluate import EvalOptions, evaluate
 from lhkit.commands.rescore import rescore_run
+from lhkit.commands.thresholds import Thresholds, judged
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.records.journal import RECORDS, read_records
 from lhkit.harness.records.record import SampleRecord, Severity, Verdict, Violation
 from lhkit.harness.records.record_line import encode_record
+from lhkit.harness.results.run import Run
+from lhkit.locales import load_catalog
 from lhkit.settings import Settings, load_settings
 
 CHAT = """
@@ -134,16 +137,98 @@ async def test_too_many_violations_and_any_that_escaped_end_with_1(  # noqa: PLR
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
-async def test_invalid_samples_end_with_3_and_a_missed_threshold_with_1(
-    run_eval: Eval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("asked", [{}, {"fail_under": 1.0}, {"max_violations": 0}, {"baseline": 1}])
+async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
+    run_eval: Eval,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: dict[str, Any],
 ) -> None:
     def bug(*_: object, **__: object) -> None:
         raise RuntimeError("a bug of the harness")
 
+    await run_eval("gold", name="base")
     monkeypatch.setattr("lhkit.harness.replay.sample.judge", bug)
-    assert await run_eval() == 3
-    assert await run_eval(fail_under=1.0) == 1
-    assert await run_eval(baseline=tmp_path / "runs" / "gold") == 1
+    given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
+    assert await run_eval(**given) == 3
+    said = capsys.readouterr().out
+    assert "8 conversations failed because of the world" in said
+    assert "below" not in said, "a rate of nothing is no rate"
+
+
+@pytest.mark.anyio
+async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_is_played(
+    run_eval: Eval, tmp_path: Path
+) -> None:
+    await run_eval("gold", name="base")
+    rewrite(tmp_path / "runs" / "base", lambda each: replace(each, verdict=Verdict.INVALID))
+    with pytest.raises(UsageError, match=r"--baseline base: none of its 8 samples is valid"):
+        await run_eval("gold", baseline=Path("base"))
+    assert not (tmp_path / "runs" / "gold").exists()
+
+
+@pytest.mark.promise("eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("verdicts", "escaped_in", "asked", "code"),
+    [
+        # p: passed, f: failed, i: invalid; the letters are the samples in order
+        ("pppppppp", "", {"fail_under": 85}, 0),
+        ("ppppppff", "", {"fail_under": 85}, 1),
+        ("iiiiiiii", "", {}, 3),
+        ("iiiiiiii", "", {"fail_under": 85, "max_violations": 0, "baseline": True}, 3),
+        ("ppppppip", "", {"fail_under": 85}, 3),  # reached so far, but not all was played
+        ("ppppppfi", "", {"fail_under": 87}, 3),  # 6 of 7, and 7 of 8 would do
+        ("pppppffi", "", {"fail_under": 87}, 1),  # even 6 of 8 is too few
+        ("fffffffi", "", {"baseline": True}, 1),
+        ("ffffffii", "", {"baseline": True}, 1),
+        ("fffffiii", "", {"baseline": True}, 3),  # three who pass, and it may be chance
+        ("iiiiiiii", "", {"baseline": True}, 3),
+        ("pppppppi", "p", {}, 1),  # what has happened, has happened
+        ("pppppppi", "i", {}, 1),
+        ("iiiiiiii", "i", {"fail_under": 85}, 1),
+        ("ppppiiii", "p", {"max_violations": 5}, 1),
+    ],
+)
+async def test_the_exit_code_of_every_mixture(  # noqa: PLR0917 - one table
+    run_eval: Eval,
+    tmp_path: Path,
+    verdicts: str,
+    escaped_in: str,
+    asked: dict[str, Any],
+    code: int,
+) -> None:
+    await run_eval()
+    run = Run.load(tmp_path / "runs" / "gold")
+    kinds = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
+    records = [
+        replace(each, verdict=kinds[letter])
+        for each, letter in zip(run.records, verdicts, strict=True)
+    ]
+    if escaped_in:
+        place = verdicts.index(escaped_in)
+        records[place] = broken(records[place], Severity.ESCAPED)
+    thresholds = Thresholds(**{**asked, **({"baseline": run} if "baseline" in asked else {})})
+    found = judged(replace(run, records=tuple(records)), thresholds, load_catalog("en"))
+    assert found.exit_code == code
+
+
+@pytest.mark.promise("eval.exit_codes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(("invalid_ones", "code"), [(range(2), 1), (range(8), 3)])
+async def test_what_only_invalid_samples_tried_may_be_gone_with_their_next_try(
+    run_eval: Eval, tmp_path: Path, invalid_ones: range, code: int
+) -> None:
+    await run_eval()
+    run = Run.load(tmp_path / "runs" / "gold")
+    tried = [broken(each, Severity.ATTEMPTED) for each in run.records]
+    records = tuple(
+        replace(each, verdict=Verdict.INVALID) if n in invalid_ones else each
+        for n, each in enumerate(tried)
+    )
+    found = judged(replace(run, records=records), Thresholds(max_violations=5), load_catalog("en"))
+    assert found.exit_code == code
 
 
 @pytest.mark.promise("eval.exit_codes")

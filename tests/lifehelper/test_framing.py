@@ -1,10 +1,12 @@
 """R7's word lists, both ways: what is refused, and what only looks like it."""
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from lhkit.lifehelper.framing import is_blank, negation_in
 
@@ -180,6 +182,19 @@ def test_a_negation_or_prohibition_is_seen(sentence: str) -> None:
 @pytest.mark.parametrize("sentence", POSITIVE)
 def test_a_positive_sentence_passes(sentence: str) -> None:
     assert negation_in(sentence) is None
+
+
+SENTENCES = YAML(typ="safe").load(Path(__file__).with_name("framing_sentences.yaml"))
+
+
+@pytest.mark.promise("rule.r7")
+@pytest.mark.parametrize("kind", ["positive", "negative"])
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_what_is_negated_beside_the_habit_is_no_negation_of_it(kind: str, locale: str) -> None:
+    told = SENTENCES[kind][locale]
+    assert len(told) >= 30
+    refused = [each for each in told if negation_in(each) is not None]
+    assert refused == ([] if kind == "positive" else told)
 
 
 @pytest.mark.parametrize("sentence", [*NEGATIVE, *POSITIVE])

@@ -291,3 +291,31 @@ def test_token_ids_that_are_no_integers_are_no_completion(key: str, ids: list[An
     """A record with them could be written and never be read again."""
     with pytest.raises(StreamBrokenError, match="not one of completions"):
         read(chunk(text="a", **{key: ids}))
+
+
+@pytest.mark.parametrize(
+    ("has_ids", "first_s", "last_s", "gaps_s"),
+    [(False, 2, 6, (1, 1, 1, 1)), (True, 3, 5, (2,))],
+)
+def test_without_token_ids_each_chunk_with_a_choice_counts_as_vllm_bench_counts_it(
+    *, has_ids: bool, first_s: int, last_s: int, gaps_s: tuple[int, ...]
+) -> None:
+    """The stream is one of vLLM's; `endpoint_request_func.py` takes an empty text for a token."""
+    stream = [
+        {"text": "", "token_ids": []},
+        {"text": "네", "token_ids": [7]},
+        {"text": "", "token_ids": []},
+        {"text": "!", "token_ids": [8]},
+        {"text": "", "token_ids": [], "finish_reason": "stop"},
+    ]
+    it = reader()
+    it.headers_came()
+    left_out = set() if has_ids else {"token_ids"}
+    told = [{key: each[key] for key in each.keys() - left_out} for each in stream]
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    for data in (*(chunk(**each) for each in told), event(usage), DONE):
+        list(it.feed(data))
+    timing = finished(it).timing
+    assert (timing.first_token_s, timing.last_token_s) == (first_s, last_s)
+    assert timing.chunk_gaps_s == gaps_s
+    assert finished(it).usage.completion_tokens == 4

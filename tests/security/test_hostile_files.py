@@ -3,18 +3,24 @@
 import json
 import time
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lhkit.errors import LhkitError, RunError, ScenarioError
+from lhkit import match_calls
+from lhkit.app import LifeHelperEnvironment
+from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
+from lhkit.harness.authoring.mutate import mutate, read_survivors
 from lhkit.harness.expectations import pattern
 from lhkit.harness.expectations.pattern import Pattern, pattern_fault
 from lhkit.harness.records.manifest_shape import MAX_REPEATS
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios import scenario
 from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.suite import load_suite
+from lhkit.lifehelper.world import parse_world
 
 GOOD = """- id: a{n}
   ac: AC-01
@@ -23,6 +29,18 @@ GOOD = """- id: a{n}
   turns:
     - user: 안녕
       reply: {{matches: "{matches}"}}
+"""
+
+FAR = """- id: far
+  ac: AC-01
+  locale: ko
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: 안녕
+      expect:
+        order: any
+        calls: [{tool: search_catalog, args: {limit: 5}}]
+  final: {}
 """
 
 
@@ -64,6 +82,99 @@ def test_hostile_yaml_is_refused_with_its_line(
     assert sentence in first
     assert len(first) < 400
     assert not (tmp_path / "pwned").exists()
+
+
+NINES = "9" * 400
+BEYOND = {
+    "an approx of 400 digits": ("limit: 5", f"limit: {{approx: {NINES}}}", 9, "approx: must be"),
+    "a tolerance of 400 digits": (
+        "limit: 5",
+        f"limit: {{approx: 5, abs: {NINES}}}",
+        9,
+        "abs: must",
+    ),
+    "a tolerance that is none": ("limit: 5", "limit: {approx: 5, rel: .nan}", 9, "no JSON number"),
+    "an offset of millennia": ("limit: 5", "limit: {date: today+99999w}", 9, "within 36525 days"),
+    "an offset without end": ("limit: 5", f"limit: {{date: today-{NINES}d}}", 9, "must be today"),
+    "a row in the far past": ("final: {}", "final: {a: [{b: {date: today-6000w}}]}", 10, "within"),
+    "the first day": ("2026-06-15T09:00:00+09:00", "0001-01-01T00:00:00+09:00", 4, "world.now"),
+    "the last day": ("2026-06-15T09:00:00+09:00", "9999-12-31T23:59:59-09:00", 4, "world.now"),
+    "a clock of a number": ('"2026-06-15T09:00:00+09:00"', NINES, 4, "world.now"),
+    "an order without end": ("order: any", f"order: {{before: [[0, {NINES}]]}}", 8, "order"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "line", "told"), BEYOND.values(), ids=BEYOND)
+def test_a_number_or_a_date_beyond_all_use_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, told: str
+) -> None:
+    assert old in FAR
+    file = tmp_path / "far.yaml"
+    file.write_text(FAR.replace(old, new), encoding="utf-8")
+    with pytest.raises(ScenarioError) as refused:
+        load_scenarios([file])
+    assert str(refused.value).startswith(f"{file}:{line}: far.")
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("world", "field"),
+    [
+        ({"habits": [{"protocol_id": "x", "created_on": "0001-01-01"}]}, "habits.0.created_on"),
+        ({"habits": [{"protocol_id": "x", "created_on": "9999-12-31"}]}, "habits.0.created_on"),
+        ({"now": "0001-01-01T00:00:00+09:00"}, "now"),
+        ({"now": "9999-12-31T23:59:59-09:00"}, "now"),
+        ({"tracker": [{"habit_id": "x", "date": "0001-01-01", "value": "done"}]}, "tracker.0.date"),
+    ],
+)
+def test_a_world_at_the_end_of_the_calendar_is_refused_by_field(
+    world: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"world\.{field}: .*the year must be from 1000 to 9000"):
+        parse_world({"now": "2026-06-15T09:00:00+09:00", **world})
+
+
+def test_a_relative_date_at_the_end_of_the_calendar_is_a_sentence() -> None:
+    with pytest.raises(ScenarioError, match=r"'today\+1d': from 9999-12-31 on it is beyond"):
+        match_calls(
+            [{"tool": "f", "args": {"day": {"date": "today+1d"}}}],
+            [{"tool": "f", "args": {"day": "x"}}],
+            schemas={"f": {"type": "object", "properties": {"day": {"type": "string"}}}},
+            today=date.max,
+        )
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31"])
+@pytest.mark.anyio
+async def test_a_gold_day_at_the_end_of_the_calendar_can_be_spoilt(
+    tmp_path: Path, day: str
+) -> None:
+    file = tmp_path / "far.yaml"
+    call = f'{{tool: query_tracker, args: {{from: "{day}", to: "{day}"}}}}'
+    text = FAR.replace("{tool: search_catalog, args: {limit: 5}}", call)
+    file.write_text(text, encoding="utf-8")
+    report = await mutate(load_scenarios([file]), LifeHelperEnvironment())
+    assert report.total.tried > 0
+
+
+@pytest.mark.parametrize(
+    "text", [f"repeats = {'9' * 5_000}", "a = " + "[" * 20_000, "repeats = 1e400", "limit = nan"]
+)
+def test_a_suite_of_hostile_numbers_is_a_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "suite.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=r"suite\.toml"):
+        load_suite(file)
+
+
+@pytest.mark.parametrize(
+    "text", [f"a = {'9' * 5_000}", "a = " + "[" * 20_000, "survivor = 5", "survivor = [5]"]
+)
+def test_a_list_of_survivors_that_is_none_is_a_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "survivors.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"survivors\.toml"):
+        read_survivors(file)
 
 
 @pytest.mark.parametrize("data", [b"- id: \xff\n", "- id: x\n".encode("utf-16")])

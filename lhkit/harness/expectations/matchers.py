@@ -22,6 +22,9 @@ Path: TypeAlias = tuple[str | int, ...]
 DEFAULT_REL = 1e-9
 """Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
 
+MOST_DAYS = 36_525
+"""How far from today a relative date may be: a hundred years."""
+
 _DATE = re.compile(r"today(?:([+-]\d{1,5})([dw]))?")
 
 
@@ -78,17 +81,28 @@ class DateIs:
         """Return the ISO date that is meant.
 
         Raises:
-            ScenarioError: the expression is relative and `today` is None.
+            ScenarioError: the expression is relative and `today` is None, or the calendar ends
+                before that day.
         """
-        relative = _DATE.fullmatch(self.expression)
-        if relative is None:
+        days = _days_from(self.expression)
+        if days is None:
             return self.expression
         if today is None:
             raise ScenarioError(f"date {self.expression!r} needs a clock: pass today=")
-        if relative[1] is None:
-            return today.isoformat()
-        unit_days = 7 if relative[2] == "w" else 1
-        return (today + timedelta(days=int(relative[1]) * unit_days)).isoformat()
+        try:
+            return (today + timedelta(days=days)).isoformat()
+        except OverflowError as error:
+            raise ScenarioError(
+                f"date {self.expression!r}: from {today} on it is beyond the calendar"
+            ) from error
+
+
+def _days_from(expression: str) -> int | None:
+    """Return how many days from today a relative date is; None for any other text."""
+    relative = _DATE.fullmatch(expression)
+    if relative is None:
+        return None
+    return int(relative[1] or 0) * (7 if relative[2] == "w" else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +216,7 @@ def _matches(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher
 def _approx(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
     for name in ("approx", "abs", "rel"):
         number = raw.get(name, 0)
-        if not is_number(number) or not math.isfinite(number):
+        if not is_number(number) or not _is_finite(number):
             return _wrong((*path, name), "must be a number", faults)
         if name != "approx" and number < 0:
             return _wrong((*path, name), "must not be below 0", faults)
@@ -210,8 +224,17 @@ def _approx(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
     return Approx(value=raw["approx"], abs=raw.get("abs", 0.0), rel=raw.get("rel", rel))
 
 
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer beyond the range of floats
+        return False
+
+
 def _date(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
     expression = raw["date"]
+    if isinstance(expression, str) and abs(_days_from(expression) or 0) > MOST_DAYS:
+        return _wrong((*path, "date"), f"must be within {MOST_DAYS} days of today", faults)
     if isinstance(expression, str) and (_DATE.fullmatch(expression) or _is_iso_date(expression)):
         return DateIs(expression)
     return _wrong((*path, "date"), "must be today, today-1d, today+2w or YYYY-MM-DD", faults)

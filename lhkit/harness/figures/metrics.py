@@ -52,7 +52,8 @@ __all__ = [
 class Tally:
     """The numbers of one group of samples.
 
-    `interval` is the pass rate's at 95 %: Wilson's, or with repeats the bootstrap over scenarios.
+    `interval` is the pass rate's at 95 %: Wilson's, or with repeats Korn and Graubard's for
+    clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (due or surplus) were right as the client read them,
     `strict_right_calls` without a repair; `strict_passed` samples passed without one. `server` are
     the due calls that the server's own parse gave right, of those where it parsed. Violations are

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.records.manifest_shape import MAX_REPEATS
 from lhkit.harness.records.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.replay.breakage import breaking
 from lhkit.harness.replay.distractors import is_distractor
@@ -30,6 +31,47 @@ _SHOWN_FAULTS = 10
 
 ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
 """One model for all samples, or a maker of one for each (it is closed after its sample)."""
+
+
+MOST_SAMPLES = 100_000
+"""The most samples of one run: their records are in memory when it is shown."""
+MOST_CONCURRENCY = 4_096
+MOST_ATTEMPTS = 100
+MOST_TOKENS = 1_000_000
+"""The most tokens of one model message: more than any context has."""
+
+_Count: TypeAlias = tuple[str, int, int]
+
+
+def require_playable(
+    scenarios: int,
+    *,
+    repeats: int = 1,
+    concurrency: int = 1,
+    max_attempts: int = 1,
+    max_tokens: int = 1,
+) -> None:
+    """Refuse numbers that no run can have.
+
+    Raises:
+        UsageError: one is below 1 or beyond all use, or all samples together are too many.
+    """
+    counts: tuple[_Count, ...] = (
+        ("repeats", repeats, MAX_REPEATS),
+        ("concurrency", concurrency, MOST_CONCURRENCY),
+        ("max_attempts", max_attempts, MOST_ATTEMPTS),
+        ("max_tokens", max_tokens, MOST_TOKENS),
+    )
+    for name, number, most in counts:
+        if number < 1:
+            raise UsageError(f"{name}={number}: give at least 1")
+        if number > most:
+            raise UsageError(f"{name}={number}: give at most {most}")
+    if scenarios * repeats > MOST_SAMPLES:
+        raise UsageError(
+            f"repeats={repeats} of {scenarios} scenarios are more than {MOST_SAMPLES} samples: "
+            "give fewer, or several runs with files of their own"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from lhkit.harness.records.record import Evidence, Judgement, SampleId, SampleRe
 from lhkit.harness.records.stored import stored_records, without_evidence
 from lhkit.harness.records.turn_record import WallTime
 from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.plan import Job, ModelSource, Plan, clock_of, plan_run
+from lhkit.harness.replay.plan import Job, ModelSource, Plan, clock_of, plan_run, require_playable
 from lhkit.harness.replay.sample import Stage, play_sample, sample_record, warm_up
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.script import Scenario
@@ -102,10 +102,13 @@ async def replay(
         sleep: waits for so many seconds.
 
     Raises:
-        UsageError: a number below 1; or scenarios that cannot be played (`ScenarioError`).
+        UsageError: a number below 1 or beyond all use (`require_playable`); or scenarios that
+            cannot be played (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
-    _refuse_below_one(repeats=repeats, concurrency=concurrency, max_attempts=max_attempts)
+    require_playable(
+        len(scenarios), repeats=repeats, concurrency=concurrency, max_attempts=max_attempts
+    )
     if run_dir is None and not keep_records:
         raise UsageError("keep_records=False needs a run_dir: where else should the records be?")
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
@@ -137,12 +140,6 @@ async def replay(
         return await _replayed(
             plan, crew, told, concurrency=concurrency, progress=progress, report=report
         )
-
-
-def _refuse_below_one(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise UsageError(f"{name}={number}: give at least 1")
 
 
 async def _replayed(

@@ -6,6 +6,7 @@ so that it reaches the manifest, every record, and the content hash of every sam
 """
 
 import random
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -63,7 +64,7 @@ def _setting(name: str, number: str, part: str) -> Any:
     most = {"distractors": MAX_DISTRACTORS, "seed": 2**32}.get(name)
     if most is None and part in {"rename", "shuffle"}:
         return True
-    if most is not None and number.isascii() and number.isdecimal() and int(number) <= most:
+    if most is not None and re.fullmatch(r"[0-9]{1,10}", number) and int(number) <= most:
         return int(number)
     raise UsageError(
         f"--stress has no part {part!r}: use distractors=N (at most {MAX_DISTRACTORS}), rename, "

@@ -12,11 +12,10 @@ from typing import Literal, TypeAlias
 
 from lhkit.harness.figures.statistics import (
     Interval,
-    cluster_bootstrap,
+    difference_interval,
     median_interval,
     sign_flip,
     smallest_detectable_difference,
-    wilson,
 )
 from lhkit.harness.fragments import comparison_html
 from lhkit.harness.records.questions import Change, changes
@@ -153,8 +152,9 @@ class Comparison:
 def compare(run_a: Run, run_b: Run) -> Comparison:
     """Return how run b differs from run a, pair by pair.
 
-    The p-value swaps whole scenarios (`statistics.sign_flip`); intervals draw whole scenarios. All
-    of it is deterministic: the same two runs give the same numbers.
+    The p-value swaps whole scenarios (`statistics.sign_flip`), and the interval takes whole
+    scenarios (`statistics.difference_interval`); those of ratios draw them. All of it is
+    deterministic: the same two runs give the same numbers.
     """
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
     both = [Pair(a=a[sample], b=b[sample]) for sample in a if sample in b]
@@ -170,7 +170,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         only_a=tuple(sample for sample in a if sample not in b),
         only_b=tuple(sample for sample in b if sample not in a),
         changes=changes(run_a.manifest, run_b.manifest),
-        interval=_interval(gains),
+        interval=difference_interval(gains),
         p_value=sign_flip(moved),
         mid_p=sign_flip(moved, mid_p=True),
         detectable=_detectable(gains),
@@ -210,21 +210,6 @@ def _clusters(pairs: Iterable[Pair], value: Callable[[Pair], int]) -> list[list[
     for pair in pairs:
         clusters.setdefault(pair.sample_id.scenario, []).append(value(pair))
     return list(clusters.values())
-
-
-def _interval(gains: Sequence[Sequence[int]]) -> Interval | None:
-    """Return the interval of the mean gain.
-
-    Where all scenarios moved alike there is nothing to draw; then Wilson's interval, of scenarios
-    that move otherwise, says how much may have been missed.
-    """
-    means = {sum(each) / len(each) for each in gains}
-    if not means:
-        return None
-    if len(means) > 1:
-        return cluster_bootstrap(gains)
-    mean, missed = means.pop(), wilson(0, len(gains)).high
-    return Interval(low=max(-1.0, mean - missed), high=min(1.0, mean + missed))
 
 
 def _detectable(gains: Sequence[Sequence[int]]) -> float | None:

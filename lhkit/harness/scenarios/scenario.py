@@ -23,7 +23,7 @@ from lhkit.harness.scenarios.script import (
 from lhkit.harness.scenarios.shape_words import known_fields, shape_words
 from lhkit.harness.scenarios.yaml_source import Document, read_yaml
 from lhkit.locales import available_locales
-from lhkit.vocab.json_values import compact
+from lhkit.vocab.json_values import CLOCK_YEARS, compact
 
 __all__ = [
     "Origin",
@@ -234,7 +234,9 @@ def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
         if name == "now":
             if not _is_moment(value):
                 yield Fault(
-                    ("world", "now"), "must be a time with offset: 2026-06-15T09:00:00+09:00"
+                    ("world", "now"),
+                    "must be a time with offset, from the year "
+                    f"{CLOCK_YEARS[0]} to {CLOCK_YEARS[-1]}: 2026-06-15T09:00:00+09:00",
                 )
         elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
             yield Fault(("world", name), "must be a list of rows")
@@ -251,9 +253,10 @@ def _twice_broken(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
 
 def _is_moment(value: Any) -> bool:
     try:
-        return datetime.fromisoformat(value).tzinfo is not None
+        moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return False
+    return moment.tzinfo is not None and moment.year in CLOCK_YEARS
 
 
 def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:

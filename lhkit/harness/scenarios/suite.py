@@ -95,10 +95,10 @@ def load_suite(path: FilePath) -> Suite:
         raise UsageError(
             f"{path} cannot be read ({error}): give a suite such as evals/smoke.toml"
         ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from error
     except ValidationError as error:
         raise UsageError("\n".join(f"{path}: {fault}" for fault in _faults(error))) from error
+    except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
+        raise UsageError(f"{path} is no TOML: {error}") from error
     unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
     if unknown:
         known = ", ".join([DEFAULT_PROMPT, *suite.prompts])

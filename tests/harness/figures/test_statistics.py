@@ -1,7 +1,9 @@
 """Intervals, tests and power: as the references compute them, and as simulations confirm."""
 
+import sys
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations, combinations_with_replacement, product
+from pathlib import Path
 from statistics import median_low
 
 import numpy as np
@@ -15,6 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 from lhkit.harness.figures.statistics import (
     Interval,
     cluster_bootstrap,
+    clustered_interval,
     mcnemar_exact,
     median_interval,
     pass_at_k,
@@ -24,6 +27,10 @@ from lhkit.harness.figures.statistics import (
     smallest_detectable_difference,
     wilson,
 )
+
+sys.path.append(str(Path(__file__).parents[3] / "evals" / "benchmarks"))
+
+from interval_coverage import difference_coverage, share_coverage
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
@@ -137,16 +144,72 @@ def test_the_median_is_in_its_interval_also_with_ties(clusters: list[list[float]
         ([], None),
         ([[]], None),
         ([[True], [False], [True]], wilson(2, 3)),
-        ([[True, True], [True, True, True]], wilson(2, 2)),
-        ([[False] * 9], wilson(0, 1)),
-        ([[True, False], [False, True]], wilson(2, 4)),
-        ([[True, False], [True, True]], cluster_bootstrap([[1, 0], [1, 1]])),
+        ([[True, True], [True, True, True]], clustered_interval([2, 3], [2, 3])),
+        ([[False] * 9], clustered_interval([0], [9])),
+        ([[True, False], [True, True], [True]], clustered_interval([1, 2, 1], [2, 2, 1])),
     ],
 )
 def test_a_rate_gets_the_interval_that_fits_its_data(
     clusters: list[list[bool]], expected: Interval | None
 ) -> None:
     assert rate_interval(clusters) == expected
+
+
+@pytest.mark.parametrize("clusters", [10, 14, 40, 168])
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+def test_clusters_that_agree_are_worth_one_result_each(clusters: int, repeats: int) -> None:
+    """Which is the exact interval of Clopper and Pearson for that many."""
+    for hit in (0, 1, clusters // 2, clusters):
+        passed = [repeats] * hit + [0] * (clusters - hit)
+        found = clustered_interval(passed, [repeats] * clusters)
+        low, high = proportion_confint(hit, clusters, method="beta")
+        assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+@pytest.mark.parametrize(("clusters", "repeats"), [(5, 3), (8, 3), (6, 5), (14, 3), (10, 2)])
+def test_another_pass_lowers_neither_end_and_the_estimate_is_within(
+    clusters: int, repeats: int
+) -> None:
+    tries = [repeats] * clusters
+    every = list(combinations_with_replacement(range(repeats + 1), clusters))
+    found = {each: clustered_interval(each, tries) for each in every}
+    for each, interval in found.items():
+        assert interval.low <= sum(each) / sum(tries) <= interval.high
+        for place in {each.index(hits) for hits in each if hits < repeats}:
+            more = found[tuple(sorted((*each[:place], each[place] + 1, *each[place + 1 :])))]
+            assert more.low >= interval.low - 1e-9
+            assert more.high >= interval.high - 1e-9
+
+
+def test_one_pass_in_14_times_3_tries_does_not_narrow_the_interval_of_none() -> None:
+    none = clustered_interval([0] * 14, [3] * 14)
+    one = clustered_interval([1] + [0] * 13, [3] * 14)
+    assert none.high < one.high
+    assert none.high == pytest.approx(wilson(0, 14).high, abs=0.02)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5, 0.95])
+@pytest.mark.parametrize("alike", [0.0, 0.5, 1.0])
+def test_the_interval_of_a_clustered_share_covers_it_near_0_and_100_too(
+    rate: float, alike: float
+) -> None:
+    """A small part of evals/benchmarks/interval_coverage.py."""
+    for clusters, repeats in ((14, 3), (40, 2)):
+        assert share_coverage(clusters, repeats, rate, alike, tries=400) >= 0.93
+
+
+@pytest.mark.parametrize(("gain", "loss"), [(0.02, 0.0), (0.1, 0.1), (0.02, 0.9), (0.45, 0.45)])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_the_interval_of_a_paired_difference_covers_it_near_its_ends_too(
+    gain: float, loss: float, repeats: int
+) -> None:
+    assert difference_coverage(14, repeats, gain, loss, 0.5, tries=400) >= 0.93
+
+
+@pytest.mark.parametrize(("successes", "sizes"), [([], []), ([0], [0]), ([3], [2]), ([-1], [2])])
+def test_a_clustered_share_of_nonsense_is_refused(successes: list[int], sizes: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"successes of"):
+        clustered_interval(successes, sizes)
 
 
 tries = st.integers(1, 9).flatmap(

@@ -117,8 +117,10 @@ def read_survivors(file: Path) -> Survivors:
         entries = tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", [])
     except FileNotFoundError:
         return Survivors()
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, or a number beyond Python, too
         raise ScenarioError(f"{file}: not TOML: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise ScenarioError(f"{file}: survivor must be tables: write [[survivor]] above each")
     reasons: dict[tuple[str, str], str] = {}
     for number, entry in enumerate(entries):
         for key in _mistakes(entry, f"{file}: survivor {number}"):

@@ -126,7 +126,7 @@ def _variants(setting: Setting, part: Part, name: str, value: Any) -> Iterator[t
     elif "enum" in schema:
         yield from [("", other) for other in schema["enum"] if other != value][:1]
     elif isinstance(value, str) and _day(value) is not None:
-        for days in (-1, 1):
+        for days in (-1, 1) if _day(value) not in {date.min, date.max} else ():
             yield f"{days:+}", (date.fromisoformat(value) + timedelta(days=days)).isoformat()
     elif isinstance(value, str):
         words = UNRELATED_WORDS.get(setting.scenario.locale, UNRELATED_WORDS["en"])

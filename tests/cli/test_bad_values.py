@@ -1,0 +1,271 @@
+"""A bad value of any option is one sentence and exit code 2, before anything costs something."""
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lhkit.cli import build_parser
+from lhkit.cli.examples import named_commands
+from lhkit.models import vllm_server
+
+HUGE = "99999999999999999999"
+SUITE = 'scenarios = ["one.yaml"]\n{line}\n[arms]\nmodels = ["{model}"]\n'
+SCENARIO = """
+- id: list-it
+  ac: AC-5
+  locale: ko
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: 내 습관 보여 줘, expect: {calls: [{tool: list_habits, args: {}}]}}]
+"""
+
+EVAL = "eval one.yaml"
+TRAIN = "tune train data.jsonl --into new"
+DATA = "tune data --out new.jsonl"
+MERGE = "tune merge adapter --into new"
+
+BAD: list[tuple[str, str]] = [
+    *(
+        (f"{command} {option} {value}", option)
+        for command, option, values in (
+            (EVAL, "--repeats", f"0 -1 {HUGE} nan x 1.5"),
+            (EVAL, "--concurrency", f"0 -1 {HUGE} x"),
+            (EVAL, "--limit", "0 -1 nan x"),
+            (EVAL, "--max-tokens", f"0 -1 {HUGE} x"),
+            (EVAL, "--fail-under", "-1 101 nan inf -inf x"),
+            (EVAL, "--max-violations", "-1 nan x"),
+            ("mutate one.yaml", "--fail-under", "-1 101 nan inf x"),
+            ("data-check", "--total", f"-1 {HUGE} nan"),
+            ("data-check", "--per-ac", f"-1 {HUGE} nan"),
+            ("data-check", "--noticed", "-1 101 nan inf"),
+            ("accept run sample", "--turn", f"-1 {HUGE} nan"),
+            ("accept run sample", "--call", f"-1 {HUGE} nan"),
+            ("serve gemma", "--port", f"0 -1 65536 99999999 {HUGE} nan"),
+            ("serve google/gemma-3-4b-it --dry-run", "--port", f"0 -1 65536 {HUGE}"),
+            (DATA, "--count", f"0 -1 {HUGE} nan"),
+            (DATA, "--seed", f"-1 {HUGE} nan"),
+            (DATA, "--dev-share", "-0.1 1.1 nan inf"),
+            (DATA, "--korean-share", "-0.1 1.1 nan inf"),
+            (DATA, "--openings", "-0.1 1.1 nan inf"),
+            (TRAIN, "--steps", f"0 -1 {HUGE} nan"),
+            (TRAIN, "--batch-tokens", f"0 -1 {HUGE} nan"),
+            (TRAIN, "--learning-rate", "-1 2 nan inf"),
+            (TRAIN, "--rank", f"0 -1 {HUGE} nan"),
+            (TRAIN, "--decisive-weight", "-1 nan inf 1e300"),
+            (TRAIN, "--seed", f"-1 {HUGE} nan"),
+        )
+        for value in values.split()
+    ),
+    # words that name nothing
+    (f"{EVAL} --model gpt", "no embedded model 'gpt'"),
+    (f"{EVAL} --dialect xml", "no dialect 'xml'"),
+    (f"{EVAL} --constrain maybe", "no constraint 'maybe'"),
+    (f"{EVAL} --stress seed={'9' * 5000}", "--stress has no part"),
+    (f"{EVAL} --stress distractors={HUGE}", "--stress has no part"),
+    (f"{EVAL} --base-url nope", "'nope' is no address of a server"),
+    (f"{EVAL} --base-url http://127.0.0.1:99999999", "is no address of a server"),
+    (f"{EVAL} --base-url ftp://127.0.0.1", "is no address of a server"),
+    (f"{EVAL} --base-url http://", "is no address of a server"),
+    (f"{EVAL} --base-url http://user:secret@127.0.0.1:9", "give no password in --base-url"),
+    (f"{EVAL} --model gold --base-url nope", "'nope' is no address of a server"),
+    (f"{EVAL} --name ../x", "--name '../x' cannot name a folder"),
+    (f"{EVAL} --split prod", "no split 'prod': choose one of dev, test, all"),
+    (f"{EVAL} --repeats 10000 --limit 1 --split dev", "--split dev takes shipped scenarios"),
+    ("eval --split prod", "no split 'prod': choose one of dev, test, all"),
+    ("eval --environment x.py:y --split test", "--split test takes shipped scenarios"),
+    ("chat --base-url nope", "'nope' is no address of a server"),
+    ("chat --locale fr", "no locale 'fr'"),
+    ("doctor --base-url nope", "'nope' is no address of a server"),
+    ("doctor --base-url http://127.0.0.1:9 --dialect xml", "no dialect 'xml'"),
+    ("doctor --dialect xml", "no dialect 'xml'"),
+    ("doctor --model gpt", "no embedded model 'gpt'"),
+    ("serve gpt", "no embedded model 'gpt'"),
+    ("serve gemma --device tpu", "--device is for org/model"),
+    ("serve gemma --device cpu", "--device is for org/model"),
+    ("serve --weights adapter", "adapter holds no model"),
+    ("serve gemma-base --weights adapter", "--weights"),
+    ("eval --split all --limit 1000 --repeats 10000", "more than 100000 samples"),
+    ("tune init --environment nothing --out new.yaml", "has no colon and name"),
+    ("tune init --environment x.py:y --out new.yaml --locale fr", "no locale 'fr'"),
+    # a folder for a file, a file for a folder, what is not there
+    (f"{EVAL} --runs-dir one.yaml", "--runs-dir"),
+    (f"{EVAL} --runs-dir taken --name file", "taken/file"),
+    (f"{EVAL} --baseline one.yaml", "holds no run"),
+    (f"{EVAL} --environment one.yaml:x", "no module 'one.yaml' here"),
+    ("eval nowhere", "nowhere: no scenario file there"),
+    ("chat --db folder", "--db"),
+    ("mutate one.yaml --survivors folder", "--survivors"),
+    ("mutate one.yaml --survivors nowhere.toml", "nowhere.toml"),
+    ("data-check one.yaml", "is a file"),
+    ("data-check nowhere", "nowhere"),
+    ("report run --html folder", "--html"),
+    ("report run --markdown folder", "--markdown"),
+    ("report run --junit folder", "--junit"),
+    ("report one.yaml", "holds no run"),
+    ("audit one.yaml", "holds no run"),
+    ("rescore one.yaml", "holds no run"),
+    ("rescore run --into one.yaml", "--into"),
+    ("accept one.yaml x", "holds no run"),
+    ("matrix folder", "cannot be read"),
+    ("matrix suite.toml --runs-dir one.yaml", "--runs-dir"),
+    ("tune data --out folder", "--out"),
+    ("tune data --out new.jsonl --phrases folder --environment x.py:y", "--phrases"),
+    ("tune data --out new.jsonl --phrases nowhere", "nowhere"),
+    ("tune init --environment x.py:y --out folder", "--out"),
+    ("tune train folder --into new", "is a directory"),
+    ("tune train nowhere --into new", "nowhere"),
+    (f"{TRAIN} --from nowhere", "nowhere holds no adapter"),
+    (f"{TRAIN} --base nowhere", "nowhere"),
+    ("tune train data.jsonl --into one.yaml", "--into"),
+    ("tune merge nosuch --into new", "nosuch holds no adapter"),
+    ("tune merge one.yaml --into new", "one.yaml"),
+    ("tune merge adapter --into folder", "folder is there already"),
+    ("tune merge adapter --into new --base nowhere", "nowhere"),
+    ("tune life-helper --into one.yaml", "--into"),
+    # nothing at all
+    *(
+        (f"{line} ''", line.split()[-1])
+        for line in (
+            f"{EVAL} --model",
+            f"{EVAL} --base-url",
+            f"{EVAL} --dialect",
+            f"{EVAL} --constrain",
+            f"{EVAL} --name",
+            f"{EVAL} --runs-dir",
+            f"{EVAL} --baseline",
+            f"{EVAL} --environment",
+            "eval --split",
+            "chat --db",
+            "chat --locale",
+            "doctor --base-url",
+            "serve --weights",
+            "serve --device",
+            "report run --html",
+            f"{TRAIN} --from",
+            f"{TRAIN} --base",
+            f"{MERGE} --base",
+            "tune merge adapter --into",
+        )
+    ),
+    ("eval ''", "an argument is empty"),
+    ("serve ''", "an argument is empty"),
+]
+
+
+@pytest.fixture
+def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have nothing fetched, made or started: only told."""
+    done: list[str] = []
+
+    def refusing(name: str) -> Any:
+        async def refuse(*_: object, **__: object) -> None:
+            done.append(name)
+            raise AssertionError(name)
+
+        return refuse
+
+    for place in ("lhkit.models.weights", "lhkit.tuning.tuned_weights"):
+        monkeypatch.setattr(f"{place}.ensure_folder", refusing("weights"))
+    monkeypatch.setattr(vllm_server.VllmServer, "__aenter__", refusing("server"))
+    monkeypatch.setattr("asyncio.create_subprocess_exec", refusing("process"))
+    return done
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a scenario, a folder, data and an adapter in it, to work in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    for name in ("cache", "data", "config"):
+        monkeypatch.setenv(f"LHKIT_{name.upper()}_DIR", str(tmp_path / ".own" / name))
+    (tmp_path / "one.yaml").write_text(SCENARIO, encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("", encoding="utf-8")
+    (tmp_path / "adapter").mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / "adapter" / name).write_text("{}", encoding="utf-8")
+    line = '{"id":"a","kind":"k","group":"ko","prompt":"p","text":"t","spans":[[0,1]]}\n'
+    (tmp_path / "data.jsonl").write_text(line, encoding="utf-8")
+    suite = SUITE.format(line="repeats = 1", model="gold")
+    (tmp_path / "suite.toml").write_text(suite, encoding="utf-8")
+    yield tmp_path
+    made = {path.name for path in tmp_path.iterdir()}
+    there = {"one.yaml", "folder", "taken", "adapter", "data.jsonl", "suite.toml", ".own"}
+    assert made <= there, "something was written"
+
+
+def run(command: Coroutine[Any, Any, int]) -> int:
+    with asyncio.Runner() as runner:
+        return runner.run(command)
+
+
+@cache
+def parser() -> Any:
+    return build_parser(run)
+
+
+def called(line: str) -> tuple[int, str]:
+    words = ["" if word == "''" else word for word in line.split()]
+    shown = CliRunner().invoke(parser(), words, env={"COLUMNS": "300"})
+    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+        raise shown.exception
+    return shown.exit_code, re.sub(r"[│╭╮╰╯─\s]+", " ", shown.stderr)
+
+
+@pytest.mark.promise("cli.bad_values")
+@pytest.mark.usefixtures("desk")
+@pytest.mark.parametrize(("line", "told"), BAD, ids=[line[:60] for line, _ in BAD])
+def test_a_bad_value_is_one_sentence_before_anything_is_fetched_or_started(
+    costly: list[str], line: str, told: str
+) -> None:
+    code, said = called(line)
+    assert (code, costly) == (2, []), said
+    assert told.removeprefix("--").replace("-", "_") in said.replace("-", "_")
+    assert "Traceback" not in said
+
+
+@pytest.mark.promise("cli.bad_values")
+@pytest.mark.usefixtures("costly")
+@pytest.mark.parametrize(
+    ("line", "model", "told"),
+    [
+        (f"repeats = {HUGE}", "gold", "repeats"),
+        ("repeats = 0", "gold", "repeats"),
+        (f"concurrency = {HUGE}", "gold", "concurrency"),
+        (f"max_tokens = {HUGE}", "gold", "max_tokens"),
+        ("fail_under = nan", "gold", "fail_under"),
+        ("fail_under = inf", "gold", "fail_under"),
+        ("fail_under = 0.5", "gold", "fail_under"),
+        ("max_violations = -1", "gold", "max_violations"),
+        ("limit = 0", "gold", "limit"),
+        ("", "gpt", "no embedded model 'gpt'"),
+        ("", 'gold", {name = "x", base_url = "nope"}, "silent', "'nope' is no address of"),
+    ],
+)
+def test_so_is_one_of_a_suite(desk: Path, line: str, model: str, told: str) -> None:
+    text = SUITE.format(line=line, model=model).replace('"{', "{").replace('}"', "}")
+    (desk / "suite.toml").write_text(text, encoding="utf-8")
+    code, said = called("matrix suite.toml")
+    assert code == 2, said
+    assert told in said
+
+
+def test_every_number_of_every_command_is_among_the_bad_values() -> None:
+    """A new option of a number has to be tried here, too."""
+    tried = {line.split()[-2] for line, told in BAD if told.startswith("--")}
+    numbers = {
+        option for _, command in named_commands(parser()) for option in _numbers(command.callback)
+    }
+    assert numbers <= tried
+
+
+def _numbers(callback: Any) -> Iterator[str]:
+    for name, hint in callback.__annotations__.items():
+        if re.search(r"\b(int|float)\b", str(hint)):
+            yield f"--{name.replace('_', '-')}"
