@@ -139,7 +139,7 @@ def _version(packages: tuple[str, ...]) -> str | None:
 async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Finding]:
     identity = model.identity
     lines = [
-        Finding(is_well=True, said=f"{identity.base_url}: {identity.model}, {identity.server}"),
+        Finding(is_well=True, said=f"{identity.base_url}: {identity.title}, {identity.server}"),
         _dialect(identity.model, identity.dialect, catalog),
     ]
     try:

@@ -36,6 +36,7 @@ class Sitting:
     """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed.
 
     `changes` are what is told otherwise than in the sitting before, where samples were asked anew.
+    `remarks` are sentences on what nobody could know.
     `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
     `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
     `setup_s` and `server_s` were before (see `timings.Spent`).
@@ -49,6 +50,7 @@ class Sitting:
     invalid: int = 0
     finished: bool = False
     changes: Sequence[Change] = ()
+    remarks: Sequence[str] = ()
     warmed_up: int = 0
     setup_s: float | None = None
     server_s: float | None = None

@@ -4,12 +4,14 @@ A question is a content hash (scenario, tools, instructions, model, sampling, se
 tell that two questions differ; the facts of the manifests tell why.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.harness.records.record import SampleId, SampleRecord, Verdict
+from lhkit.vocab.generation import weights_label
 
 Manifest: TypeAlias = Mapping[str, Any]
 
@@ -39,7 +41,8 @@ class Resumption:
 
     `kept` are answered, `changed` were asked otherwise, `retried` failed because of the world, and
     `new` were never asked. `changes` says why the changed ones are other questions; it is empty
-    where the manifest does not tell.
+    where the manifest does not tell. `unsure` names the models whose kept answers may be those of
+    other weights: nothing behind their address tells which it loaded.
     """
 
     asked: int
@@ -48,6 +51,7 @@ class Resumption:
     retried: int = 0
     new: int = 0
     changes: tuple[Change, ...] = ()
+    unsure: tuple[str, ...] = ()
 
 
 def asked_of(manifest: Manifest) -> dict[SampleId, str]:
@@ -124,6 +128,17 @@ def resumption(
             for change in (changes(before, after) if changed else ())
             if change.what not in {"scenario", "lhkit"} or change.where in changed
         ),
+        unsure=unsure_models(after) if "kept" in kinds.values() else (),
+    )
+
+
+def unsure_models(manifest: Manifest) -> tuple[str, ...]:
+    """Return the models, with their addresses, whose weights may be others by now, unnoticed."""
+    models = (each for each in manifest.get("models", ()) if each.get("base_url"))
+    return tuple(
+        f"{each.get('model')} ({each['base_url']})"
+        for each in models
+        if not each.get("weights_sha256")
     )
 
 
@@ -168,8 +183,16 @@ def _change(what: str, before: str, after: str, where: str = "") -> Iterator[Cha
 
 def _values(manifest: Manifest, key: str, field: str) -> str:
     """Return the values of a field of all models or samplings, normally one; `-` for nothing."""
-    found = {each.get(field) for each in manifest.get(key, ())}
+    value = _weights if field == "weights" else operator.methodcaller("get", field)
+    found = {value(each) for each in manifest.get(key, ())}
     return ", ".join(sorted("-" if value in {None, ""} else str(value) for value in found))
+
+
+def _weights(told: Mapping[str, Any]) -> str:
+    """Return weights for people; the name of the model where a hash has no other."""
+    sha256 = str(told.get("weights_sha256") or "")
+    name = told.get("weights") or (told.get("model") if sha256 else "")
+    return weights_label(str(name or ""), sha256)
 
 
 def _by_locale(manifest: Manifest, key: str) -> dict[str, str]:

@@ -35,6 +35,7 @@ from lhkit.harness.replay.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.replay.sample import Stage, play_sample, sample_record, warm_up
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.script import Scenario
+from lhkit.locales import load_catalog
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -167,6 +168,7 @@ async def _replayed(
         concurrency=concurrency,
         kept=len(kept),
         changes=list(resumed.changes),
+        remarks=_remarks(resumed),
         setup_s=told.setup_s,
         server_s=told.server_s,
     )
@@ -188,6 +190,12 @@ async def _replayed(
     records = _records(jobs, crew)
     name = crew.journal.folder.resolve().name if crew.journal else ""
     return Run(records=records, manifest=manifest, kept=len(kept), name=name)
+
+
+def _remarks(resumed: Resumption) -> list[str]:
+    """Return what the manifest says of answers that were kept, as the terminal says it."""
+    told = {"models": ", ".join(resumed.unsure)}
+    return [load_catalog("en").text("eval.unsure", **told)] if resumed.unsure else []
 
 
 def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:
