@@ -28,7 +28,7 @@ from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.connection import Endpoint
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.openai_http import OPENAI
+from lhkit.models.request_body import OPENAI
 from lhkit.models.vllm_server import Report as ServerReport
 from lhkit.models.vllm_server import VllmServer
 from lhkit.models.vllm_server import silent as silent_server

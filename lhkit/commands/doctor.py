@@ -14,7 +14,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.connection import Endpoint
 from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.families import family_of
-from lhkit.models.openai_http import OPENAI
+from lhkit.models.request_body import OPENAI
 from lhkit.models.served import connect, require_constraint
 from lhkit.settings import Settings
 from lhkit.vocab.generation import Finished, Sampling

@@ -15,6 +15,7 @@ BOUNDARIES = {
     "chat/controller.py": 2,  # the model's stream; a subscriber
     "confirm/gate.py": 1,  # a gate that waits for a person
     "confirm/summary.py": 1,  # a tool's own summary
+    "harness/replay/plan.py": 1,  # an assistant's context lines
     "harness/replay/sample.py": 1,  # one sample
     "notebook/toolset.py": 1,  # a user's function that does not speak a language
     "tools/dispatcher.py": 3,  # validation of any object; the gate; the handler

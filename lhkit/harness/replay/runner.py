@@ -25,7 +25,13 @@ from lhkit.errors import (
 )
 from lhkit.harness.expectations.assignment import load_solver
 from lhkit.harness.records.journal import Journal, open_journal, read_manifest, write_manifest
-from lhkit.harness.records.manifest import Provenance, Sitting, earlier_sittings, manifest_of
+from lhkit.harness.records.manifest import (
+    Provenance,
+    Sitting,
+    earlier_sittings,
+    manifest_of,
+    versions,
+)
 from lhkit.harness.records.questions import Resumption, resumption
 from lhkit.harness.records.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.records.stored import stored_records, without_evidence
@@ -78,8 +84,9 @@ async def replay(
     """Play every scenario and return the records.
 
     With a `run_dir`, each finished sample is on disk at once, and a second call takes up where the
-    first one stopped: a sample whose content hash (scenario, tools, instructions, model, sampling)
-    is already there and not `invalid` is kept. Cancelling loses only what was still being played.
+    first one stopped: a sample whose content hash (scenario, model with its weights where they are
+    known, all that reaches it, version of lhkit) is already there and not `invalid` is kept.
+    Cancelling loses only what was still being played.
 
     An `invalid` sample whose fault may pass is tried again, with pauses of 1, 2, 4 … seconds. When
     the server was unreachable for so many tries in a row as all conversations have together
@@ -158,7 +165,8 @@ async def _replayed(
     jobs = plan.jobs
     facts, before = plan.facts, read_manifest(crew.journal.folder) if crew.journal else {}
     found = crew.journal.found if crew.journal else ()
-    resumed = resumption({job.sample_id: job.content_hash for job in jobs}, found, before, facts)
+    asked = {job.sample_id: job.content_hash for job in jobs}
+    resumed = resumption(asked, found, before, {"versions": versions(), **facts})
     report(resumed)
     kept = plan.kept(found)
     crew.done |= {sample_id: crew.held(record) for sample_id, record in kept.items()}
