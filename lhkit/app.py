@@ -3,6 +3,7 @@
 Holds no logic of its own. Everything it needs from outside comes in as `Settings`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -27,10 +28,11 @@ from lhkit.models import embedded, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.connection import Endpoint, require_address
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.openai_http import OPENAI
+from lhkit.models.request_body import OPENAI
 from lhkit.models.vllm_server import Report as ServerReport
 from lhkit.models.vllm_server import VllmServer
 from lhkit.models.vllm_server import silent as silent_server
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.models.weights_source import Report as WeightsReport
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -119,6 +121,7 @@ async def _served(
     is_parsing = choice.dialect == OPENAI
     plan = await embedded_server(settings, reports.weights, name=name, server_parser=is_parsing)
     async with VllmServer(plan, report=reports.server) as server:
+        await require_unchanged(plan, settings.cache_dir)
         yield _embedded_endpoint(server.base_url, choice)
 
 
@@ -135,23 +138,31 @@ def require_choice(choice: ModelChoice) -> None:
     served.require_constraint(choice.dialect, choice.constraint, choice.tools)
 
 
-async def expected_identity(choice: ModelChoice, settings: Settings) -> ModelIdentity | None:
+async def expected_identity(
+    choice: ModelChoice, settings: Settings, report: WeightsReport = weights.silent
+) -> ModelIdentity | None:
     """Return who would answer for `choice` if a server were started for it now.
 
-    None where only asking tells: at an address, or where a server is running already.
+    None where only asking tells: at an address, where a server is running already, or where the
+    weights are not made yet. `report` is told how far the reading of the weights is.
 
     Raises:
         UsageError: no such embedded model.
         TuningError: there is no adapter.
+        WeightsError: the weights cannot be read.
     """
     if not choice.is_embedded:
         return None
     name = embedded_name(choice.name)
     if await running_server(name, settings) is not None:
         return None
+    folder = embedded_folder(name, settings)
+    if not await asyncio.to_thread(folder.is_dir):
+        return None
     return embedded.expected_identity(
         name,
-        embedded_folder(name, settings),
+        folder,
+        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
         dialect=choice.dialect,
         constraint=choice.constraint,
     )

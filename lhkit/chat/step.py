@@ -4,12 +4,12 @@ Source: seeds, `ChatSessionController.userTurn` (MAX_TURNS, one question a messa
 breaker for repeated calls is ours, because small models repeat themselves.
 """
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lhkit.chat.transcript import PendingCall, Transcript
+from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, nfc, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.vocab.events import EndReason
 from lhkit.vocab.json_values import NotJsonError, canonical, plain_json
@@ -17,9 +17,6 @@ from lhkit.vocab.messages import ModelMessage, SystemMessage, ToolCall, ToolCall
 
 MAX_TURNS = 4
 """Model turns within one user turn."""
-
-_SCHEMA_DEPTH = 8
-"""References within references further than this are not followed for defaults."""
 
 HINT_AFTER_USER_TURNS = 8
 """More user turns than this in the history earn a hint to clear it."""
@@ -195,50 +192,34 @@ def _as_run(args: Any, declared: Declared) -> Any:
         return args
     if not isinstance(verdict, Accepted):
         return args
-    return _with_defaults(verdict.args, declared.parameters, declared.parameters)
+    return _with_defaults(plain_json(verdict.args), SchemaNode.of(declared.parameters))
 
 
-def _with_defaults(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+def _with_defaults(value: Any, node: SchemaNode) -> Any:
+    """Return `value` with defaults spelled out, where the schema leaves no choice of them."""
+    branches = [each for each in node.branches() if each.get("type") != "null"]
+    if len(branches) != 1:
+        return value
+    branch = branches[0]
     if isinstance(value, list):
-        items = [part["items"] for part in _parts(schema, root) if "items" in part]
-        return [_with_defaults(item, items[0], root) for item in value] if items else value
+        return [_with_defaults(item, node.at(item_of(branch, i))) for i, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
-    filled = dict(value)
-    for part in _parts(schema, root):
-        for name, field_schema in part.get("properties", {}).items():
-            if name in filled:
-                filled[name] = _with_defaults(filled[name], field_schema, root)
-            for told in [] if name in filled else _parts(field_schema, root):
-                if "default" in told:
-                    filled.setdefault(name, plain_json(told["default"]))
+    filled = {
+        name: _with_defaults(each, node.at(property_of(branch, name)))
+        for name, each in value.items()
+    }
+    for name in branch.get("properties", {}):
+        default = default_of(branch, name, node.root)
+        if name not in filled and default is not ABSENT:
+            filled[name] = plain_json(default)
     return filled
-
-
-def _parts(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema and what it is put together from; of alternatives none but a lone object."""
-    if not isinstance(schema, Mapping) or depth > _SCHEMA_DEPTH:
-        return
-    yield schema
-    place: Any = schema.get("$ref")
-    if isinstance(place, str) and place.startswith("#/"):
-        target: Any = root
-        for step in place[2:].split("/"):
-            key = step.replace("~1", "/").replace("~0", "~")
-            target = target.get(key) if isinstance(target, Mapping) else None
-        yield from _parts(target, root, depth + 1)
-    for part in schema.get("allOf", ()):
-        yield from _parts(part, root, depth + 1)
-    for word in ("anyOf", "oneOf"):
-        kinds = [each for each in schema.get(word, ()) if each != {"type": "null"}]
-        if len(kinds) == 1:
-            yield from _parts(kinds[0], root, depth + 1)
 
 
 def _composed(value: Any) -> Any:
     """Return plain JSON with one spelling of each number and letter."""
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
+        return nfc(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

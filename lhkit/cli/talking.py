@@ -88,13 +88,14 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
         if weights is None and ("/" in name or is_dry_other):
             finish(
                 run,
-                lambda _: serve_line(
+                lambda settings: serve_line(
                     name,
                     device or "gpu",
                     port,
                     server_parser=server_parser,
                     dry_run=dry_run,
                     compiled=compiled,
+                    cache_dir=settings.cache_dir,
                 ),
             )
         if device is not None:

@@ -14,7 +14,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.connection import Endpoint
 from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.families import family_of
-from lhkit.models.openai_http import OPENAI
+from lhkit.models.request_body import OPENAI
 from lhkit.models.served import connect, require_constraint
 from lhkit.settings import Settings
 from lhkit.vocab.generation import Finished, Sampling
@@ -147,7 +147,7 @@ def _version(packages: tuple[str, ...]) -> str | None:
 async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Finding]:
     identity = model.identity
     lines = [
-        Finding(is_well=True, said=f"{identity.base_url}: {identity.model}, {identity.server}"),
+        Finding(is_well=True, said=f"{identity.base_url}: {identity.title}, {identity.server}"),
         _dialect(identity.model, identity.dialect, catalog),
     ]
     try:

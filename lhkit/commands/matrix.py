@@ -3,6 +3,7 @@
 What is there already is not played again; where nothing is missing, no server is started.
 """
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,15 @@ from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.commands.provenance import provenance
 from lhkit.commands.sources import concurrency_for
-from lhkit.commands.thresholds import EXIT_INVALID, EXIT_MISSED, Thresholds, judged, require_percent
+from lhkit.commands.thresholds import (
+    EXIT_INVALID,
+    EXIT_MISSED,
+    Thresholds,
+    judged,
+    require_percent,
+    unsure_lines,
+)
+from lhkit.errors import ModelError
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.records.journal import read_manifest, read_records
 from lhkit.harness.replay.environment import Environment
@@ -30,6 +39,7 @@ from lhkit.harness.scenarios.suite import Arm, Suite, arms_of, load_suite
 from lhkit.locales import Catalog, load_catalog
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import require_constraint
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from lhkit.tools.definition import ToolDefinition
 from lhkit.vocab.generation import ModelIdentity, Sampling
@@ -82,10 +92,12 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
                 folder=options.runs_dir / options.suite.stem / arm.name,
                 settings=settings,
             )
-            run = stage.finished()
+            run = await stage.finished()
             key = "matrix.kept" if run else "matrix.playing"
             words = catalog.text(key, number=number, count=len(arms), arm=arm.name)
             console.print(Text(printable(words)), soft_wrap=True)
+            for line in unsure_lines(run.manifest, catalog) if run else ():
+                console.print(Text(printable(line)), soft_wrap=True)
             runs.append((arm.name, run or await stage.play(await models.open(arm))))
     console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
@@ -114,10 +126,6 @@ def _choice(arm: Arm, settings: Settings) -> app.ModelChoice:
         dialect=arm.dialect,
         constraint=arm.constraint,
     )
-
-
-def _weights(choice: app.ModelChoice, settings: Settings) -> str:
-    return app.embedded_folder(app.embedded_name(choice.name), settings).name
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,14 +174,14 @@ class _Stage:
             provenance=await provenance(self.settings),
         )
 
-    def finished(self) -> Run | None:
+    async def finished(self) -> Run | None:
         """Return the arm's run if it answers all that is asked now; None if it has to be played.
 
-        Asked of the model that the folder names: whether the server behind it is still the same is
-        only looked at when something is played.
+        Asked of the model that the folder names. A server at an address is asked whether it still
+        serves those weights, if it answers; of an embedded model the folder tells.
         """
         recorded = self._recorded()
-        if recorded is None:
+        if recorded is None or not await self._is_still_served(recorded):
             return None
         model, environment = self._under_stress(ScriptedModel((), identity=recorded))
         plan = plan_run(self.scenarios, model, environment, repeats=self.suite.repeats)
@@ -197,11 +205,26 @@ class _Stage:
         asked = (self.arm.dialect, self.arm.constraint, stress.label)
         if (identity.dialect, identity.constraint, identity.stress) != asked:
             return None  # also the scripted ones: they are quick, and are played
-        if choice.is_embedded and identity.weights != _weights(choice, self.settings):
-            return None
         is_named = choice.name is None or not choice.is_embedded
         name = choice.name if is_named else app.embedded_name(choice.name)
         return identity if name in {None, identity.model} else None
+
+    async def _is_still_served(self, recorded: ModelIdentity) -> bool:
+        choice = _choice(self.arm, self.settings)
+        if not choice.is_embedded:
+            try:
+                async with opened_model(choice, self.settings) as model:
+                    told = model.identity
+            except ModelError:  # what was played stays good to be looked at
+                return True
+            return (told.weights, told.weights_sha256) == (
+                recorded.weights,
+                recorded.weights_sha256,
+            )
+        folder = app.embedded_folder(app.embedded_name(choice.name), self.settings)
+        if not await asyncio.to_thread(folder.is_dir):  # its name is the hash of its recipe
+            return recorded.weights == folder.name
+        return recorded.weights_sha256 == await weights_sha256(folder, self.settings.cache_dir)
 
     def _under_stress(self, source: ModelSource) -> tuple[ModelSource, Environment]:
         environment = app.LifeHelperEnvironment(

@@ -17,7 +17,8 @@ from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.models.embedded import EMBEDDED_NAMES, serving_plan
 from lhkit.models.families import Device, serve_command
 from lhkit.models.running_servers import RunningServer, advertised, find_running
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.vllm_server import ServerSettings, VllmServer, alias_of
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.settings import Settings
 from lhkit.vocab.printable import printable
 
@@ -33,16 +34,19 @@ async def serve_line(
     server_parser: bool,
     dry_run: bool,
     compiled: bool = False,
+    cache_dir: Path | None = None,
 ) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
-    With `server_parser` the server also parses calls itself, for `--dialect openai`. Returns the
-    exit code, that of vLLM if it ran.
+    With `server_parser` the server also parses calls itself, for `--dialect openai`. Where `model`
+    is a folder and it is run, the server tells its hash; `cache_dir` keeps those of big files.
+    Returns the exit code, that of vLLM if it ran.
 
     Raises:
         UsageError: no such device, no parser is known for the model, or `compiled`, which is for
             the embedded ones.
         MissingPackageError: there is no `vllm` command on this machine.
+        WeightsError: the folder cannot be read.
     """
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
@@ -50,6 +54,9 @@ async def serve_line(
         raise UsageError("--compile is for gemma and gemma-base: any other vLLM line is yours")
     known: Device = "gpu" if device == "gpu" else "cpu"
     command = serve_command(model, known, port=port, server_parser=server_parser)
+    if not dry_run and cache_dir and await asyncio.to_thread(Path(model).is_dir):
+        sha256 = await weights_sha256(Path(model), cache_dir)
+        command = (*command, "--served-model-name", model, alias_of(sha256))
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
     return 0 if dry_run else await _run(command)
@@ -148,6 +155,7 @@ async def serve_embedded(
         server = VllmServer(plan, report=reports.server)
         await server.__aenter__()
     try:
+        await require_unchanged(plan, settings.cache_dir)
         async with advertised(settings.cache_dir, server):
             console.print(printable(f"{name} is served at {server.base_url}. Ctrl-C ends it."))
             console.print(printable(f"log: {plan.log_path}"))
@@ -170,7 +178,11 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
     if weights is None:
         return await app.running_server(name, settings)
     folder = await asyncio.to_thread(weights.resolve)
-    return await find_running(settings.cache_dir, name, model=folder)
+    running = await find_running(settings.cache_dir, name, model=folder)
+    if running is None:
+        return None
+    sha256 = await weights_sha256(folder, settings.cache_dir)
+    return running if alias_of(sha256) in running.options else None  # else trained anew meanwhile
 
 
 async def _plan(
@@ -201,6 +213,7 @@ async def _plan(
         port=port,
         server_parser=server_parser,
         compiled=compiled,
+        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from lhkit import app
-from lhkit.commands.progress import opened_model
+from lhkit.commands.progress import opened_model, setup_progress
 from lhkit.errors import RunError
 from lhkit.harness.authoring.gold import gold_model, silent_model
 from lhkit.harness.replay.plan import ModelSource
@@ -47,7 +47,9 @@ async def opened_source(
     if choice.is_embedded and choice.name in SCRIPTED:
         yield Opened(source=SCRIPTED[choice.name]())
         return
-    if identity := await app.expected_identity(choice, settings):
+    with setup_progress() as shown:
+        identity = await app.expected_identity(choice, settings, shown.weights)
+    if identity:
         nobody = ScriptedModel(_not_left_to_play, identity=identity)
         if is_answered(nobody):
             yield Opened(source=nobody)

@@ -1,10 +1,11 @@
 """What a run must reach to end with exit code 0, and a sentence for each thing missed. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.records.questions import Resumption
+from lhkit.harness.records.questions import Resumption, unsure_models
 from lhkit.harness.records.record import SampleRecord, Severity, Verdict
 from lhkit.harness.report.verdict_table import change_text, first_names, sentence
 from lhkit.harness.results.compare import Comparison, compare
@@ -144,6 +145,14 @@ def resumed(found: Resumption, catalog: Catalog) -> Iterator[str]:
         yield catalog.text("eval.retried", count=found.retried, asked=found.asked)
     if found.kept:
         yield catalog.text("eval.kept", count=found.kept, asked=found.asked)
+    if found.unsure:
+        yield catalog.text("eval.unsure", models=", ".join(found.unsure))
+
+
+def unsure_lines(manifest: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
+    """Yield of which models of a run that is kept nobody knows whether they are still the same."""
+    if models := unsure_models(manifest):
+        yield catalog.text("eval.unsure", models=", ".join(models))
 
 
 def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:

@@ -28,6 +28,7 @@ from lhkit.models.backoff import Backoff
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.http_faults import no_address, not_a_server, refusal, stalled, transport_faults
 from lhkit.models.response_reader import ResponseReader
+from lhkit.models.vllm_server import sha256_of
 from lhkit.vocab.generation import ModelEvent, ModelIdentity
 
 CONNECT_TIMEOUT_S = 10.0
@@ -232,7 +233,8 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
-        weights=weights_name(served[model], model),
+        weights=weights_name(served[model].root, model),
+        weights_sha256=served[model].weights_sha256,
     )
 
 
@@ -245,12 +247,29 @@ def weights_name(root: str, model: str) -> str:
     return "" if name == model else name
 
 
-async def _served_models(connection: Connection) -> dict[str, str]:
-    """Return, by served name, what the server loaded under it; empty where it does not say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """What a server says of one name: what it loaded, and the hash of that; empty if untold."""
+
+    root: str
+    weights_sha256: str
+
+
+async def _served_models(connection: Connection) -> dict[str, _Served]:
+    """Return what is served, by name. The alias that tells a hash is no model of its own.
+
+    It tells of the names with its own root: an adapter that is served beside has another one.
+    """
     entries = (await connection.get("/v1/models")).get("data")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise not_a_server(connection.address, "no list of models at /v1/models")
-    return {str(entry.get("id")): str(entry.get("root") or "") for entry in entries}
+    roots = {str(entry.get("id")): str(entry.get("root") or "") for entry in entries}
+    hashes = {root: sha256 for name, root in roots.items() if root and (sha256 := sha256_of(name))}
+    return {
+        name: _Served(root=root, weights_sha256=hashes.get(root, ""))
+        for name, root in roots.items()
+        if not sha256_of(name)
+    }
 
 
 async def _server_version(connection: Connection) -> str:

@@ -51,8 +51,12 @@ def serving_plan(
     port: int | None = None,
     server_parser: bool = False,
     compiled: bool = False,
+    weights_sha256: str = "",
 ) -> ServerSettings:
     """Return how to serve a Gemma 3 270M under `name`, whether its weights are in place or not.
+
+    `weights_sha256` is told to whoever asks the server; empty for a line that somebody may give
+    when the folder holds something else.
 
     With `server_parser` the server also parses calls itself, as the `openai` dialect needs it; all
     other dialects work as before. With `compiled` it starts later and answers faster, and what it
@@ -66,11 +70,12 @@ def serving_plan(
         enforce_eager=not compiled,
         env={"VLLM_CACHE_ROOT": str(cache_dir / "vllm")} if compiled else {},
         extra_args=parser_args(EMBEDDED) if server_parser else (),
+        weights_sha256=weights_sha256,
     )
 
 
 def expected_identity(
-    name: str, weights: Path, *, dialect: str, constraint: Constraint
+    name: str, weights: Path, *, weights_sha256: str, dialect: str, constraint: Constraint
 ) -> ModelIdentity | None:
     """Return who will answer once `weights` are served here; None if only the server can tell.
 
@@ -86,6 +91,7 @@ def expected_identity(
         dialect=dialect,
         constraint=constraint,
         weights=weights_name(str(weights.absolute()), name),
+        weights_sha256=weights_sha256,
     )
 
 

@@ -6,10 +6,9 @@ server's parse as evidence. No extension of vLLM is sent to any other server.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from lhkit.errors import ModelError, UsageError
 from lhkit.models.base import ModelRequest, read_ahead
@@ -17,14 +16,12 @@ from lhkit.models.chat_content import ChatContent
 from lhkit.models.connection import Connection, Endpoint, Pace, connecting
 from lhkit.models.detokenizing import detokenized
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.families import family_of
-from lhkit.models.openai_messages import chat_messages, choice_of, names_of
+from lhkit.models.openai_messages import names_of
+from lhkit.models.request_body import OPENAI, chat_asked, chat_body
 from lhkit.models.response_reader import ResponseReader
 from lhkit.models.second_reading import read_again, stop_token_ids
-from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity, Sampling
+from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity
 from lhkit.vocab.json_values import compact
-
-OPENAI = "openai"
 
 _PATH = "/v1/chat/completions"
 
@@ -35,8 +32,7 @@ class OpenAiHttp:
     Safe for many conversations at once. It holds a connection and no other state.
     """
 
-    def __init__(self, endpoint: Endpoint, identity: ModelIdentity, connection: Connection) -> None:
-        self._constraint = endpoint.constraint
+    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
         self._identity = identity
         self._connection = connection
         self._is_vllm = identity.server.startswith("vllm ")
@@ -52,7 +48,7 @@ class OpenAiHttp:
         """
         require_promised(endpoint.constraint)
         async with connecting(endpoint, pace) as (connection, identity):
-            return cls(endpoint, identity, connection)
+            return cls(identity, connection)
 
     @property
     def identity(self) -> ModelIdentity:
@@ -66,17 +62,16 @@ class OpenAiHttp:
             ModelError: the server refused, failed, broke off or stalled.
             UsageError: a call is required and there is no tool.
         """
-        asked = self._asked(request)
+        body = chat_body(request, self._identity)
         reader = ResponseReader(
             content=ChatContent(names_of(request.tools)),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.pace.clock,
         )
-        body = {**self._body(request.sampling), **asked}
         async with aclosing(self._connection.events(_PATH, body, reader)) as events:
             async for event in events:
                 yield event
-        prompt = compact(asked)
+        prompt = compact(chat_asked(body))
         finished = reader.finished(
             identity=self._identity,
             prompt_text=prompt,
@@ -95,36 +90,6 @@ class OpenAiHttp:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connection.aclose()
-
-    def _asked(self, request: ModelRequest) -> dict[str, Any]:
-        is_required = self._constraint == "required"
-        if is_required and not request.tools:
-            raise UsageError("a call is required but there is no tool: give --constrain off")
-        return {
-            "messages": chat_messages(request.messages, request.instructions),
-            **choice_of(request.tools, required=is_required),
-        }
-
-    def _body(self, sampling: Sampling) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self._identity.model,
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            **self._extensions(),
-        }
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        return body
-
-    def _extensions(self) -> Mapping[str, Any]:
-        """Return what only a vLLM understands."""
-        if not self._is_vllm:
-            return {}
-        known = family_of(self._identity.model) is not None
-        stops = {"stop_token_ids": list(stop_token_ids(self._identity.model))} if known else {}
-        return {"return_token_ids": True, **stops}
 
     async def _with_second_opinion(
         self, finished: Finished, tools: Sequence[ToolSpec], stopped_by: int | None

@@ -6,7 +6,8 @@ from lhkit.errors import UsageError
 from lhkit.models.connection import Endpoint, Pace
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.openai_http import OPENAI, OpenAiHttp, require_promised
+from lhkit.models.openai_http import OpenAiHttp, require_promised
+from lhkit.models.request_body import OPENAI
 from lhkit.models.vllm_http import VllmHttp
 from lhkit.models.vllm_server import MAX_NUM_SEQS
 from lhkit.vocab.generation import ModelIdentity

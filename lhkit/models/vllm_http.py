@@ -8,7 +8,6 @@ the server's own account are kept of every response.
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.models.base import ModelRequest, read_ahead
@@ -16,8 +15,9 @@ from lhkit.models.completion_content import CompletionContent
 from lhkit.models.connection import Connection, Endpoint, Pace, connecting
 from lhkit.models.detokenizing import detokenized
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.request_body import completion_body
 from lhkit.models.response_reader import ResponseReader
-from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
+from lhkit.vocab.generation import ModelEvent, ModelIdentity
 
 __all__ = ["Endpoint", "VllmHttp"]
 
@@ -28,11 +28,10 @@ class VllmHttp:
     Safe for many conversations at once. It holds a connection and no other state.
     """
 
-    def __init__(self, endpoint: Endpoint, identity: ModelIdentity, connection: Connection) -> None:
-        self._endpoint = endpoint
+    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
         self._identity = identity
         self._connection = connection
-        self._dialect = DIALECTS[endpoint.dialect]
+        self._dialect = DIALECTS[identity.dialect]
 
     @classmethod
     async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "VllmHttp":
@@ -49,7 +48,7 @@ class VllmHttp:
             known = ", ".join(sorted(DIALECTS))
             raise UsageError(f"no dialect {endpoint.dialect!r}: choose one of {known}")
         async with connecting(endpoint, pace) as (connection, identity):
-            return cls(endpoint, identity, connection)
+            return cls(identity, connection)
 
     @property
     def identity(self) -> ModelIdentity:
@@ -62,11 +61,7 @@ class VllmHttp:
         Raises:
             ModelError: the server refused, failed, broke off or stalled.
         """
-        prompt = self._dialect.encode(request.messages, request.tools, request.instructions)
-        body = {
-            **self._body(prompt, request.sampling),
-            **self._dialect.constrain(request.tools, self._endpoint.constraint),
-        }
+        body = completion_body(request, self._identity)
         reader = ResponseReader(
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
@@ -75,6 +70,7 @@ class VllmHttp:
         async with aclosing(self._connection.events("/v1/completions", body, reader)) as events:
             async for event in events:
                 yield event
+        prompt: str = body["prompt"]
         yield reader.finished(
             identity=self._identity,
             prompt_text=prompt,
@@ -100,21 +96,3 @@ class VllmHttp:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connection.aclose()
-
-    def _body(self, prompt: str, sampling: Sampling) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self._identity.model,
-            "prompt": prompt,
-            "add_special_tokens": False,  # the prompt has its own <bos>, exactly one
-            "skip_special_tokens": False,  # a leaked token must be seen
-            "stop_token_ids": list(self._dialect.stop_token_ids),
-            "stop": list(self._dialect.stop_texts),
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_token_ids": True,
-        }
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        return body

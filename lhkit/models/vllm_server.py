@@ -7,6 +7,7 @@ business; finding one that somebody else started is `lhkit.models.running_server
 import asyncio
 import errno
 import os
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,7 @@ from lhkit.models.server_log import last_stage, telling_line
 HOST = "127.0.0.1"
 MAX_NUM_SEQS = 16
 
+_ALIAS = "lhkit-weights-sha256-"
 _REAPER = Path(__file__).parent / "server_reaper.py"
 _POLL_S = 0.1
 _HEALTH_TIMEOUT_S = 5.0
@@ -42,7 +44,8 @@ class ServerSettings:
     how many requests run at once. `block_size` is in tokens: vLLM's CPU default of 128 hides
     short shared prefixes from its cache. `enforce_eager` starts without compiling. `env` is laid
     over the environment that lhkit itself sets. `entry` is what `python` runs: the `vllm` console
-    script is broken in the CPU build.
+    script is broken in the CPU build. `weights_sha256` is the hash of what lies in `model` (see
+    `weights_hash`): the server serves an alias that tells it, whatever the folder holds later.
     """
 
     model: Path
@@ -61,6 +64,7 @@ class ServerSettings:
     python: str = sys.executable
     env: Mapping[str, str] = field(default_factory=dict)
     entry: tuple[str, ...] = ("-m", "vllm.entrypoints.openai.api_server")
+    weights_sha256: str = ""
 
     def arguments(self, port: int) -> tuple[str, ...]:
         """Return what follows `python` on the command line."""
@@ -68,6 +72,7 @@ class ServerSettings:
         return (
             *self.entry,
             *("--model", str(self.model), "--served-model-name", self.served_name),
+            *((alias_of(self.weights_sha256),) if self.weights_sha256 else ()),
             *("--host", HOST, "--port", str(port), "--dtype", "bfloat16"),
             *("--max-model-len", str(self.max_model_len)),
             *("--max-num-seqs", str(self.max_num_seqs), "--block-size", str(self.block_size)),
@@ -115,6 +120,21 @@ def require_vllm() -> None:
     """
     if find_spec("vllm") is None:
         raise _no_vllm(sys.executable)
+
+
+def alias_of(sha256: str) -> str:
+    """Return the served name that tells which weights a server loaded.
+
+    Whoever lists its models learns it, from any machine and whatever became of the folder. It
+    stands behind the model's own name, which is the one that vLLM puts into answers and metrics.
+    """
+    return f"{_ALIAS}{sha256}"
+
+
+def sha256_of(served_name: str) -> str:
+    """Return the hash that a served name tells; empty for a name that is none of ours."""
+    told = served_name.removeprefix(_ALIAS)
+    return told if told != served_name and re.fullmatch("[0-9a-f]{64}", told) else ""
 
 
 class VllmServer:

@@ -221,7 +221,7 @@ async def join_chunks(source: WeightsSource, folder: Path, gguf: Path, *, report
     """
     blocks = _joined_blocks(source, folder, gguf)
     try:
-        async for done_bytes in _in_thread(blocks):
+        async for done_bytes in in_thread(blocks):
             report(
                 WeightsProgress(
                     stage=Stage.JOINING,
@@ -248,7 +248,8 @@ def _joined_blocks(source: WeightsSource, folder: Path, gguf: Path) -> Iterator[
         raise WeightsError(f"The joined {source.name} has another sha256 than the one lhkit knows.")
 
 
-async def _in_thread(iterator: Iterator[_T]) -> AsyncIterator[_T]:
+async def in_thread(iterator: Iterator[_T]) -> AsyncIterator[_T]:
+    """Yield what `iterator` yields; each step is taken in a thread. It must not yield None."""
     while (item := await asyncio.to_thread(next, iterator, None)) is not None:
         yield item
 

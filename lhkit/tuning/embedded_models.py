@@ -9,6 +9,7 @@ from lhkit.models import weights
 from lhkit.models.embedded import EMBEDDED, TUNED, serving_plan
 from lhkit.models.running_servers import RunningServer, find_running
 from lhkit.models.vllm_server import ServerSettings, require_vllm
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.models.weights_source import Report
 from lhkit.settings import Settings
 from lhkit.tuning.tuned_weights import ensure_tuned, tuned_folder
@@ -62,4 +63,5 @@ async def embedded_server(
         port=port,
         server_parser=server_parser,
         compiled=compiled,
+        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
     )

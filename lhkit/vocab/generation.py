@@ -9,6 +9,9 @@ from typing import Any, TypeAlias
 
 from lhkit.vocab.messages import ToolCall
 
+WEIGHTS_CHARS = 12
+"""So much of a hash is shown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -51,8 +54,9 @@ class ModelIdentity:
     `model` is the name the server serves, `server` its software and version, `base_url` its
     address (empty for an in-memory model), `dialect` how it was spoken to, `constraint` whether
     decoding was constrained (`off`, `auto`, `required`), `stress` what was made harder on purpose.
-    `weights` is the folder or repository that the server loaded, where its name is another: two
-    trainings under one served name are two models.
+    `weights` is the folder or repository that the server loaded, where its name is another, and
+    `weights_sha256` the hash of their content: two trainings under one name are two models. It is
+    empty where nobody could tell (a server that lhkit did not start).
     """
 
     model: str
@@ -62,6 +66,25 @@ class ModelIdentity:
     constraint: str = "off"
     stress: str = ""
     weights: str = field(default="", repr=False)
+    weights_sha256: str = field(default="", repr=False)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the same identity means the same weights; a script needs none."""
+        return bool(self.weights_sha256 or not self.base_url)
+
+    @property
+    def title(self) -> str:
+        """The model for people: with its weights, where their content is known."""
+        if not self.weights_sha256:
+            return self.model
+        told = weights_label(self.weights or self.model, self.weights_sha256)
+        return f"{self.model} ({told})" if self.weights else told
+
+
+def weights_label(name: str, sha256: str) -> str:
+    """Return weights for people: their name, and the first letters of their hash if it is known."""
+    return f"{name}@{sha256[:WEIGHTS_CHARS]}" if sha256 else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 from lhkit import app
 from lhkit.commands import matrix
 from lhkit.commands.matrix import MatrixOptions, run_matrix
-from lhkit.errors import UsageError
+from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.settings import Settings
@@ -170,6 +170,56 @@ async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
     assert await bench.play(arms) == 0
     assert len(asked) == 1
     assert bench.lines("gemma") == 4
+
+
+@pytest.mark.promise("matrix.weights")
+@pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
+async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_weights(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int
+) -> None:
+    serving = ["a" * 64]
+
+    @asynccontextmanager
+    async def opened(choice: app.ModelChoice, _settings: Settings) -> AsyncIterator[ChatModel]:
+        identity = ModelIdentity(
+            model="mine",
+            base_url=str(choice.base_url),
+            dialect=choice.dialect,
+            weights_sha256=serving[0],
+        )
+        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
+
+    monkeypatch.setattr(matrix, "opened_model", opened)
+    arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
+    assert await bench.play(arms) == 0
+    serving[0] = now
+    assert await bench.play(arms) == 0
+    assert bench.lines("mine") == 2 + 2 * plays
+
+
+async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_there = True
+
+    @asynccontextmanager
+    async def opened(choice: app.ModelChoice, _settings: Settings) -> AsyncIterator[ChatModel]:
+        if not is_there:
+            raise ServerUnreachableError("nothing answers")
+        identity = ModelIdentity(
+            model="mine", base_url=str(choice.base_url), dialect=choice.dialect
+        )
+        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
+
+    monkeypatch.setattr(matrix, "opened_model", opened)
+    arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
+    await bench.play(arms)
+    assert "cannot be known" not in capsys.readouterr().out
+    await bench.play(arms)
+    assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
+    is_there = False
+    await bench.play(arms)
+    assert "cannot be known, because mine (http://box:1)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,20 @@
 """Which line serves a model, and which client `--dialect` opens."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lhkit import app
+from lhkit.commands import serve
 from lhkit.commands.serve import embedded_line, serve_line
 from lhkit.errors import UsageError
 from lhkit.models.openai_http import OpenAiHttp
 from lhkit.models.vllm_http import VllmHttp
+from lhkit.models.vllm_server import alias_of
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
@@ -94,6 +98,30 @@ async def test_a_line_with_a_parser_names_the_template_that_ships(
     words = shlex.split(capsys.readouterr().out)
     assert code == 0
     assert Path(words[words.index("--chat-template") + 1]).name == "gemma3_pythonic.jinja"
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_does_not(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    dry_run: bool,
+) -> None:
+    """What is printed may be given when the folder holds something else."""
+
+    async def ran(_command: Sequence[str]) -> int:
+        return 0
+
+    monkeypatch.setattr(serve, "_run", ran)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    await serve_line(str(folder), "gpu", server_parser=False, dry_run=dry_run, cache_dir=tmp_path)
+    words = shlex.split(capsys.readouterr().out)
+    alias = alias_of(await weights_sha256(folder, tmp_path))
+    named = [] if dry_run else ["--served-model-name", str(folder), alias]
+    assert words[words.index("--enable-force-include-usage") + 1 :] == named
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])

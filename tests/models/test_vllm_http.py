@@ -221,7 +221,7 @@ async def test_times_are_taken_from_the_clock_given() -> None:
         endpoint = Endpoint(base_url=server.base_url)
         ticking = Pace(clock=itertools.count(100).__next__)
         connection = Connection(endpoint, session, ticking)
-        model = VllmHttp(endpoint, ModelIdentity(model="gemma"), connection)
+        model = VllmHttp(ModelIdentity(model="gemma", dialect="json"), connection)
         last = (await said(model))[-1]
     assert isinstance(last, Finished)
     t = last.timing

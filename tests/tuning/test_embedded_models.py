@@ -13,6 +13,7 @@ import pytest
 from lhkit import app
 from lhkit.errors import MissingPackageError, TuningError, UsageError
 from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from lhkit.tuning import embedded_models, tuned_weights
 from lhkit.tuning.merge import CARD, WEIGHTS
@@ -97,11 +98,16 @@ async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
 async def test_each_name_is_served_from_its_own_weights(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def made(folder: Path) -> Path:
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(folder.name)
+        return folder
+
     async def ensured(cache_dir: Path, **_: Any) -> Path:
-        return cache_dir / "tuned"
+        return made(cache_dir / "tuned")
 
     async def bare(cache_dir: Path, **_: Any) -> Path:
-        return cache_dir / "bare"
+        return made(cache_dir / "bare")
 
     monkeypatch.setattr(embedded_models, "ensure_tuned", ensured)
     monkeypatch.setattr(embedded_models.weights, "ensure_weights", bare)
@@ -111,6 +117,9 @@ async def test_each_name_is_served_from_its_own_weights(
     assert default.log_path.name.startswith("gemma-2")
     assert (base.served_name, base.model.name) == ("gemma-base", "bare")
     assert "--enable-auto-tool-choice" in base.extra_args
+    told = [await weights_sha256(each.model, settings.cache_dir) for each in (default, base)]
+    assert [default.weights_sha256, base.weights_sha256] == told
+    assert told[0] != told[1]
 
 
 async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_fetched(

@@ -4,6 +4,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -36,6 +37,7 @@ class Sitting:
     """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed.
 
     `changes` are what is told otherwise than in the sitting before, where samples were asked anew.
+    `remarks` are sentences on what nobody could know.
     `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
     `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
     `setup_s` and `server_s` were before (see `timings.Spent`).
@@ -49,6 +51,7 @@ class Sitting:
     invalid: int = 0
     finished: bool = False
     changes: Sequence[Change] = ()
+    remarks: Sequence[str] = ()
     warmed_up: int = 0
     setup_s: float | None = None
     server_s: float | None = None
@@ -89,6 +92,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: _version(name) for name in _VERSIONS_OF}}
 
 
+@cache
 def _version(name: str) -> str:
     try:
         return version(name)

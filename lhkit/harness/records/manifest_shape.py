@@ -29,6 +29,9 @@ class _Tool(TypedDict):
 class _Told(TypedDict, total=False):
     instructions_sha256: str
     tools_sha256: str
+    rendering_sha256: str
+    texts_sha256: str
+    assistant: dict[str, Any]
     tools: list[_Tool]
 
 
@@ -43,6 +46,7 @@ class _Manifest(TypedDict, total=False):
     repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
     locales: dict[str, _Told]
     scenarios: dict[str, str]
+    contexts: dict[str, str]
     questions: dict[str, Annotated[list[str], Field(min_length=1)]]
     sittings: list[dict[str, Any]]
 

@@ -1,30 +1,38 @@
 """What a run has to do: every sample with its content hash, and the facts for the manifest.
 
-Two samples with the same hash are the same question to the same model: the answer is kept.
+Two samples with the same hash are the same question to the same model: the answer is kept. So the
+hash covers all that reaches the model, as it is sent: the request is rendered as the model's client
+renders it, context lines are made as the controller makes them.
 """
 
 import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
+from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.records.manifest import versions
 from lhkit.harness.records.manifest_shape import MAX_REPEATS
 from lhkit.harness.records.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.replay.breakage import breaking
 from lhkit.harness.replay.distractors import is_distractor
 from lhkit.harness.replay.environment import Environment, opened, row_keys_of, state_of
 from lhkit.harness.scenarios.script import Scenario
-from lhkit.models.base import ChatModel
+from lhkit.locales import available_locales, load_catalog
+from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel
+from lhkit.models.request_body import request_body
 from lhkit.tools.registry import ToolRegistry
 from lhkit.vocab.generation import ModelIdentity, Sampling
-from lhkit.vocab.json_values import NotJsonError, canonical, plain_json
+from lhkit.vocab.json_values import NotJsonError, canonical, compact, plain_json
+from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
 
 _SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
@@ -89,23 +97,54 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a model is told in all scenes alike, in hashes.
+
+    `tools_sha256` is of the tools as they are told, in their order and that of their words.
+    `rendering_sha256` is of what a server is sent for a conversation with all kinds of messages:
+    the dialect's own words, the envelope of results, stops, constraint; empty for a script.
+    `assistant` are the limits of the assistant, `texts_sha256` the refusals of the dispatcher.
+    """
+
+    instructions: str
+    tools: Sequence[Mapping[str, Any]]
+    tools_sha256: str
+    rendering_sha256: str
+    assistant: Mapping[str, Any]
+    texts_sha256: str
+    lhkit: str
+
+    def facts(self) -> dict[str, Any]:
+        """Return it for the manifest, with the tools in full and the instructions as a hash."""
+        return {
+            "instructions_sha256": sha256(self.instructions),
+            "tools_sha256": self.tools_sha256,
+            "rendering_sha256": self.rendering_sha256,
+            "texts_sha256": self.texts_sha256,
+            "assistant": dict(self.assistant),
+            "tools": self.tools,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One scenario, and all that the model is told in it."""
+    """One scenario, and all that the model is told in it.
+
+    `contexts_sha256` is of the lines that stand beside the user's; empty where there are none.
+    """
 
     scenario: Scenario
     identity: ModelIdentity
-    instructions: str
-    max_turns: int
     sampling: Sampling
-    tools: Sequence[Mapping[str, Any]]
-    tools_sha256: str
+    told: Told
+    told_sha256: str
     scenario_sha256: str
+    contexts_sha256: str
 
     def job(self, repeat: int) -> Job:
         """Return one sample of this scene."""
-        sampling = seeded(self.sampling, repeat)
-        told = _told_sha256(self.instructions, self.max_turns, sampling, self.identity)
-        content = f"{self.scenario_sha256} {self.tools_sha256} {told}"
+        asked = _asked_sha256(self.identity, seeded(self.sampling, repeat))
+        content = f"{self.scenario_sha256} {self.contexts_sha256} {self.told_sha256} {asked}"
         content_hash = hashlib.sha256(content.encode()).hexdigest()
         return Job(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
 
@@ -147,7 +186,7 @@ class Plan:
         groups: defaultdict[tuple[ModelIdentity, str, str], list[Job]] = defaultdict(list)
         for job in jobs:
             scene = scenes[job.scenario.id]
-            groups[scene.identity, scene.instructions, scene.tools_sha256].append(job)
+            groups[scene.identity, scene.told.instructions, scene.told.tools_sha256].append(job)
         return tuple(group[0] for group in groups.values() if len(group) > 1)
 
     @property
@@ -158,8 +197,13 @@ class Plan:
             "models": [asdict(each) for each in dict.fromkeys(s.identity for s in self.scenes)],
             "sampling": [asdict(each) for each in dict.fromkeys(s.sampling for s in self.scenes)],
             "repeats": self.repeats,
-            "locales": {locale: _locale_facts(scene) for locale, scene in locales.items()},
+            "locales": {locale: scene.told.facts() for locale, scene in locales.items()},
             "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
+            "contexts": {
+                each.scenario.id: each.contexts_sha256
+                for each in self.scenes
+                if each.contexts_sha256
+            },
             "questions": {each.scenario.id: each.questions(self.repeats) for each in self.scenes},
         }
 
@@ -190,14 +234,14 @@ def plan_run(
         raise UsageError(f"several scenarios have one id, {twice}: give each its own")
     faults: list[str] = []
     scenes: list[Scene] = []
-    specs = _Specs()
+    known = _Known()
     looked_at: set[frozenset[str]] = set()
     for scenario in scenarios:
         tables = frozenset(scenario.world)
         is_first = tables not in looked_at  # of worlds like this one: states may be large
         looked_at.add(tables)
         try:
-            scenes.append(_scene(scenario, model, environment, specs, look_at_state=is_first))
+            scenes.append(_scene(scenario, model, environment, known, look_at_state=is_first))
         except UsageError as error:
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
@@ -221,7 +265,7 @@ def _scene(
     scenario: Scenario,
     model: ModelSource,
     environment: Environment,
-    specs: "_Specs",
+    known: "_Known",
     *,
     look_at_state: bool,
 ) -> Scene:
@@ -230,53 +274,121 @@ def _scene(
         if look_at_state:
             row_keys_of(session, state_of(session))  # refuses what cannot be compared
         breaking(registry, scenario.faults)  # refuses a tool that is not there
-        tools, tools_sha256 = specs.of(registry)
+        identity = chosen_model(model, scenario, registry).identity
+        told, told_sha256 = known.told(scenario.locale, registry, assistant, identity)
         return Scene(
             scenario=scenario,
-            identity=chosen_model(model, scenario, registry).identity,
-            instructions=assistant.instructions,
-            max_turns=assistant.max_turns,
+            identity=identity,
             sampling=assistant.sampling,
-            tools=tools,
-            tools_sha256=tools_sha256,
+            told=told,
+            told_sha256=told_sha256,
             scenario_sha256=scenario_hash(scenario),
+            contexts_sha256=_contexts_sha256(scenario, assistant),
         )
 
 
+def _contexts_sha256(scenario: Scenario, assistant: Assistant) -> str:
+    """Return the hash of the lines that the assistant adds to the user's; empty if to none."""
+    try:
+        lines = [assistant.context(turn.user) for turn in scenario.turns]
+    except Exception as error:  # noqa: BLE001 - boundary: their code spoils its own sample only
+        lines = [repr(error)]
+    return sha256(lines) if any(lines) else ""
+
+
 @lru_cache(maxsize=64)
-def _told_sha256(
-    instructions: str, max_turns: int, sampling: Sampling, identity: ModelIdentity
-) -> str:
+def _asked_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
     """Return the hash of who is asked, and how: the same for most samples of a run."""
     model = asdict(replace(identity, base_url=""))  # it may move to a new port
-    if not identity.weights:  # a name that says it all: as records were hashed before this field
-        del model["weights"]
-    content = {
-        "instructions": instructions,
-        "max_turns": max_turns,
-        "sampling": asdict(sampling),
-        "model": model,
-    }
-    return sha256(content)
+    if identity.weights_sha256:
+        del model["weights"]  # a name of the same content
+    return sha256({"model": model, "sampling": asdict(sampling)})
 
 
-class _Specs:
-    """The tools of each registry as plain data with their hash; most scenarios share one.
+_ELSEWHERE = ("instructions", "context", "deps", "sampling")
+"""Fields of an assistant that are hashed as what they say; `deps` are the scenario's world."""
 
-    The hash leaves out what only the scorers know: a better word on that asks nothing anew.
+_MODEL_TEXTS = ("dispatch.", "validation.")
+"""Texts of the locales that come back to a model as the result of its call."""
+
+_CONVERSATION: tuple[Message, ...] = (
+    UserMessage(text="hello", context="[now]"),
+    ToolCallMessage(name="look", args={"at": 1}, result=ToolOk({"seen": "x" * 4096}), text="so"),
+    ToolCallMessage(name="look", args={"at": None}, result=ToolErr("code", "why"), index=1),
+    ToolCallMessage(name="", args={}, result=ToolCancelled(), index=2, raw='{"name":"l'),
+    ModelMessage(text="there"),
+    UserMessage(text="and"),
+    ToolCallMessage(name="look", args={"at": [True, 1.5, {"a": "b"}]}, result=ToolOk({"n": 1})),
+)
+"""One message of each kind, so that what a dialect makes of each is in the hash."""
+
+
+class _Known:
+    """What was hashed before: most scenarios share their tools and all that stands around them.
+
+    The hash of tools leaves out what only the scorers know: a better word on that asks nothing
+    anew.
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
+        self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
+        self._told: dict[tuple[Any, ...], tuple[Told, str]] = {}
+        self._lhkit = versions()["lhkit"]
 
-    def of(self, registry: ToolRegistry) -> tuple[list[dict[str, Any]], str]:
+    def told(
+        self, locale: str, registry: ToolRegistry, assistant: Assistant, identity: ModelIdentity
+    ) -> tuple[Told, str]:
+        """Return what a model is told, and its hash."""
+        tools, tools_sha256 = self._tools_of(registry)
+        limits = {
+            each.name: plain_json(getattr(assistant, each.name))
+            for each in fields(Assistant)
+            if each.name not in _ELSEWHERE
+        }
+        key = (locale, tools_sha256, assistant.instructions, canonical(limits), identity)
+        if key not in self._told:
+            told = Told(
+                instructions=assistant.instructions,
+                tools=tools,
+                tools_sha256=tools_sha256,
+                rendering_sha256=_rendering_sha256(registry, assistant.instructions, identity),
+                assistant=limits,
+                texts_sha256=_texts_sha256(locale),
+                lhkit=self._lhkit,
+            )
+            self._told[key] = (told, sha256({**told.facts(), "tools": None, "lhkit": told.lhkit}))
+        return self._told[key]
+
+    def _tools_of(self, registry: ToolRegistry) -> tuple[list[dict[str, Any]], str]:
         """Return the tools of `registry`, kept alive so that its id stays its own."""
-        if id(registry) not in self._known:
+        if id(registry) not in self._tools:
             specs = tool_specs(registry)
             asked = [{k: v for k, v in spec.items() if k != "implied"} for spec in specs]
-            self._known[id(registry)] = (registry, specs, sha256(asked))
-        _, specs, digest = self._known[id(registry)]
+            ordered = compact(asked)  # the order of tools and words reaches the model, too
+            digest = hashlib.sha256(ordered.encode()).hexdigest()
+            self._tools[id(registry)] = (registry, specs, digest)
+        _, specs, digest = self._tools[id(registry)]
         return specs, digest
+
+
+def _rendering_sha256(registry: ToolRegistry, instructions: str, identity: ModelIdentity) -> str:
+    """Return the hash of what a server is sent; empty for a model that is no such server."""
+    request = ModelRequest(
+        messages=_CONVERSATION, tools=registry.definitions, instructions=instructions
+    )
+    try:
+        body = request_body(request, identity)
+    except UsageError as error:  # the samples meet it, too
+        return sha256(str(error))
+    return hashlib.sha256(compact(body).encode()).hexdigest() if body else ""
+
+
+def _texts_sha256(locale: str) -> str:
+    """Return the hash of what the dispatcher says to a model; empty for an unknown locale."""
+    if locale not in available_locales():
+        return ""
+    texts = load_catalog(locale).texts
+    return sha256({key: text for key, text in texts.items() if key.startswith(_MODEL_TEXTS)})
 
 
 def chosen_model(model: ModelSource, scenario: Scenario, registry: ToolRegistry) -> ChatModel:
@@ -322,11 +434,3 @@ def scenario_hash(scenario: Scenario) -> str:
 def sha256(content: Any) -> str:
     """Return the hash of plain data, independent of the order of keys."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
-
-
-def _locale_facts(scene: Scene) -> dict[str, Any]:
-    return {
-        "instructions_sha256": sha256(scene.instructions),
-        "tools_sha256": scene.tools_sha256,
-        "tools": scene.tools,
-    }

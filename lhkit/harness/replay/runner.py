@@ -25,7 +25,13 @@ from lhkit.errors import (
 )
 from lhkit.harness.expectations.assignment import load_solver
 from lhkit.harness.records.journal import Journal, open_journal, read_manifest, write_manifest
-from lhkit.harness.records.manifest import Provenance, Sitting, earlier_sittings, manifest_of
+from lhkit.harness.records.manifest import (
+    Provenance,
+    Sitting,
+    earlier_sittings,
+    manifest_of,
+    versions,
+)
 from lhkit.harness.records.questions import Resumption, resumption
 from lhkit.harness.records.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.records.stored import stored_records, without_evidence
@@ -35,6 +41,7 @@ from lhkit.harness.replay.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.replay.sample import Stage, play_sample, sample_record, warm_up
 from lhkit.harness.results.run import Run
 from lhkit.harness.scenarios.script import Scenario
+from lhkit.locales import load_catalog
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -77,8 +84,9 @@ async def replay(
     """Play every scenario and return the records.
 
     With a `run_dir`, each finished sample is on disk at once, and a second call takes up where the
-    first one stopped: a sample whose content hash (scenario, tools, instructions, model, sampling)
-    is already there and not `invalid` is kept. Cancelling loses only what was still being played.
+    first one stopped: a sample whose content hash (scenario, model with its weights where they are
+    known, all that reaches it, version of lhkit) is already there and not `invalid` is kept.
+    Cancelling loses only what was still being played.
 
     An `invalid` sample whose fault may pass is tried again, with pauses of 1, 2, 4 … seconds. When
     the server was unreachable for so many tries in a row as all conversations have together
@@ -154,7 +162,8 @@ async def _replayed(
     jobs = plan.jobs
     facts, before = plan.facts, read_manifest(crew.journal.folder) if crew.journal else {}
     found = crew.journal.found if crew.journal else ()
-    resumed = resumption({job.sample_id: job.content_hash for job in jobs}, found, before, facts)
+    asked = {job.sample_id: job.content_hash for job in jobs}
+    resumed = resumption(asked, found, before, {"versions": versions(), **facts})
     report(resumed)
     kept = plan.kept(found)
     crew.done |= {sample_id: crew.held(record) for sample_id, record in kept.items()}
@@ -164,6 +173,7 @@ async def _replayed(
         concurrency=concurrency,
         kept=len(kept),
         changes=list(resumed.changes),
+        remarks=_remarks(resumed),
         setup_s=told.setup_s,
         server_s=told.server_s,
     )
@@ -185,6 +195,12 @@ async def _replayed(
     records = _records(jobs, crew)
     name = crew.journal.folder.resolve().name if crew.journal else ""
     return Run(records=records, manifest=manifest, kept=len(kept), name=name)
+
+
+def _remarks(resumed: Resumption) -> list[str]:
+    """Return what the manifest says of answers that were kept, as the terminal says it."""
+    told = {"models": ", ".join(resumed.unsure)}
+    return [load_catalog("en").text("eval.unsure", **told)] if resumed.unsure else []
 
 
 def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:

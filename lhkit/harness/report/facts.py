@@ -53,7 +53,7 @@ def command(run: Run, summary: Summary) -> str:
 
 
 def _identity(identity: ModelIdentity) -> str:
-    parts = (identity.model, identity.server, identity.base_url)
+    parts = (identity.title, identity.server, identity.base_url)
     return " · ".join(part for part in parts if part)
 
 

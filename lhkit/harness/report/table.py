@@ -155,7 +155,7 @@ def _identity(identity: ModelIdentity, catalog: Catalog) -> str:
         constraint=identity.constraint,
     )
     harder = catalog.text("table.stress", stress=identity.stress) if identity.stress else ""
-    parts = (identity.model, identity.server, identity.base_url, spoken, harder)
+    parts = (identity.title, identity.server, identity.base_url, spoken, harder)
     return ", ".join(part for part in parts if part)
 
 

@@ -1,9 +1,11 @@
 """Stands in for vLLM's API server: same command line, and whatever `--mode` says goes wrong.
 
-Appends the pid of every process it starts to `--pids`.
+Appends the pid of every process it starts to `--pids`. What it answers to every prompt is the text
+that stood in `model.safetensors` of its `--model` when it started.
 """
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +14,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+from typing import ClassVar
 
 DEATHS = {
     "dies": (
@@ -22,12 +25,40 @@ DEATHS = {
 }
 
 
-class Health(BaseHTTPRequestHandler):
+class Served(BaseHTTPRequestHandler):
+    names: ClassVar[list[str]] = []
+    root = ""
+    weights = ""
+
     def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/health" else 404)
+        match self.path:
+            case "/quit":
+                self.answer("")
+                os._exit(0)
+            case "/v1/models":
+                data = [{"id": name, "object": "model", "root": self.root} for name in self.names]
+                self.answer(json.dumps({"object": "list", "data": data}))
+            case "/version":
+                self.answer('{"version":"0.32.0"}')
+            case "/health":
+                self.answer("")
+            case _:
+                self.send_response(404)
+                self.end_headers()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        choice = {"index": 0, "text": self.weights, "finish_reason": "stop", "stop_reason": None}
+        chunk = {"choices": [{**choice, "token_ids": [7], "prompt_token_ids": [2]}]}
+        usage = {"prompt_tokens": 1, "total_tokens": 2, "completion_tokens": 1}
+        events = [json.dumps(chunk), json.dumps({"choices": [], "usage": usage}), "[DONE]"]
+        self.answer("".join(f"data: {each}\n\n" for each in events), "text/event-stream")
+
+    def answer(self, text: str, content_type: str = "application/json") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
         self.end_headers()
-        if self.path == "/quit":
-            os._exit(0)
+        self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
         pass
@@ -58,6 +89,8 @@ def main() -> None:
     parser.add_argument("--pids", type=Path)
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--served-model-name", nargs="+", default=[])
     told, _ = parser.parse_known_args()
     if told.mode in DEATHS:
         sys.exit("\n".join(DEATHS[told.mode]))
@@ -77,7 +110,10 @@ def main() -> None:
     if told.mode == "never-ready":
         threading.Event().wait()
     threading.Event().wait(0.15)
-    HTTPServer((told.host, told.port), Health).serve_forever()
+    weights = told.model / "model.safetensors"
+    Served.names, Served.root = told.served_model_name, str(told.model)
+    Served.weights = weights.read_text() if weights.exists() else ""
+    HTTPServer((told.host, told.port), Served).serve_forever()
 
 
 if __name__ == "__main__":

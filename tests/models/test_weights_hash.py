@@ -1,0 +1,107 @@
+"""Which weights a folder holds: their content, whatever the folder is called."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lhkit.errors import ServerStartError, WeightsError
+from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
+from lhkit.models.weights_source import WeightsProgress
+
+pytestmark = pytest.mark.anyio
+
+BIG = b"w" * 3_000_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "tuned" / "model"
+    made.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (made / name).write_text(name)
+    return made
+
+
+async def test_the_same_files_in_another_folder_are_the_same_weights(
+    folder: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    (copy / "README.md").write_text("about")
+    (copy / "lhkit-manifest.json").write_text("{}")
+    (copy / "checkpoint-3").mkdir()
+    assert await weights_sha256(copy, tmp_path) == await weights_sha256(folder, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"),
+        *("generation_config.json", "merges.txt", "a_kind_of_file_that_nobody_knows_yet"),
+    ],
+)
+async def test_any_file_that_a_server_may_load_makes_other_weights(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    before = await weights_sha256(folder, tmp_path)
+    (folder / name).write_text("other")
+    assert await weights_sha256(folder, tmp_path) != before
+
+
+async def test_a_big_file_is_read_once(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").write_bytes(BIG)
+    told: list[WeightsProgress] = []
+    first = await weights_sha256(folder, tmp_path, report=told.append)
+    assert [(each.done_bytes, each.total_bytes) for each in told] == [(len(BIG), len(BIG))]
+    assert "reading model.safetensors" in told[0].text
+    assert await weights_sha256(folder, tmp_path, report=told.append) == first
+    assert len(told) == 1
+
+
+async def test_a_big_file_of_the_same_size_and_time_is_still_noticed(
+    folder: Path, tmp_path: Path
+) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(BIG)
+    times = weights.stat()
+    before = await weights_sha256(folder, tmp_path)
+    weights.unlink()
+    weights.write_bytes(BIG[:-1] + b"x")
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert await weights_sha256(folder, tmp_path) != before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '[["a", 1]]', "[[1, 2, 3]]"])
+async def test_a_broken_cache_is_no_loss(folder: Path, tmp_path: Path, text: str) -> None:
+    (folder / "model.safetensors").write_bytes(BIG)
+    before = await weights_sha256(folder, tmp_path / "cache")
+    (tmp_path / "cache" / "weights-sha256.json").write_text(text)
+    assert await weights_sha256(folder, tmp_path / "cache") == before
+    (tmp_path / "file").write_text("no folder")
+    assert await weights_sha256(folder, tmp_path / "file") == before
+
+
+async def test_a_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"none cannot be read .*: give another folder"):
+        await weights_sha256(tmp_path / "none", tmp_path)
+
+
+async def test_a_server_whose_weights_were_overwritten_while_it_loaded_them_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    plan = ServerSettings(
+        model=folder,
+        served_name="model",
+        log_path=tmp_path / "log",
+        weights_sha256=await weights_sha256(folder, tmp_path),
+    )
+    await require_unchanged(plan, tmp_path)
+    (folder / "model.safetensors").write_text("other")
+    with pytest.raises(ServerStartError, match="was changed while its server was starting"):
+        await require_unchanged(plan, tmp_path)
+    await require_unchanged(
+        replace(plan, weights_sha256=await weights_sha256(folder, tmp_path)), tmp_path
+    )
