@@ -191,7 +191,7 @@ class ChatController:
             max_turns=self._assistant.max_turns,
             destructive=registry.destructive,
             declared={
-                name: Declared(parameters=tool.parameters, validator=registry.validator(name))
+                name: Declared(parameters=tool.schema_on(None), validator=registry.validator(name))
                 for name, tool in registry.items()
             },
         )
