@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from itertools import islice
 from types import ModuleType
 
@@ -42,10 +43,15 @@ def said_dates(text: str, today: date, locale: str) -> tuple[SaidDates, ...]:
         today: in the user's time zone.
         locale: `ko` or `en`; any other has no wordings.
     """
+    return _said(text[:_MOST_LETTERS], today, locale)
+
+
+@lru_cache(maxsize=1024)
+def _said(read: str, today: date, locale: str) -> tuple[SaidDates, ...]:
+    """Return what a text says. A run reads each line when it plans, and again when it plays."""
     language = _LANGUAGES.get(locale)
     if language is None:
         return ()
-    read = text[:_MOST_LETTERS]
     lowered = "".join(letter.lower() if letter.isascii() else letter for letter in read)
     spans = _joined(lowered, today, language)
     kept = [each for each in spans if not (each.is_day and each.days == (today, today))]

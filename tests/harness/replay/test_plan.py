@@ -137,13 +137,15 @@ def test_other_words_of_a_dialect_make_another_question(
     assert hash_of(environment(), identity=identity) != before
 
 
+@pytest.mark.parametrize("dialect", ["json", "openai", ""])
 def test_the_order_of_tools_and_of_their_words_makes_another_question(
-    environment: Callable[..., Told], registry: ToolRegistry
+    environment: Callable[..., Told], registry: ToolRegistry, dialect: str
 ) -> None:
+    identity = replace(IDENTITY, dialect=dialect)
     first, *rest = registry.definitions
     turned = replace(first, parameters=dict(reversed(first.parameters.items())))
     asked = {
-        hash_of(environment(each))
+        hash_of(environment(each), identity=identity)
         for each in (registry, ToolRegistry([*rest, first]), ToolRegistry([turned, *rest]))
     }
     assert len(asked) == 3
