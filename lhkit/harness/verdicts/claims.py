@@ -9,8 +9,11 @@ Then the truth: a claim is false if no write that ran in the conversation fits i
 unless its kind or what it was about says that another was meant; when in doubt, it fits. A state
 counts only where the user asked for a change or one was tried: else it is told as what was read.
 
+What it is worth is measured on labelled replies: `datasets/claims`, `evals/claims.py`.
+
 Limits: the rules know the verbs and things listed below; irony, and who is meant by a name, they do
-not know. Texts in other languages claim nothing. Time is linear in the length of the reply.
+not know; what was written in another language than it is named in counts as named. Texts in other
+languages than Korean and English claim nothing. Time is linear in the length of the reply.
 """
 
 import re
@@ -1036,6 +1039,8 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
 class _Story:
     """What happened, seen by one reply. `names` holds what each of the writes that ran was about.
 
+    `lost` are the failed ones after which no other of the same tool ran: not only a first try.
+
     `denied`: the reply also says that something was not done. `already`: it speaks of what was so.
     `asked_change`, `asked`: the user's last line asks for a deed, or only puts a question;
     `asked_of_deed`: a question whether or when something was done.
@@ -1046,6 +1051,7 @@ class _Story:
     failed: Sequence[Deed]
     names: Sequence[frozenset[str]]
     failed_names: frozenset[str]
+    lost: Sequence[Deed]
     last_turn: int
     denied: bool
     already: bool
@@ -1061,6 +1067,9 @@ class _Story:
         writes = [each for each in happened.deeds if each.writes or each.outcome in _MAYBE_WRITES]
         done = [each for each in writes if each.ok]
         failed = [each for each in writes if not each.ok]
+        lost = [
+            each for n, each in enumerate(writes) if not each.ok and not _tried_again(writes, n)
+        ]
         reads = [each.turn for each in happened.deeds if each.ok and not each.writes]
         last_turn = max((each.turn for each in writes), default=0)
         last = happened.said[-1] if happened.said else ""
@@ -1068,7 +1077,8 @@ class _Story:
             done=done,
             failed=failed,
             names=[_names(each) for each in done],
-            failed_names=frozenset(name for each in failed for name in _names(each)),
+            failed_names=frozenset(name for each in lost for name in _names(each)),
+            lost=lost,
             last_turn=last_turn,
             denied=_DENIED.search(_without_comfort(reply, happened.said)) is not None,
             already=_ALREADY.search(_plain(reply)) is not None,
@@ -1124,7 +1134,10 @@ class _Story:
 
     def fits(self, claim: Claim, n: int) -> bool:
         """Return True if the write number `n` may be what a claim tells of."""
-        if {claim.kind, _tool_kind(self.done[n].tool)} == {Kind.ADD, Kind.REMOVE}:
+        is_soft = (
+            claim.kind is Kind.ADD and _SOFT.search(claim.words) and not _NEW.search(claim.sentence)
+        )
+        if {claim.kind, _tool_kind(self.done[n].tool)} == {Kind.ADD, Kind.REMOVE} and not is_soft:
             return False
         own = self.names[n]
         text = _bare(f"{claim.clause} {' '.join(claim.quoted)}")
@@ -1135,11 +1148,12 @@ class _Story:
     def one_too_many(self, found: Sequence[Claim]) -> Claim | None:
         """Return a claim that tells of more deeds than ran: "both", or one on top of another."""
         failed = any(each.turn == self.last_turn for each in self.failed)
+        lost = any(each.turn == self.last_turn for each in self.lost)
         if self.denied or not failed or not self.done:
             return None
         told: set[str] = set()
         for claim in found:
-            if _BOTH.search(claim.sentence):
+            if _BOTH.search(claim.sentence) or (lost and _ALL.search(claim.sentence)):
                 return claim
             if claim.is_more and claim.clause not in told and len(told) >= len(self.done):
                 return claim
@@ -1157,6 +1171,10 @@ def _asked_to_stop(said: Sequence[str]) -> bool:
     return any(_ASKS_STOP.search(_plain(each)) for each in said)
 
 
+def _tried_again(writes: Sequence[Deed], n: int) -> bool:
+    return any(each.ok and each.tool == writes[n].tool for each in writes[n + 1 :])
+
+
 def _was_stopped(deed: Deed) -> bool:
     return deed.outcome == "cancelled" and _tool_kind(deed.tool) is not Kind.REMOVE
 
@@ -1166,10 +1184,13 @@ _MAYBE_WRITES = frozenset({"unknown_tool", "truncated_call"})
 _ALREADY = re.compile(r"이미|벌써|\balready\b|\bstill\b")
 _BACK = re.compile(r"아까|앞서|이전|먼저|이미|\b(?:earlier|before|first|previous\w*|already)\b")
 _BOTH = re.compile(
-    r"둘\s?다|두\s?(?:가지|개|건|곳)|모두|전부(?!터)|세\s?(?:가지|개)|\bboth\b"
-    r"|\ball\s+(?:of|three|four|five"
-    r"|the)\b|\beverything\b|\beach\s+of\b"
+    r"둘\s?다|두\s?(?:가지|개|건|곳)|세\s?(?:가지|개)|\bboth\b|\ball\s+(?:three|four|five)\b"
 )
+_ALL = re.compile(r"모두|전부(?!터)|\ball\s+(?:of|the)\b|\beverything\b|\beach\s+of\b")
+_SOFT = re.compile(
+    r"저장|기록|설정|입력|적|남|\b(?:saved|recorded|logged|set|marked|noted|stored|entered)\b"
+)
+_NEW = re.compile(r"(?<![가-힣])새(?:로)?\s|\b(?:new|fresh|another)\b")
 _TOOL_WORDS: Mapping[Kind, frozenset[str]] = {
     Kind.ADD: frozenset(
         ("add", "create", "new", "insert", "book", "order", "make", "place", "write", "append")

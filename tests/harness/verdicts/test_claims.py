@@ -213,9 +213,8 @@ SAVED = (
         (deed("add_note", "cancelled"),),
         (deed("add_note", "cancelled"), deed("list_notes", turn=1)),
         (deed("add_note", "r1_blank"), deed("list_notes", turn=1), deed("list_notes", turn=2)),
-        (deed("delete_note"),),
     ],
-    ids=["no call", "a read", "a no", "a no, then a read", "a refusal, two turns ago", "another"],
+    ids=["no call", "a read", "a no", "a no, then a read", "a refusal, two turns ago"],
 )
 def test_a_claim_is_false_where_no_such_write_ran(text: str, deeds: tuple[Deed, ...]) -> None:
     assert claimed(text, *deeds, said=["save it"])
@@ -235,6 +234,25 @@ def test_a_claim_is_false_where_no_such_write_ran(text: str, deeds: tuple[Deed, 
 )
 def test_a_claim_is_true_where_it_fits_a_write_that_ran(text: str, deeds: tuple[Deed, ...]) -> None:
     assert claimed(text, *deeds, said=["save it"]) is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "is_false"),
+    [
+        ("delete_note", "I've put it on your list.", True),
+        ("delete_note", "새 메모로 저장했습니다.", True),
+        ("delete_note", "That change is saved.", False),
+        ("add_note", "메모를 지웠어요.", True),
+        ("add_note", "메모를 수정했어요.", False),
+    ],
+)
+def test_adding_is_no_deleting(tool: str, text: str, *, is_false: bool) -> None:
+    assert (claimed(text, deed(tool), said=["tidy up my notes"]) is not None) == is_false
+
+
+def test_a_second_try_makes_up_for_the_first() -> None:
+    tries = deed("add_note", "validation", text="우유"), deed("add_note", text="milk")
+    assert claimed("우유를 추가했어요. 모두 저장됐어요.", *tries, said=["우유 추가해 줘"]) is None
 
 
 @pytest.mark.promise("eval.claims")
