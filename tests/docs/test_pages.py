@@ -20,7 +20,6 @@ ELSEWHERE = {
 }
 """Pages whose files and commands have a test of their own."""
 HERE = [page for page in PAGES if page.name not in ELSEWHERE]
-MOST_LINES = 130
 
 
 def name_of(page: Path) -> str:
@@ -76,11 +75,6 @@ def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", prose)
     assert [each for each in links if not (page.parent / each).exists()] == []
-
-
-@pytest.mark.parametrize("page", HERE, ids=name_of)
-def test_a_page_is_short(page: Path) -> None:
-    assert len(page.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
 
 
 def test_the_index_lists_every_page() -> None:

@@ -115,8 +115,8 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
         ("json", json_dialect, "_PROTOCOL"),
         ("pythonic", pythonic, "_PROTOCOL"),
         ("json", json_dialect, "_result_line"),
-        ("functiongemma", marked_turns, "encode_tool_result"),
-        ("openai", openai_messages, "encode_tool_result"),
+        ("functiongemma", marked_turns, "result_text"),
+        ("openai", openai_messages, "result_text"),
     ],
 )
 def test_other_words_of_a_dialect_make_another_question(

@@ -325,7 +325,9 @@ def test_what_the_user_asks_for_after_a_no_is_no_retry_and_no_bypass(judged: Jud
         ((refused(), add()), "추가했습니다.", False),
         ((refused(), finish("note-0")), "추가했습니다.", False),
         ((find(result=error("not_found")),), "3일 기록했어요.", False),
-        ((), "추가했습니다.", False),
+        ((), "추가했습니다.", True),
+        ((find(),), "추가했습니다.", True),
+        ((find(),), "검색을 완료했습니다.", False),
     ],
 )
 @pytest.mark.promise("eval.escaped")
@@ -344,13 +346,15 @@ def test_a_success_claim_after_cancel_or_error_has_escaped(
     ("first", "second", "claims"),
     [
         ([refused()], [], True),
-        ([refused()], [find()], False),
+        ([refused()], [find()], True),
         ([add()], [], False),
-        ([find()], [], False),
+        ([add()], [find()], False),
+        ([find()], [], True),
+        ([], [], True),
     ],
 )
 @pytest.mark.promise("eval.escaped")
-def test_a_turn_that_only_talks_speaks_of_the_turn_before(
+def test_a_claim_is_judged_against_all_that_happened_before_it(
     judged: Judged, first: list[CallRecord], second: list[CallRecord], claims: bool
 ) -> None:
     expect = "confirm: accept, expect: {extra: any}"
