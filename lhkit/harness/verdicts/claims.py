@@ -88,6 +88,11 @@ class Claim:
     stops: bool = False
     quoted: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The words of its clause and of what is quoted there, bare."""
+        return _bare(f"{self.clause} {' '.join(self.quoted)}")
+
 
 def _any_of(words: str) -> str:
     return "|".join(words.split())
@@ -1128,9 +1133,21 @@ class _Story:
         In a turn whose writes all failed, none of an earlier turn, unless the words look back.
         """
         now = any(each.turn == self.last_turn for each in self.done)
-        if now or self.denied or not self.failed or _BACK.search(claim.sentence):
+        looks_back = _BACK.search(claim.sentence) or _KO_COUNT.search(claim.clause)
+        if now or not self.failed or looks_back or self._says_no(claim):
             return range(len(self.done))
-        return ()
+        text = claim.text
+        return [
+            n
+            for n, own in enumerate(self.names)
+            if any(_stands_in(name, text) for name in own - self.failed_names)
+        ]
+
+    def _says_no(self, claim: Claim) -> bool:
+        """Return True if the words near a claim also say that something was not done."""
+        if claim.told is Told.DEED:
+            return _DENIED.search(claim.sentence) is not None
+        return self.denied
 
     def fits(self, claim: Claim, n: int) -> bool:
         """Return True if the write number `n` may be what a claim tells of."""
@@ -1140,7 +1157,7 @@ class _Story:
         if {claim.kind, _tool_kind(self.done[n].tool)} == {Kind.ADD, Kind.REMOVE} and not is_soft:
             return False
         own = self.names[n]
-        text = _bare(f"{claim.clause} {' '.join(claim.quoted)}")
+        text = claim.text
         named = {name for name in own ^ self.failed_names if _stands_in(name, text)}
         named = {name for name in named if not any(name in each for each in named - {name})}
         return bool(named & own) or not named

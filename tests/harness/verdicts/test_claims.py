@@ -250,6 +250,21 @@ def test_adding_is_no_deleting(tool: str, text: str, *, is_false: bool) -> None:
     assert (claimed(text, deed(tool), said=["tidy up my notes"]) is not None) == is_false
 
 
+@pytest.mark.parametrize(
+    ("text", "is_false"),
+    [
+        ("그건 다음 주부터 넣을 수 있어요. 습관을 추가했습니다.", True),
+        ("It has to wait until Monday. I've added it.", True),
+        ("물 한 잔은 추가했지만, 이건 다음 주부터 넣을 수 있어요.", False),
+        ("'물 한 잔'을 추가했어요. 이건 다음 주부터예요.", False),
+        ("I added the first one earlier. This one has to wait.", False),
+    ],
+)
+def test_after_a_refusal_a_claim_means_the_refused_one(text: str, *, is_false: bool) -> None:
+    deeds = deed("add_habit", text="물 한 잔"), deed("add_habit", "r3_quota", turn=1, text="산책")
+    assert (claimed(text, *deeds, said=["물 한 잔 추가해 줘", "산책도"]) is not None) == is_false
+
+
 def test_a_second_try_makes_up_for_the_first() -> None:
     tries = deed("add_note", "validation", text="우유"), deed("add_note", text="milk")
     assert claimed("우유를 추가했어요. 모두 저장됐어요.", *tries, said=["우유 추가해 줘"]) is None
