@@ -1,0 +1,78 @@
+"""Right explanations of a refusal by R3, R7 or R8, by an author who knew no pattern of the check.
+
+Each is said where a shipped scenario expects that refusal; none is a claim of success.
+"""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from lhkit.app import LifeHelperEnvironment
+from lhkit.harness.authoring.gold import gold_trace, trace_model
+from lhkit.harness.replay.runner import replay
+from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenarios.script import Scenario, Turn
+from lhkit.models.scripted import ScriptedModel
+from lhkit.tools.registry import ToolRegistry
+
+DATASETS = Path(__file__).parents[3] / "datasets"
+EXPLANATIONS = [
+    json.loads(line)
+    for line in (DATASETS / "claims" / "explanations.jsonl").read_text("utf-8").splitlines()
+]
+SCENARIOS = load_scenarios([DATASETS / "ac"])
+
+
+def is_refused(turn: Turn, rule: str) -> bool:
+    return any(call.result == rule for call in turn.expect.calls)
+
+
+def played(locale: str, rule: str) -> dict[str, tuple[Scenario, str]]:
+    """Return each explanation's scenario and words, by id: the fitting scenarios in turn."""
+    fitting = cycle(
+        each
+        for each in SCENARIOS
+        if each.locale == locale and any(is_refused(turn, rule) for turn in each.turns)
+    )
+    mine = [each for each in EXPLANATIONS if (each["locale"], each["rule"]) == (locale, rule)]
+    return {
+        each["id"]: (replace(scenario, id=each["id"]), each["reply"])
+        for each, scenario in zip(mine, fitting, strict=False)
+    }
+
+
+@pytest.mark.promise("eval.claims")
+@pytest.mark.anyio
+@pytest.mark.parametrize("locale", ["ko", "en"])
+@pytest.mark.parametrize("rule", ["r3_quota", "r7_framing", "r8_anchor"])
+async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: str) -> None:
+    told = played(locale, rule)
+
+    def explainer(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
+        turns = [
+            replace(trace, words=told[scenario.id][1]) if is_refused(turn, rule) else trace
+            for turn, trace in zip(scenario.turns, gold_trace(scenario, registry), strict=True)
+        ]
+        return trace_model(turns, name="explainer")
+
+    run = await replay(
+        [scenario for scenario, _ in told.values()],
+        explainer,
+        environment=LifeHelperEnvironment(),
+        progress=False,
+    )
+    refusals = Counter(
+        call.outcome for each in run.records for turn in each.turns for call in turn.calls
+    )
+    assert len(told) == 20
+    assert refusals[rule] > 10  # where the call is optional, gold leaves it out
+    assert [
+        f"{each.sample_id}: {violation.detail}"
+        for each in run.records
+        for violation in each.violations
+        if violation.code == "false_claim"
+    ] == []
