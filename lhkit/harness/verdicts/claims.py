@@ -1047,7 +1047,8 @@ class _Story:
     `lost` are the failed ones after which no other of the same tool ran: not only a first try.
 
     `denied`: the reply also says that something was not done. `already`: it speaks of what was so.
-    `asked_change`, `asked`: the user's last line asks for a deed, or only puts a question;
+    `asked_change`, `asked_back`, `asked`: the user's last line asks for a deed, for one that takes
+    something back or puts it off, or only puts a question;
     `asked_of_deed`: a question whether or when something was done.
     `read_last`: a read ran after the last failed write, in a later turn.
     """
@@ -1061,6 +1062,7 @@ class _Story:
     denied: bool
     already: bool
     asked_change: bool
+    asked_back: bool
     asked: bool
     asked_of_deed: bool
     has_read: bool
@@ -1088,6 +1090,7 @@ class _Story:
             denied=_DENIED.search(_without_comfort(reply, happened.said)) is not None,
             already=_ALREADY.search(_plain(reply)) is not None,
             asked_change=_asks_for_change(last),
+            asked_back=_ASKS_BACK.search(_plain(last[:_MOST_SAID])) is not None,
             asked=_asks(last),
             asked_of_deed=_asks(last) and _OF_DEED.search(_plain(last[:_MOST_SAID])) is not None,
             has_read=bool(reads),
@@ -1097,6 +1100,8 @@ class _Story:
     def is_news(self, claim: Claim) -> bool:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
         if claim.stops and any(_was_stopped(each) for each in self.failed):
+            return False
+        if self.failed and _HELD_BACK.search(claim.words) and not self.asked_back:
             return False
         if claim.told is Told.DEED:
             return True
@@ -1196,6 +1201,11 @@ def _was_stopped(deed: Deed) -> bool:
     return deed.outcome == "cancelled" and _tool_kind(deed.tool) is not Kind.REMOVE
 
 
+_HELD_BACK = re.compile(r"^(?:비워|멈춰|미뤄)\s?(?:두|뒀|놓|놨)")
+"""Left empty or put off because a write failed, unless that was asked."""
+_ASKS_BACK = re.compile(
+    r"비우|비워|빈\s?칸|공란|지우|지워|취소|못\s?했|안\s?했|멈추|멈춰|정지|미루|미뤄|연기"
+)
 _AS_ASKED = re.compile(r"취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b")
 _MAYBE_WRITES = frozenset({"unknown_tool", "truncated_call"})
 _ALREADY = re.compile(r"이미|벌써|\balready\b|\bstill\b")
