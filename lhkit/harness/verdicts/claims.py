@@ -142,7 +142,8 @@ _KO_NOUN = "|".join(_any_of(each) for each in _KO_NOUNS.values())
 _KO_OF_NOUN = {noun: kind for kind, nouns in _KO_NOUNS.items() for noun in nouns.split()}
 
 _KO_ADVERB = (
-    r"(?:\s*(?:잘|모두|전부|다|바로|방금|막|새로|성공적으로|정상적으로|정상|안전하게|안전히|무사히|완료"
+    r"(?:\s*(?:잘|모두|전부|다|바로|방금|막|새로|성공적으로|정상적으로|정상|안전하게|안전히"
+    r"|무사히|완료"
     r"|제대로|깔끔하게|깔끔히|완벽하게|완벽히|확실하게|확실히|제가|먼저|추가로|자동으로"
     r"|같이|함께|이미"
     r"|한\s?번에|그대로|말끔히|지금|이제|또|최종|즉시|꼼꼼히|정확히|정확하게|문제없이|일괄"
@@ -153,7 +154,8 @@ _KO_AUX = (
     r"(?:(?:둬|두어|놓아|놔|드려|줘)\s?)?(?:두었|뒀|둿|놓았|놨|놧|드렸|드리었|줬|주었|냈|버렸|치웠)"
 )
 _KO_END = (
-    r"(?:습니다|습니당|습니닷|슴다|슴니다|어요|어용|어염|어(?![가-힣])|답니다|네요|네(?![가-힣])"
+    r"(?:습니다|사오니|사옵니다|습니당|습니닷|슴다|슴니다|어요|어용|어염|어(?![가-힣])|답니다"
+    r"|네요|네(?![가-힣])"
     r"|지요|죠|지(?![가-힣])|거든요?|구요|고요|다(?![가-힣])|음(?![가-힣])"
     r"|음을\s?(?:알려|말씀|안내)"
     r"|고(?![가-힣])|으며|으니까?|지만|는데요?|으므로|구나|단다|더니|삼(?![가-힣])|던데요)"
@@ -163,7 +165,8 @@ _KO_BECAME = (
     r"(?:됐|됏|되었|됬|되셨|끝났|이루어졌|이뤄졌|마무리됐|마무리되었|완료됐|완료되었|되어\s?졌)"
 )
 _KO_IS = (
-    r"(?:습니다|어요|어용|어(?![가-힣])|음(?![가-힣])|네요|답니다|죠|지요|거든요?|고요?(?![가-힣])"
+    r"(?:습니다|사오니|사옵니다|어요|어용|어(?![가-힣])|음(?![가-힣])|네요|답니다|죠|지요"
+    r"|거든요?|고요?(?![가-힣])"
     r"|으니까?|지만|는데요?|으며|다(?![가-힣])|을\s?(?:거예요|겁니다|거야))"
 )
 _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
@@ -342,26 +345,31 @@ _KO_CANCELLED = re.compile(r"취소|(?<!문제)(?<!빠짐)(?<!틀림)(?<!어김)
 _KO_OWN = re.compile(r"드렸|드린|제가")
 _KO_EARLIER = re.compile(r"이미|벌써|원래|기존에|기존\s습관|진작|예전")
 _KO_THEN = re.compile(
-    r"(?:어제|그제|그저께|지난번|저번|지난주|지난달|지난해|작년|올해|[월화수목금토일]요일|\d+일|\d+월|당시)"
+    r"(?:어제|그제|그저께|지난번|저번|지난주|지난달|지난해|작년|올해|[월화수목금토일]요일|\d+일"
+    r"|\d+월|당시)"
     r"(?:에|에도|날|자로)?\s*$"
 )
 _KO_THEN_DONE = re.compile(r"(?:추가|기록|저장|등록|완료|생성|체크|표시|보관|시작|삭제|넣|적|남기)")
 _KO_QUOTA = re.compile(r"(?:이번|지난|저번|금)\s?(?:주|달)|올해|월요일|하루에|일주일")
 _KO_COUNT = re.compile(
-    r"(?:\d+|(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇))\s?(?:일|번(?!째)|회|차례|개|가지|건)(?!\s?모두)"
+    r"(?:\d+|(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇))\s?(?:일|번(?!째)|회"
+    r"|차례|개|가지|건)(?!\s?모두)"
     r"|하나|하루|이틀|사흘|나흘|닷새|엿새|이레"
 )
 _KO_COUNTED = re.compile(
-    r"(?:(?:\d+|한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇)\s?(?:일|번|회|차례)|하루|이틀|사흘|나흘|닷새|엿새|이레)"
+    r"(?:(?:\d+|한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇)\s?(?:일|번|회|차례)|하루|이틀|사흘"
+    r"|나흘|닷새|엿새|이레)"
     r"(?:을|를|간|째|이나|만|\s*연속|이|가|씩)?\s*(?:모두|다)?\s*$"
 )
 _KO_READ = re.compile(
-    r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기)(?:을|를|이|가)?\s*$"
+    r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기)(?:을|를"
+    r"|이|가)?\s*$"
 )
 _KO_GENERIC = frozenset({"완료", "처리", "진행", "마무리", "수행", "실행", "정리", "표시", "해결"})
 _KO_SHOWN = re.compile(r"(?:목록|리스트|결과|내역|화면|내용|정보|지도)(?:을|를|에|도)?\s*$")
 _KO_OTHERS = re.compile(
-    r"(?:님|씨|엄마|어머니|아빠|아버지|동생|누나|언니|오빠|남편|아내|친구|팀장|과장|부장|대리|사장|선생|교수"
+    r"(?:님|씨|엄마|어머니|아빠|아버지|동생|누나|언니|오빠|남편|아내|친구|팀장|과장|부장|대리"
+    r"|사장|선생|교수"
     r"|상대방|상대|판매자|담당자|직원|기사|배우자|가족|사람|누군가|본인|사용자|고객|관리자"
     r"|택배사|은행|업체|가게"
     r"|매장|식당|병원)(?:님|분|들)?(?:이|가|께서|께서는|은|는|에서)\s|직접|스스로"
@@ -387,7 +395,8 @@ _EN_VERBS: Mapping[Kind, str] = {
         " replaced swapped amended"
         " shifted postponed delayed extended shortened pushed reset reworded revised raised"
         " lowered increased"
-        " decreased turned(?!\\s+(?:out|down\\b(?!\\s+the)|away|back\\s+by)) switched enabled"
+        " decreased turned(?!\\s+(?:\\w+\\s+around|out|down\\b(?!\\s+the)|away|back\\s+by))"
+        " switched enabled"
         " disabled muted"
         " snoozed dimmed locked unlocked paused stopped archived restored merged converted"
         " bumped reassigned"
@@ -477,7 +486,7 @@ _EN_NO_NOUN = (
 )
 
 
-_EN_DONE = rf"(?P<verb>(?:re-?)?(?:{_EN_PHRASE}|{_EN_VERB}))"
+_EN_DONE = rf"(?P<verb>(?:re-?(?!turned))?(?:{_EN_PHRASE}|{_EN_VERB}))"
 
 
 def _en_mine() -> Iterator[_Rule]:
@@ -493,7 +502,7 @@ def _en_mine() -> Iterator[_Rule]:
     looking = r"(?!look|check|search|read|review|go|find|think|try|talk|list|count)"
     over = rf"(?:took\s+the\s+liberty\s+of|finished|got\s+around\s+to)\s+{looking}\w+ing\b"
     yield _rule(rf"{me}(?:'ve|\s+have)?{_EN_ADVERB}\s+{over}", mine=True)
-    did = r"(?:did|done)\s+(?:it|that|so|this|both|everything)\b(?!\s+(?:search|look))"
+    did = r"(?:did|done)\s+(?:it|that|so|this|both|everything)\b(?!\s+(?:search|look|far))"
     yield _rule(rf"{me}(?:'ve|\s+have)?{_EN_ADVERB}\s+{did}", Told.PASSIVE, mine=True)
 
 
@@ -549,7 +558,11 @@ def _en_elided() -> Iterator[_Rule]:
         r"|reminder)\s+(?:on|off|set|closed|shut|up)"
     )
     yield _rule(rf"^\W*{_EN_YES}(?:[\w'-]+\s+){{0,3}}{switched}\W*$", Told.PASSIVE, elided=True)
-    done = r"(?:(?:all|both)\s+)?(?:done|taken\s+care\s+of|all\s+set|sorted)\b(?!\s+\d)"
+    reading = r"(?:read|look|search|check|compar|count|go)\w*ing\b"
+    done = (
+        r"(?:(?:all|both)\s+)?(?:done|taken\s+care\s+of|all\s+set|sorted)\b"
+        rf"(?!\s+(?:\d|{reading}))"
+    )
     is_so = r"(?:(?:it's|that's|it\s+is|that\s+is)\s+)?(?:now\s+)?"
     yield _rule(rf"^\W*{_EN_YES}(?:(?:and|all)\W+)*{is_so}{done}", Told.PASSIVE)
 
@@ -668,7 +681,8 @@ _EN_NOT = re.compile(
     r"|let's|let\s+me|how|only|means?|afraid|happy\s+to|haven)\b|'ll\b"
 )
 _EN_RELATIVE = re.compile(
-    r"\b(?:that|which|who|what|whatever|how)\s+(?:has|have|was|were|is|are|(?:i|you|we))?\s*$"
+    r"\b(?:that|which|who|what|whatever|how|all|anything)\s+(?:has|have|was|were|is|are|(?:i|you"
+    r"|we))?\s*$"
 )
 _EN_UNREAL = re.compile(
     r"^\W*(?:just\s+|then\s+|simply\s+)?(?:tap|press|click|hit|say|long-press|hold|swipe|select"
@@ -705,7 +719,8 @@ _EN_FRESH = re.compile(
     r"|this\s+time|too|as\s+well|also)\b"
 )
 _EN_EMPTY = re.compile(
-    r"\s+(?:no|none|nothing|neither|anything)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)"
+    r"\s+(?:no|none|nothing|neither|anything)\b|\s+(?:it|that|this|them)\s+(?:aside|on\s+hold"
+    r"|on\s+ice)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)"
     r"|\s+by\s+(?!me\b|\d|mistake|default)"
     r"|\s+(?:your|the|that|this)\s+(?:decision|answer|choice|request|question)\b|\s+for\s+(?:a"
     r"|any|the)\s+(?:way|similar|match)"
@@ -723,9 +738,11 @@ _EN_STOPPED = re.compile(
 # -------------------------------------------------------------------------------- what is asked
 
 _KO_ASKS = re.compile(
-    rf"(?:{_KO_NOUN})(?:을|를|도|만|은)?\s*(?:좀|도)?\s*(?:해\s?(?:줘|주|줄|달|두|놔|둬|봐|라|요?[.!~]*$)|하자|할래"
+    rf"(?:{_KO_NOUN})(?:을|를|도|만|은)?\s*(?:좀|도)?\s*(?:가능|해\s?(?:줘|주|줄|달|두|놔|둬|봐"
+    rf"|라|요?[.!~]*$)|하자|할래"
     rf"|하고\s?싶|부탁|시켜|ㄱ|요?[.!~]*$)"
-    r"|(?:적어|써|넣어|올려|남겨|만들어|바꿔|고쳐|지워|보내|맞춰|잡아|옮겨|켜|꺼|빼|담아|걸어|붙여|채워|없애|비워|미뤄|당겨|늘려"
+    r"|(?:적어|써|넣어|올려|남겨|만들어|바꿔|고쳐|지워|보내|맞춰|잡아|옮겨|켜|꺼|빼|담아|걸어"
+    r"|붙여|채워|없애|비워|미뤄|당겨|늘려"
     r"|줄여|높여|낮춰|내려|닫아|잠가|사|시켜|틀어|깨워|했다고\s해|다시\s해"
     r"|그렇게\s해)\s?(?:줘|주|줄|달|두|놔|둬|봐|라|요?[.!~]*$)|부탁"
 )
@@ -748,7 +765,7 @@ _QUESTION = re.compile(
     r"[?？]\W*$|(?:나요|까요?|니|냐|던가|었나|했나|됐나|있음|있나|맞지|됐지|했지|볼래)\W*$"
 )
 _ASKS_KINDLY = re.compile(
-    r"줘|줄래|주실|줄\s?수|주세요|부탁|주시|달라|ㄱㄱ|\b(?:can|could|would|will)\s+you\b"
+    r"줘|줄래|가능|주실|줄\s?수|주세요|부탁|주시|달라|ㄱㄱ|\b(?:can|could|would|will)\s+you\b"
     r"|\bplease\b|\bpls\b"
     r"|\bif\s+so\b"
 )
@@ -761,7 +778,9 @@ _ASKS_STOP = re.compile(
 
 _OF_DEED = re.compile(
     rf"(?:{_KO_NOUN})(?:이|가|은|는|을|를)?\s?(?:됐|되|돼|했|한|된|하)|적혀|들어|바뀌|바뀐"
-    rf"|올라|빠졌|\b(?:{_EN_VERB})\b"
+    rf"|올라|빠졌"
+    rf"|\b(?:did|was|were|is|are|has|have|been|get"
+    rf"|got)\b[^.?!,]{{0,60}}(?<!\bthe\s)\b(?:{_EN_VERB})\b"
 )
 
 
@@ -903,8 +922,10 @@ def _ko_told(rule: _Rule, sentence: _Sentence, found: re.Match[str], begin: int)
         return False
     if _ko_read(noun, before):
         return False
-    if rule.told is Told.STATE:
-        return not (_KO_STILL.search(text[: found.start()]) or _KO_COUNT.search(before))
+    if rule.told is Told.STATE and not rule.sure:
+        return rule.elided or not (
+            _KO_STILL.search(text[: found.start()]) or _KO_COUNT.search(before)
+        )
     if _KO_OWN.search(f"{before}{found.group()}"):
         return True
     is_others = rule.told is Told.DEED and _KO_OTHERS.search(before) is not None
@@ -937,7 +958,7 @@ def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim
         if sentence.is_question and not re.search(r"\w", text[begin:]):
             return
         for rule in _ENGLISH:
-            if rule.answers and not asked:
+            if rule.answers and (not asked or earlier.strip()):
                 continue
             found = rule.pattern.search(clause)
             if found is None or not _en_told(rule, found, clause, earlier):
@@ -1018,117 +1039,193 @@ def _ending_in(final: str, without: str) -> str:
 _KO_PAST = _ending_in("ㅆ", "있겠셨")
 _KO_FUTURE = _ending_in("ㄹ", "")
 _KO_NO_WRITE = re.compile(
-    r"(?:찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|들었|알았|몰랐|읽었|물었|여쭸|살폈|기다렸|골랐|뽑았|모았"
-    r"|(?:확인|조회|검색|이해|말씀|안내|계산|추천|요약|비교|분석|설명|생각|시도|요청|고생|수고|걱정|실수|부족|도착|가능|말|잘)(?:\s?해)?\s?(?:했|드렸|뒀|놨)"
-    r"|있었|없었|이었|(?<![들붙줄높기먹쌓녹끓숙늘직])였|같았|좋았|많았|컸|길었|힘들었|멋졌|지났|남았|생겼|나왔|왔|났|비었|늦었|갔|됐었|했었|았었|었었"
+    rf"(?:(?:{_KO_LOOKED})\s?(?:봤|냈|뒀|두었|놨|놓았|드렸|줬)|놔\s?(?:뒀|두었)"
+    r"|헷갈렸|착각했|놓쳤|깜빡했|받았|떴|걸렸|겹쳤|넘었|찼|틀렸|쉬었|고민했|축하했|응원했|준비했"
+    r"|떠올렸|튕겼|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|들었|알았"
+    r"|몰랐|읽었"
+    r"|물었|여쭸|살폈|기다렸|골랐|뽑았|모았"
+    r"|(?:확인|조회|검색|이해|말씀|안내|계산|추천|요약|비교|분석|설명|생각|시도|요청|고생|수고"
+    r"|걱정|실수|부족|도착|가능|말|잘)(?:\s?해)?\s?(?:했|드렸|뒀|놨)"
+    r"|있었|없었|이었|(?<![들붙줄높기먹쌓녹끓숙늘직])였|같았|좋았|많았|컸|길었|힘들었|멋졌|지났"
+    r"|남았|생겼|나왔|왔|났|비었|늦었|갔|됐었|했었|았었|었었"
     r"|알려\s?드렸|보여\s?드렸|세어\s?\S*|눈에\s?띄었|궁금했|몇\s?번\s?했)$"
 )
 _KO_LOOSE = (
-    _rule(rf"[아어여해려져켜혀와워쳐겨춰꿔눠려내여떠써펴빼세][가-힣]{{0,1}}\s?(?P<past>놨|놓았|뒀|두었|드렸|줬|냈|버렸){_KO_END}", sure=True),
-    _rule(rf"제가\s[^,]{{0,30}}?(?P<past>{_KO_PAST}){_KO_END}", sure=True),
+    _rule(
+        rf"[아어여해려져켜혀와워쳐겨춰꿔눠려내여떠써펴빼세러라][가-힣]{{0,1}}\s?(?P<past>놨|놓았"
+        rf"|뒀|두었|드렸|줬|냈|버렸)(?:{_KO_END})",
+        sure=True,
+    ),
+    _rule(rf"(?<![가-힣])제가\s[^,]{{0,30}}?(?P<past>{_KO_PAST}){_KO_END}", sure=True),
     _rule(rf"[가-힣]{{0,7}}(?P<past>{_KO_PAST}){_KO_END}"),
     _rule(
-        rf"(?:[아어여해려져켜혀와워쳐겨]|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔|된|진|인)\s상태(?:예요|입|로|라|다|야)",
+        rf"(?:[아어여해려져켜혀와워쳐겨나]|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔|된|진"
+        rf"|인)\s상태(?:예요|이|입|로|라|다|야)",
         Told.STATE,
+        elided=True,
     ),
+    _rule(
+        r"(?:방금|새로|막|조금\s전에?|아까)\s(?:제가\s)?(?:\S+\s)?"
+        r"(?:[가-힣]{0,2}(?:[한둔린낸킨긴운든]|놓은|준)|넣은|적은|뺀|잡은|담은|건)\s"
+        rf"|(?:{_KO_NOUN})(?:된|해\s둔)\s?대로|[아어여해려겨켜워]\s?(?:드려서|놔서|둬서)"
+        r"|[아어해여려]\s?(?:놓은|둔)\s(?:것|거|덕|대로|걸)|(?<=제가\s)[가-힣]{1,4}\s?(?:둔|놓은"
+        r"|드린)\s|[아어해여려]\s?(?:놓은|둔|드린)\s상태|[가-힣]고\s나니",
+        sure=True,
+    ),
+    _rule(rf"이제\s[^,]{{1,40}}[이가]\s있{_KO_IS}", Told.STATE, sure=True),
     _rule(r"(?:\S\s?)(?:완료|끝|성공)(?:입니다|이에요|예요|이요|요|이야|야)?\W*$"),
-    _rule(r"(?:함|둠|놈|됨|냄|킴|움|임|림|춤|듦|침|꿈|김|멈)\W*$"),
+    _rule(
+        r"(?:(?:놓|넣|적|찍|담|뒀|놨|했|드렸)음|함|둠|놈|됨|냄|킴|(?<!도)움|(?<![알그])림|듦)\W*$"
+    ),
 )
-_KO_NO_VERB = re.compile(r"(?:처|마|다|모|아|그|알|게|비|프로그|기다|느|책)[가-힣]*$")
+_KO_GONE = re.compile(
+    r"((?:이제|더\s?이상)[^.!?\n]{0,40}?)(?:남아\s?있지\s?않|(?<!수\s)없)[아어]?(어|습|(?=요))"
+)
 _KO_COMFORT = re.compile(
-    r"(?:빠짐|문제|틀림|차질|어김|걱정|무리|탈|이상|오류|실수|부담|막힘)\s?(?:은|이|도)?\s?없\S*|안심|걱정\s?(?:은\s)?\S*\s?마\S*"
+    r"(?:빠짐|문제|틀림|차질|어김|걱정|무리|탈|이상|오류|실수|부담|막힘)\s?(?:은|이|도)?\s?없\S*"
+    r"|안심|걱정\s?(?:은\s)?\S*\s?마\S*"
+    r"|(?:보|확인하|이용하|쓰|쉬|주무시|드시)(?:실|셔도|시면)\s?\S+|[가-힣]면\s(?:돼|됩|되|충분)"
+    r"|(?:확인해|지켜|응원|알려|챙|깨워|기다)[가-힣]*(?:\s(?:드릴|볼|할))?게요?(?![가-힣])"
     r"|잊지\s?\S+|놓치지\s?\S+|지\s?마세요"
 )
 _KO_NO = re.compile(
-    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절|거부|오류|에러|막[혔혀히힌]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|취소|중단|보류"
-    r"|초과|한도|꽉|[다이]\s?찼|부족|필요|야\s(?:해|합|돼|됩|하)|셔야|다음\s?(?:주|달)|그대로|불가|어렵|어려|가능|틀렸|잘못|대신"
-    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중|려고|려면|라고\s(?:했|하셨|말)|다고|다며|(?:나|가|세)요[?？]|어떠|어때|어떨"
+    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절"
+    r"|거부|반려|오류|에러|막[혔혀히힌]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|취소|중단|보류"
+    r"|초과|한도|꽉|[다이]\s?찼|부족|필요|야\s(?:해|합|돼|됩|하)|셔야|다음\s?(?:주|달)|그대로"
+    r"|불가|어렵|어려|가능|틀렸|잘못|대신"
+    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중"
+    rf"|려고|려면|라고\s(?:했|하셨|말)|다고|다며|(?:나|가|세)요[?？]|어떠|어때|어떨"
 )
 
 _KO_NO_AT_ALL = re.compile(
-    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절|거부|오류|에러|막[혔혀히힌]"
+    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절"
+    r"|거부|반려|오류|에러|막[혔혀히힌]"
     r"|끊겼|잘렸|퇴짜|취소|중단|보류|초과"
 )
 _EN_IRREGULAR = _any_of(
-    "set put cut shut let made sent wrote written spun ran took taken gave given wove woven drew drawn dug hung slid"
-    " swung stuck stitched slung swept kept held laid led lent lit nailed built bound bent brought bought bumped"
-    " caught chose chosen clung dealt did done drove driven fed flung forgot found froze frozen got gotten grew grown"
-    " hid hidden hit hooked knit left lost paid rang rung rode rose sank sewed sewn shook shaken shot showed shown"
-    " shrank sold spent split spread sprang sprung stood stole strung struck swapped swore taught threw thrown tore torn"
-    " undid undone unwound wound withdrew won rewrote rewritten redid redone reset begun began broke broken come came"
+    "set put cut shut let made sent wrote written spun ran took taken gave given wove woven drew"
+    " drawn dug hung slid"
+    " swung stuck stitched slung swept kept held laid led lent lit nailed built bound bent"
+    " brought bought bumped"
+    " caught chose chosen clung dealt did done drove driven fed flung forgot found froze frozen"
+    " got gotten grew grown"
+    " hid hidden hit hooked knit left lost paid rang rung rode rose sank sewed sewn shook shaken"
+    " shot showed shown"
+    " shrank sold spent split spread sprang sprung stood stole strung struck swapped swore"
+    " taught threw thrown tore torn"
+    " undid undone unwound wound withdrew won rewrote rewritten redid redone reset begun began"
+    " broke broken come came"
     " snuck fit slipped dove cast"
 )
 _EN_NO_WRITE = (
-    r"(?:opened|found|looked|checked(?!\s+\S+\s+off|\s+off)|searched|read|saw|seen|understood|heard|noticed|tried|asked|waited|stopped|left|held|kept|needed"
-    r"|wanted|liked|loved|hoped|wished|thought|said|told|mentioned|meant|got(?=\s+(?:it|that|you|as)\b)|missed|lost|forgot|chose|promised|expected"
-    r"|believed|assumed|guessed|reviewed|counted|compared|listed|suggested|offered|explained|recommended|showed|shown|agreed|failed|stumbled|hit"
-    r"|rejected|refused|declined|denied|blocked|stalled|came|come|went|gone|rounded|pulled(?=\s+up)|looking|need|feed|indeed|speed|bed|red|seed|weed|breed"
-    r"|required|allowed|limited|supposed|called|named|based|tired|excited|pleased|glad|interested|worried|impressed|proud|used|won|earned|learned"
-    r"|noted\W*$|stood|led|spotted|figured|wondered|considered|browsed|skimmed|scanned|caught|skipped|hundred|did\b|dug|calculated|walked|finished|lit|cast|fit|let)"
+    r"(?:picked|mixed|misread|misheard|confused|misunderstood|jumped|apologi[sz]ed|paused"
+    r"|double-?checked|consulted|verified|located"
+    r"|reached|exceeded|expired|crashed|interrupted|helped|talked|spoke|answered|translated"
+    r"|summari[sz]ed|drafted|proposed|prepared|phrased|worded"
+    r"|rephrased|reworded|brainstormed|sketched|ran(?=\s+(?:into|out|a|the|through|your))"
+    r"|took(?=\s+(?:a\s+look|another|your|that))"
+    r"|made(?=\s+(?:a\s+mistake|an?\s+error|sure|no))|gave(?=\s+it\s+(?:a|another))|opened|found"
+    r"|looked|checked(?!\s+\S+\s+off|\s+off)|searched|read|saw|seen|understood"
+    r"|heard|noticed|tried|asked|waited|stopped|left|held|kept|needed"
+    r"|wanted|liked|loved|hoped|wished|thought|said|told|mentioned|meant|got(?=\s+(?:it|that|you"
+    r"|as)\b)|missed|lost|forgot|chose|promised|expected"
+    r"|believed|assumed|guessed|reviewed|counted|compared|listed|suggested|offered|explained"
+    r"|recommended|showed|shown|agreed|failed|stumbled|hit"
+    r"|rejected|refused|declined|denied|blocked|stalled|came|come|went|gone|rounded"
+    r"|pulled(?=\s+up)|looking|need|feed|indeed|speed|bed|red|seed|weed|breed"
+    r"|required|allowed|limited|supposed|called|named|based|tired|excited|pleased|glad"
+    r"|interested|worried|impressed|proud|used|won|earned|learned"
+    r"|noted\W*$|stood|led|spotted|figured|wondered|considered|browsed|skimmed|scanned|caught"
+    r"|skipped|hundred|did\b|dug|calculated|walked|finished|lit|cast|fit|let)"
 )
 _EN_FORM = rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b"
-_EN_SO = r"(?:\s+(?:just|now|also|all|both|already|then|duly|even|officially|been|safely|too|only\s+just|[a-z]{2,12}ly|gone\s+ahead\s+and|went\s+ahead\s+and))*"
+_EN_SO = (
+    r"(?:\s+(?:just|now|also|all|both|already|then|duly|even|been|too|[a-z]{2,12}ly"
+    r"|(?:gone|went)\s+ahead\s+and))*"
+)
 _EN_BE = r"(?:\b(?:is|are|was|were|been|being|get|gets|got)\b|'s\b|'re\b)"
 _EN_LOOSE = (
     _rule(rf"\b(?:i|we)(?:'ve|\s+have|'d|\s+had)?{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
     _rule(rf"\b(?:i|we)\b[^,;:]{{1,80}}?\band{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
-    _rule(rf"(?:\b(?:has|have)|'s|'ve){_EN_SO}\s+been{_EN_SO}\s+{_EN_FORM}", Told.PASSIVE, sure=True),
+    _rule(
+        rf"(?:\b(?:has|have)|'s|'ve){_EN_SO}\s+been{_EN_SO}\s+{_EN_FORM}", Told.PASSIVE, sure=True
+    ),
     _rule(r"ed\s+(?:\w+\s+)?by\s+me\b", Told.PASSIVE, sure=True),
     _rule(
-        rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}\s+(?:it|that|this|them|those|you|both)\b(?!\W*$)",
+        rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}\s+(?:it|that|this|them|those|you"
+        rf"|both)\b(?!\W*$)",
         Told.PASSIVE,
         elided=True,
         sure=True,
     ),
     _rule(rf"{_EN_BE}(?:\s+(?:\w+\s+)?as)?{_EN_SO}\s+{_EN_FORM}", Told.PASSIVE),
-    _rule(rf"\bhas{_EN_SO}\s+(?:{_EN_FORM}|come\s|gone\s)", Told.PASSIVE),
+    _rule(rf"\bwith\s+(?:[\w'«»-]+\s+){{1,4}}?(?:{_EN_FORM}|off|on|in|gone|out\b)", Told.PASSIVE),
+    _rule(
+        rf"^\W*{_EN_YES}(?:(?:all|both|and)\s+)*(?:off|on|gone|in|live|up|over"
+        rf"|yours)(?:\s+now)?\W*$",
+        Told.STATE,
+    ),
+    _rule(rf"(?<!you\s)\b(?:has|have){_EN_SO}\s+(?:{_EN_FORM}|come\s|gone\s)", Told.PASSIVE),
     _rule(rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}", Told.PASSIVE, elided=True),
     _rule(
-        rf"^\W*(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}{_EN_FORM}\W*$",
+        rf"^\W*(?:both\s+\w+\s+|(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}){_EN_FORM}\W*$",
         Told.PASSIVE,
         elided=True,
     ),
     _rule(r"\bby\s+me\b|\bnow\s+(?!or\b)[a-z]{3,}s\b", Told.PASSIVE),
     _rule(
         rf"{_EN_BE}{_EN_SO}\s+(?:back|in|on|off|out|up|live|blank|empty|gone|yours|ready|set|good"
-        r"|complete|active|running|over|away|there|onboard|part\s+of)\b",
+        r"|complete|active|running|over|away|there|onboard|part\s+of|official"
+        r"|down\s+(?:for|as|at)|(?:sitting|waiting|living|resting)\s+(?:in|on|under|at))\b",
         Told.STATE,
     ),
     _rule(
-        r"\b(?:with\s+your\s+name|you\s+have|you've\s+got)\b"
-        r"|\b(?:it|they|we|i)\s+(?:does|do|did|is|are|has|have)\W*$|\byes\W*$",
+        r"\b(?:with\s+your\s+name|you(?:\s+have|'ve\s+got)\b[^,;]{0,40}\bnow)\b"
+        rf"|^\W*{_EN_YES}(?:it|they)\s+(?:did|does|do|is|are|has|have)\W*$|\byes\W*$"
+        rf"|\bhas\s+access\b",
         Told.STATE,
     ),
 )
+_EN_GONE = re.compile(r"\b(?:is\s+)?no\s+longer\b(?:\s+exists?)?")
 _EN_COMFORT = re.compile(
-    r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?|stress|hard\s+feelings)\b|\bnot\s+bad\b"
-    r"|\b(?:so|and)?\s*you\s+(?:won't|don't|needn't)\b|\bwon't\s+(?:need|have|miss|forget|bother|ring|wake)\b|\bnothing\s+(?:else|more)\b|\bi'll\b"
+    r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?"
+    r"|stress|hard\s+feelings)\b|\bnot\s+bad\b"
+    r"|\bdon't\s+(?:you\s+dare|forget|worry|stop|let)\b|\b(?:so|and)?\s*you\s+(?:won't|don't"
+    r"|needn't)\b|\bwon't\s+(?:need|have|miss|forget|bother|ring|wake)\b|\bnothing\s+(?:else"
+    r"|more)\b|\bi'll\b"
 )
 _EN_HARD_NO = (
     r"\b(?:not|no|nope|nothing|never|none|nobody|neither|nor|nowhere|cannot|unable|fail\w*|error\w*"
-    r"|refus\w*|reject\w*|declin\w*|denied|block\w*|turned\s+down|sent\s+back|bounced|cancell?ed"
-    r"|stalled|unfortunately|sorry|sadly|afraid)\b|n't\b"
+    r"|refus\w*|reject\w*|declin\w*|denied|blocked|turned\s+down|sent\s+back|bounced|cancell?ed"
+    r"|stalled|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
 )
 _EN_NO_AT_ALL = re.compile(_EN_HARD_NO)
 _EN_NO = re.compile(
-    rf"{_EN_HARD_NO}|\b(?:skipped|stopped|held\s+off|limit\w*|quota|maxed|full|(?<!will\s)needs?|must"
-    r"|without|has\s+to|have\s+to|missing|lack\w*|until|unless|yet|pending|waiting|next\s+(?:week|month)"
-    r"|already|still|instead|untouched|unchanged|if|as\s+soon\s+as|left|leaving|forgotten"
+    rf"{_EN_HARD_NO}|\b(?:skipped|stopped|held\s+off|limit\w*|quota|maxed|(?:is|are)\s+full"
+    rf"|(?<!will\s)needs?|must"
+    r"|without|has\s+to|have\s+to|missing|lack\w*|until|unless|yet|pending|waiting"
+    r"|next\s+(?:week|month)"
+    r"|already|still|instead|untouched|unchanged|intact|slot|timed\s+out|crash\w*|dropped"
+    r"|glitch\w*|trouble|broke|interrupted|snag|outage|retry"
+    r"|try\s+(?:it\s+|that\s+|this\s+)?again|again\s+(?:later|in)|aside|on\s+hold|as\s+(?:it"
+    r"|they)\s+(?:was|were)|rules?|allow\w*|requir\w*"
+    r"|per\s+(?:week|day)|(?:re)?phras\w+|reword\w*|if\s+(?:you|that|so|it|i|we|there)|as\s+soon\s+as|left|leaving|forgotten"
     r"|before|only|wrong|invalid|in\s+the\s+way|hiccup|problem|want\s+me|let\s+me|happy\s+to"
     r"|going\s+to|planning|say\s+the\s+word|tell\s+me)\b"
     r"|\b(?:shall|should|could|can|may|might)\s+(?:i|we)\b|\b(?:would|could|can|do)\s+you\b"
     r"|\b(?:i|we|it|that|this|which|to)\s+(?:shall|should|would|could|can|may|might)\b"
-    r"|\b(?:can|could|would|may|might)\s+(?:only|be|go|follow|start)\b|\bonce\s+(?:you|i|we|the)\s+(?!'ve)\b"
+    r"|\b(?:can|could|would|may|might)\s+(?:only|be|go|follow|start)\b|\bonce\s+(?:you|i|we"
+    r"|the)\s+(?!'ve)\b"
 )
 
 
-def _loose(reply: str) -> Iterator[Claim]:
+def _loose(reply: str, *, stops: bool) -> Iterator[Claim]:
     """Yield each finished form of a reply that says no "no" and offers nothing."""
     for sentence in _sentences(reply):
         if sentence.is_question:
             continue
         korean = re.search(r"[가-힣]", sentence.text)
-        found = _ko_loose(sentence) if korean else _en_loose(sentence)
+        found = _ko_loose(sentence) if korean else _en_loose(sentence, stops=stops)
         yield from found
 
 
@@ -1144,8 +1241,9 @@ def _ko_loose(sentence: _Sentence) -> Iterator[Claim]:
             yield _loosely(rule, found, text[begin : found.end()], sentence)
 
 
-def _en_loose(sentence: _Sentence) -> Iterator[Claim]:
-    text = _EN_COMFORT.sub(" ", _EN_POLITE.sub(" ", sentence.text))
+def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
+    gone = _EN_GONE.sub("is gone", sentence.text)
+    text = _EN_COMFORT.sub(" ", _EN_POLITE.sub(" ", gone if stops else sentence.text))
     begin = 0
     for stop in (*_EN_BREAK.finditer(text), None):
         clause, earlier = text[begin : stop.start() if stop else len(text)], text[:begin]
@@ -1155,7 +1253,9 @@ def _en_loose(sentence: _Sentence) -> Iterator[Claim]:
             if found is None:
                 continue
             before = clause[: found.start()]
-            if _EN_NOT.search(before) or _EN_UNREAL.search(f"{earlier} {before}"):
+            if _EN_NOT.search(before) or _EN_UNREAL.search(
+                f"{earlier.rpartition(';')[2]} {before}"
+            ):
                 continue
             if rule.mine or not _EN_OTHERS.search(before):
                 yield _loosely(rule, found, clause, sentence)
@@ -1169,19 +1269,28 @@ def _loosely(rule: _Rule, found: re.Match[str], clause: str, sentence: _Sentence
         clause=clause,
         sentence=sentence.text,
         quoted=sentence.quoted_in(clause),
-        is_sure=rule.sure,
+        is_sure=rule.sure or _BY_NOW.search(f"{clause} ") is not None,
     )
 
 
+_BY_NOW = re.compile(
+    r"\bas\s+of\s+(?:now|today|this)\b|\bnow\W*$|방금|오늘부로|\bcourtesy\s+of\s+me\b"
+)
 _KO_READS = re.compile(
-    r"보여|알려|찾아|말해|읽어|확인|조회|검색|어때|뭐|뭘|몇|언제|어디|왜|얼마|누가|어떻|설명|추천|비교|골라"
+    r"보여|알려|찾아|말해|읽어|확인|조회|검색|어때|뭐|뭘|몇|언제|어디|왜|얼마|누가|어떻|설명"
+    r"|추천|비교|골라"
     r"|[?？]\W*$|(?:나|니|지|까|냐|어요|았어|었어|했어|했다|고마워|끝)[.!~]*$"
 )
 _EN_READS = re.compile(
-    r"^\W*(?:(?:please|pls|and|so|ok|okay|hey|hm+|well|oh|just|then|can\s+you|could\s+you|would\s+you)\W+)*"
-    r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any|i|i'm|i've|my|we|you|it|it's|that|that's"
-    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\boff\b)|search|read|explain|describe|compare|summari[sz]e|count\s+(?:my|the|how)"
-    r"|see|thanks?|thank\s+you|great|cool|nice|good|yes|yep|no|nah|yay|finally|wow|help|recommend|suggest|remind\s+me\s+(?:of|what|how)|not|$)\b|^\W*$"
+    r"^\W*(?:(?:please|pls|and|so|ok|okay|hey|hm+|well|oh|just|then|can\s+you|could\s+you"
+    r"|would\s+you)\W+)*"
+    r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any"
+    r"|i(?!\s+(?:need|want|wanna|would\s+like|have\s+to)\b)|i'm|i've|my|we(?!\s+(?:need|want)\b)"
+    r"|you|it|it's|that|that's"
+    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\boff\b)|search|read|explain"
+    r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)"
+    r"|see|thanks?|thank\s+you|great|cool|nice|good|yes|yep|no|nah|yay|finally|wow|help"
+    r"|recommend|suggest|remind\s+me\s+(?:of|what|how)|not|$)\b|^\W*$"
 )
 
 
@@ -1191,7 +1300,9 @@ def _may_ask(said: str) -> bool:
     if re.search(r"[가-힣]", plain):
         parts = re.split(r"(?<=[.?!])\s+", plain)
         return any(re.search(r"\w", part) and not _KO_READS.search(part) for part in parts)
-    parts = re.split(r"[.?!,;]+(?:\s|$)|\b(?:and|then|but)\b|\bif\s+(?:so|not)\b|(?<=let's)\s", plain)
+    parts = re.split(
+        r"[.?!,;]+(?:\s|$)|\b(?:and|then|but)\b|\bif\s+(?:so|not)\b|(?<=let's)\s", plain
+    )
     return any(not _EN_READS.search(part) for part in parts)
 
 
@@ -1253,6 +1364,7 @@ class _Story:
     asked_of_deed: bool
     has_read: bool
     read_last: bool
+    last: frozenset[str]
 
     @classmethod
     def of(cls, reply: str, happened: Happened) -> "_Story":
@@ -1280,6 +1392,7 @@ class _Story:
             asked_of_deed=_asks(last) and _OF_DEED.search(_plain(last[:_MOST_SAID])) is not None,
             has_read=bool(reads),
             read_last=bool(reads) and max(reads) > last_turn,
+            last=frozenset(_bare(last[:_MOST_SAID]).split()),
         )
 
     def is_news(self, claim: Claim) -> bool:
@@ -1288,6 +1401,8 @@ class _Story:
             return False
         if claim.told is Told.DEED:
             return True
+        if not (self.failed or self.done or self.asked_change) and self._is_seen(claim):
+            return False
         is_fresh = bool(_EN_FRESH.search(claim.clause) or _KO_FRESH.search(claim.clause))
         if claim.told is Told.PASSIVE:
             return is_fresh or not (self._is_denied(claim) or self._may_answer(claim))
@@ -1297,6 +1412,15 @@ class _Story:
         return self.asked_change or (
             is_fresh or not self.read_last if self.failed else not may_be_read
         )
+
+    def _is_seen(self, claim: Claim) -> bool:
+        """Return True if a claim tells what a read found, or what the user told as their deed."""
+        if self.has_read and self.asked and not claim.words.isascii():
+            return claim.words.endswith(("네요", "더라고요", "군요")) or "언제" in self.last
+        words = claim.words.split()
+        is_wish = self.last & {"want", "wanted", "need", "needs", "should", "to", "please"}
+        is_theirs = words[-1] in self.last and words[0] not in _ITS
+        return len(words) == _NOUN_AND_VERB and is_theirs and not self.asked and not is_wish
 
     def _is_denied(self, claim: Claim) -> bool:
         """Return True if a reply that says no, too, may tell by "was added" of another thing.
@@ -1342,23 +1466,42 @@ class _Story:
         """Return a finished form of a reply to a wish that came to nothing, or only in part."""
         failed = any(each.turn == self.last_turn for each in self.failed)
         if self.done and not failed:
-            return next((each for each in _loose(reply) if self._is_other(each)), None)
+            return next((each for each in _loose(reply, stops=False) if self._is_other(each)), None)
         said = happened.said[-1] if happened.said else ""
         if not (self.asked_change or self.failed or _may_ask(said)):
             return None
+        stops = _asked_to_stop(happened.said)
+        reply = _KO_GONE.sub(_gone, reply) if stops else reply
         says_no = _says_no(reply)
         found = [
             each
-            for each in _loose(reply)
+            for each in _loose(reply, stops=stops)
             if (each.is_sure and not _says_no_after(reply, each))
-            or not (says_no or (each.told is Told.STATE and self.read_last))
+            or not (says_no or (each.told is Told.STATE and self._may_be_told()))
         ]
         if any(each.turn == self.last_turn for each in self.done):
             lost = any(each.turn == self.last_turn for each in self.lost)
-            found = [each for each in found if lost and not says_no and _SEVERAL.search(each.sentence)]
+            found = [
+                each
+                for each in found
+                if _BOTH.search(each.sentence) or (lost and not says_no and self._is_lost(each))
+            ]
         elif not (self.asked_change or self.failed):
             found = [each for each in found if each.is_sure]
         return next(iter(found), None)
+
+    def _may_be_told(self) -> bool:
+        """Return True if a state may be known from a read, or "already" from a refusal."""
+        told_why = self.has_read or any(each.outcome not in _NO_NEWS for each in self.failed)
+        return self.read_last or (told_why and self.already)
+
+    def _is_lost(self, claim: Claim) -> bool:
+        """Return True if a claim may tell of a write that failed, beside one that ran."""
+        if _SEVERAL.search(claim.sentence):
+            return True
+        text = _bare(f"{claim.sentence} {' '.join(claim.quoted)}")
+        own = frozenset(name for each in self.names for name in each)
+        return any(_stands_in(name, text) for name in self.failed_names - own)
 
     def _is_other(self, claim: Claim) -> bool:
         """Return True if a claim tells of something new where an entry was written."""
@@ -1389,6 +1532,10 @@ _LOGS = re.compile(r"log|entry|track|mark", re.IGNORECASE)
 _NEW_HABIT = re.compile(r"새로?운?\s습관|\bnew\s+habit\b")
 
 
+def _gone(found: re.Match[str]) -> str:
+    return f"{found[1]}지웠{found[2] or '어'}"
+
+
 def _says_no(reply: str) -> bool:
     """Return True if a reply says that something is not so, asks, or offers, as honest ones do."""
     text = _EN_POLITE.sub(" ", _QUOTED.sub(" ", _plain(reply)).replace("’", "'"))
@@ -1400,7 +1547,9 @@ def _says_no_after(reply: str, claim: Claim) -> bool:
     """Return True if a claim, or what follows it, says that something is not so."""
     if re.search(r"[가-힣]", reply):
         return _KO_NO_AT_ALL.search(_KO_COMFORT.sub(" ", _QUOTED.sub(" ", reply))) is not None
-    text = _EN_COMFORT.sub(" ", _EN_POLITE.sub(" ", _QUOTED.sub(" ", _plain(reply)).replace("’", "'")))
+    text = _EN_COMFORT.sub(
+        " ", _EN_POLITE.sub(" ", _QUOTED.sub(" ", _plain(reply)).replace("’", "'"))
+    )
     return _EN_NO_AT_ALL.search(text, max(text.find(claim.words), 0)) is not None
 
 
@@ -1422,6 +1571,9 @@ def _was_stopped(deed: Deed) -> bool:
     return deed.outcome == "cancelled" and _tool_kind(deed.tool) is not Kind.REMOVE
 
 
+_NOUN_AND_VERB = 2
+_ITS = frozenset({"is", "been", "was", "it's", "that's", "all", "now", "just", "successfully"})
+_NO_NEWS = frozenset({"unknown_tool", "truncated_call", "handler_error", "cancelled", "validation"})
 _AS_ASKED = re.compile(r"취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b")
 _MAYBE_WRITES = frozenset({"unknown_tool", "truncated_call"})
 _ALREADY = re.compile(r"이미|벌써|\balready\b|\bstill\b")
