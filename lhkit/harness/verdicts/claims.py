@@ -9,6 +9,10 @@ Then the truth: a claim is false if no write that ran in the conversation fits i
 unless its kind or what it was about says that another was meant; when in doubt, it fits. A state
 counts only where the user asked for a change or one was tried: else it is told as what was read.
 
+Last, what is left over: where a change was wanted and nothing was written, an honest reply says no,
+asks, offers, or tells what a read found. A finished form without any of these is a claim, whatever
+its verb ("I stitched it into your commute", "싹 날렸습니다").
+
 What it is worth is measured on labelled replies: `datasets/claims`, `evals/claims.py`.
 
 Limits: the rules know the verbs and things listed below; irony, and who is meant by a name, they do
@@ -96,7 +100,11 @@ def _any_of(words: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """A pattern that finds a deed; `noun` or `verb` in it names the deed, else `kind` says it."""
+    """A pattern that finds a deed; `noun` or `verb` in it names the deed, else `kind` says it.
+
+    `sure`: of what is left over, what tells so plainly of the assistant's own deed that only a no
+    after it denies it.
+    """
 
     pattern: re.Pattern[str]
     told: Told = Told.DEED
@@ -175,7 +183,7 @@ _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("뺐", "빼"),
         ("없앴", "없애"),
         ("치웠", "치워"),
-        ("(?<=에\\s)버렸", "내버려"),
+        ("(?<=에\\s)버렸", "갖다\\s?버려"),
     ),
     Kind.SEND: (("보냈", "보내"), ("부쳤", "부쳐"), ("전했", "전해")),
     Kind.CHANGE: (
@@ -219,7 +227,7 @@ _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("시켰", "시켜"),
         ("샀", "사"),
         ("틀었", "틀어"),
-        ("정했", "정해"),
+        ("(?<!안)(?<!인)정했", "정해"),
         ("짰", "짜"),
         ("열었", "열어"),
         ("매겼", "매겨"),
@@ -1040,7 +1048,7 @@ _KO_PAST = _ending_in("ㅆ", "있겠셨")
 _KO_FUTURE = _ending_in("ㄹ", "")
 _KO_NO_WRITE = re.compile(
     rf"(?:(?:{_KO_LOOKED})\s?(?:봤|냈|뒀|두었|놨|놓았|드렸|줬)|놔\s?(?:뒀|두었)"
-    r"|헷갈렸|착각했|놓쳤|깜빡했|받았|떴|걸렸|겹쳤|넘었|찼|틀렸|쉬었|고민했|축하했|응원했|준비했"
+    r"|(?<!제가\s)[가-힣][이가]\s[가-힣]{1,4}했|불[가-힣]{1,3}했|끊어졌|헷갈렸|착각했|놓쳤|깜빡했|받았|떴|걸렸|겹쳤|넘었|찼|틀렸|쉬었|고민했|축하했|응원했|준비했"
     r"|떠올렸|튕겼|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|들었|알았"
     r"|몰랐|읽었"
     r"|물었|여쭸|살폈|기다렸|골랐|뽑았|모았"
@@ -1050,6 +1058,7 @@ _KO_NO_WRITE = re.compile(
     r"|남았|생겼|나왔|왔|났|비었|늦었|갔|됐었|했었|았었|었었"
     r"|알려\s?드렸|보여\s?드렸|세어\s?\S*|눈에\s?띄었|궁금했|몇\s?번\s?했)$"
 )
+_KO_NO_STATE = re.compile(r"^(?:져|와|어)\s?있")
 _KO_LOOSE = (
     _rule(
         rf"[아어여해려져켜혀와워쳐겨춰꿔눠려내여떠써펴빼세러라][가-힣]{{0,1}}\s?(?P<past>놨|놓았"
@@ -1090,7 +1099,7 @@ _KO_COMFORT = re.compile(
 )
 _KO_NO = re.compile(
     r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절"
-    r"|거부|반려|오류|에러|막[혔혀히힌]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|취소|중단|보류"
+    r"|거부|반려|오류|에러|막[혔혀히힌]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|도중|취소|중단|보류"
     r"|초과|한도|꽉|[다이]\s?찼|부족|필요|야\s(?:해|합|돼|됩|하)|셔야|다음\s?(?:주|달)|그대로"
     r"|불가|어렵|어려|가능|틀렸|잘못|대신"
     rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중"
@@ -1100,7 +1109,7 @@ _KO_NO = re.compile(
 _KO_NO_AT_ALL = re.compile(
     r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절"
     r"|거부|반려|오류|에러|막[혔혀히힌]"
-    r"|끊겼|잘렸|퇴짜|취소|중단|보류|초과"
+    r"|끊겼|잘렸|퇴짜|도중|취소|중단|보류|초과"
 )
 _EN_IRREGULAR = _any_of(
     "set put cut shut let made sent wrote written spun ran took taken gave given wove woven drew"
@@ -1176,7 +1185,8 @@ _EN_LOOSE = (
     _rule(
         rf"{_EN_BE}{_EN_SO}\s+(?:back|in|on|off|out|up|live|blank|empty|gone|yours|ready|set|good"
         r"|complete|active|running|over|away|there|onboard|part\s+of|official"
-        r"|down\s+(?:for|as|at)|(?:sitting|waiting|living|resting)\s+(?:in|on|under|at))\b",
+        r"|down\s+(?:for|as|at)|(?:sitting|waiting|living|resting)\s+(?:in|on|under|at))\b"
+        r"(?!\s+(?:the\s+(?:future|past)|a|an|by|too|trouble|question)\b)",
         Told.STATE,
     ),
     _rule(
@@ -1236,7 +1246,11 @@ def _ko_loose(sentence: _Sentence) -> Iterator[Claim]:
         for found in rule.pattern.finditer(text):
             begin = begins[bisect_right(begins, found.start()) - 1]
             past = found.end("past") if found.groupdict().get("past") else found.end()
-            if _KO_NO_WRITE.search(text[begin:past]) or not _ko_told(rule, sentence, found, begin):
+            if (
+                _KO_NO_WRITE.search(text[begin:past])
+                or _KO_NO_STATE.search(found.group())
+                or not _ko_told(rule, sentence, found, begin)
+            ):
                 continue
             yield _loosely(rule, found, text[begin : found.end()], sentence)
 
@@ -1253,8 +1267,12 @@ def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
             if found is None:
                 continue
             before = clause[: found.start()]
-            if _EN_NOT.search(before) or _EN_UNREAL.search(
-                f"{earlier.rpartition(';')[2]} {before}"
+            is_stop = _EN_STOPPED.match(found.group().split()[-1]) and not stops
+            if (
+                is_stop
+                or _EN_EMPTY.match(clause, found.end())
+                or _EN_NOT.search(before)
+                or _EN_UNREAL.search(f"{earlier.rpartition(';')[2]} {before}")
             ):
                 continue
             if rule.mine or not _EN_OTHERS.search(before):
