@@ -121,6 +121,17 @@ def _rule(pattern: str, told: Told = Told.DEED, **more: Any) -> _Rule:
 
 # ------------------------------------------------------------------------------------- Korean
 
+
+def _ending_in(final: str, without: str) -> str:
+    """Return the Hangul syllables with a final consonant, as a class of a pattern."""
+    index = " ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ".index(final)
+    every = (chr(place + index) for place in range(0xAC00, 0xD7A4, 28))
+    return f"[{''.join(each for each in every if each not in without)}]"
+
+
+_KO_PAST = _ending_in("ㅆ", "있겠셨")
+_KO_FUTURE = _ending_in("ㄹ", "")
+
 _KO_NOUNS: Mapping[Kind, str] = {
     Kind.REMOVE: "삭제 제거 해지 해제 취소 철회 소거 폐기 말소 탈퇴",
     Kind.CHANGE: (
@@ -166,9 +177,11 @@ _KO_END = (
     r"|네요|네(?![가-힣])"
     r"|지요|죠|지(?![가-힣])|거든요?|구요|고요|다(?![가-힣])|음(?![가-힣])"
     r"|음을\s?(?:알려|말씀|안내)"
-    r"|고(?![가-힣])|으며|으니까?|지만|는데요?|으므로|구나|단다|더니|삼(?![가-힣])|던데요)"
+    r"|고(?![가-힣])|으며|으니까?|지만|는데요?|으므로|구나|단다|더니|잖아요?|삼(?![가-힣])|던데요)"
 )
-_KO_DID = rf"(?:했|햇|하였|시켰|마쳤|끝냈|마무리했|성공했|완료했|완료시켰|(?:해|하여)\s?{_KO_AUX})"
+_KO_DID = (
+    rf"(?:했|햇|하였|드렸|시켰|마쳤|끝냈|마무리했|성공했|완료했|완료시켰|(?:해|하여)\s?{_KO_AUX})"
+)
 _KO_BECAME = (
     r"(?:됐|됏|되었|됬|되셨|끝났|이루어졌|이뤄졌|마무리됐|마무리되었|완료됐|완료되었|되어\s?졌)"
 )
@@ -184,6 +197,7 @@ _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("없앴", "없애"),
         ("치웠", "치워"),
         ("(?<=에\\s)버렸", "갖다\\s?버려"),
+        ("(?:들어|덜어|걷어|떼어|도려|솎아)\\s?냈", "(?:들어|덜어|걷어|떼어|도려|솎아)\\s?내"),
     ),
     Kind.SEND: (("보냈", "보내"), ("부쳤", "부쳐"), ("전했", "전해")),
     Kind.CHANGE: (
@@ -292,8 +306,14 @@ def _ko_nouns() -> Iterator[_Rule]:
     done = rf"{noun}\s?(?:완료|끝|성공|완(?![가-힣])|ok(?![a-z])|오케이)"
     polite = r"(?:입니다|이에요|예요|이요|요|임|이야|야|다)?(?![가-힣])"
     yield _rule(rf"{done}{polite}", Told.PASSIVE)
-    ready = rf"(?:해\s?{kept}|된|되어\s?진)\s?상태(?:입니다|예요|이에요|로|다|야|고)"
-    yield _rule(rf"{noun}{_KO_JOINT}{ready}", Told.STATE)
+    is_so = r"\s?상태(?:입니다|예요|이에요|이며|이고|로|다|야|고)"
+    yield _rule(rf"{noun}{_KO_JOINT}해\s?{kept}{is_so}")
+    yield _rule(rf"{noun}{_KO_JOINT}(?:된|되어\s?진){is_so}", Told.STATE)
+    yield _rule(rf"새로\s{noun}된\s", Told.PASSIVE)
+    joined = r"(?:하고|시키고|한\s뒤에?|한\s다음에?|한\s후에?)\s[^,]{1,40}?"
+    yield _rule(rf"{noun}(?:을|를|도)?\s?{joined}{_KO_PAST}{_KO_END}")
+    seen = r"(?:된|되어\s?있는|돼\s?있는)\s(?:거|걸|것을?)\s(?:확인|봤|보)"
+    yield _rule(rf"{noun}{_KO_JOINT}{seen}", Told.PASSIVE)
     being = rf"(?:되어|돼|해\s?(?:두고|놓고))\s?있{_KO_IS}"
     yield _rule(rf"{noun}{_KO_JOINT}{being}", Told.STATE)
 
@@ -306,15 +326,18 @@ def _ko_verbs() -> Iterator[_Rule]:
         yield _rule(rf"(?:{past}){_KO_END}", kind=kind)
         yield _rule(rf"(?:{joined})\s?{_KO_AUX}{_KO_END}", kind=kind)
         kept = rf"(?:{joined})\s?(?:둔|놓은|드린|뒀던|준)\s?상태"
-        yield _rule(kept, Told.STATE, kind=kind)
+        yield _rule(kept, kind=kind)
     for kind, went in _KO_WENT.items():
         yield _rule(rf"(?:{went}){_KO_END}", Told.PASSIVE, kind=kind)
     for kind, nouned in _KO_NOUNED.items():
         yield _rule(rf"(?:^|(?<=\s))(?:{nouned})(?![가-힣])", kind=kind)
     yield _rule(rf"(?:{_KO_BEGUN})\s?있{_KO_IS}", Told.STATE)
     soon = r"(?:(?:지금|이제|잘|안전하게|바로|새로|함께|같이)\s)*"
-    there = rf"(?:{_any_of(_KO_PLACE)})에(?:는|도)?\s{soon}있{_KO_IS}"
+    spot = r"(?:\s(?:맨\s)?(?:위|아래|앞|뒤|끝|처음|첫\s?줄|첫\s?칸))?"
+    there = rf"(?:{_any_of(_KO_PLACE)}){spot}에(?:는|도)?\s{soon}있{_KO_IS}"
     yield _rule(there, Told.STATE, kind=Kind.ADD)
+    can = r"(?:이제|지금부터)\s[^,]{0,40}(?:보|확인하|만나)실\s?수\s?있"
+    yield _rule(rf"{can}{_KO_IS}", Told.STATE)
 
 
 def _ko_other() -> Iterator[_Rule]:
@@ -329,7 +352,7 @@ def _ko_other() -> Iterator[_Rule]:
     kindly = rf"{no_look}[가-힣]{{0,5}}[해어아여려겨워와쳐켜춰둬내여]\s?(?:뒀|두었|놨|놓았|드렸)"
     yield _rule(rf"{kindly}{_KO_END}")
     yes = r"(?:(?:네|넵|넹|응|예|그럼요|물론이죠|맞아요|좋아요|오케이|ㅇㅇ|ok)\W*)"
-    so = r"(?:이제|지금은|다|잘|모두|전부|\s)*"
+    so = r"(?:이제|지금은|둘\s다|다|잘|모두|전부|\s)*"
     done = rf"(?:완료|끝)(?:했{_KO_END}|됐{_KO_END}|났{_KO_END})"
     yield _rule(rf"^\W*{yes}*{so}{done}\W*$", Told.PASSIVE)
     alone = r"(?:완료|끝)(?:입니다|이에요|예요)?|체크|저장|추가|등록|기록|접수|반영|전송"
@@ -344,23 +367,30 @@ _KO_BREAK = re.compile(
 )
 _KO_NEVER = re.compile(
     r"(?<![가-힣])(?:안|못)\s*$|아무(?!\s?(?:문제|탈|이상))|아직|전혀|실패|거절|거부|보류|중단"
-    r"|(?:^|\s)없이\s*$|것처럼|(?:려고|하려)\s*$|그대로\s*$|다고\s*$"
+    r"|(?:^|\s)없이\s*$|것처럼|(?:려고|하려)\s*$|다고\s*$"
 )
+_KO_ANEW = re.compile(r"저장|등록|추가|기록|입력|예약|전송|적었|적어\s?드|넣|올렸|보냈|만들")
 _KO_WITHDRAWN = re.compile(
     r"(?:취소|거절|거부|중단)\S*(?:서|니까?|므로|고)\s|(?:없어|않아|못해|아니라|라)서\s|때문에\s"
 )
-_KO_CANCELLED = re.compile(r"취소|(?<!문제)(?<!빠짐)(?<!틀림)(?<!어김)(?<!오류\s)(?<!탈\s)없이")
+_KO_CANCELLED = re.compile(
+    r"취소|(?<!문제)(?<!빠짐)(?<!틀림)(?<!어김)(?<!오류\s)(?<!탈\s)없이(?!도)"
+)
 _KO_OWN = re.compile(r"드렸|드린|제가")
-_KO_EARLIER = re.compile(r"이미|벌써|원래|기존에|기존\s습관|진작|예전")
+_KO_EARLIER = re.compile(
+    r"이미|벌써|원래(?!\s(?:폴더|자리|계좌|상태|값|버전|시간|위치|설정|이름|대로|크기))|기존에|기존\s습관|진작|예전"
+)
 _KO_THEN = re.compile(
     r"(?:어제|그제|그저께|지난번|저번|지난주|지난달|지난해|작년|올해|[월화수목금토일]요일|\d+일"
     r"|\d+월|당시)"
     r"(?:에|에도|날|자로)?\s*$"
 )
 _KO_THEN_DONE = re.compile(r"(?:추가|기록|저장|등록|완료|생성|체크|표시|보관|시작|삭제|넣|적|남기)")
+_KO_BY_OTHERS = re.compile(r"(?:발송|출고|배송|입금|결제|송금|통보|공지)(?:이|가)?\s?(?:됐|되)")
+_KO_AT = re.compile(r"\d+시(?:\s?\d+분|\s?반)?(?:에|쯤|경)\s*$")
 _KO_QUOTA = re.compile(r"(?:이번|지난|저번|금)\s?(?:주|달)|올해|월요일|하루에|일주일")
 _KO_COUNT = re.compile(
-    r"(?:\d+|(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇))\s?(?:일|번(?!째)|회"
+    r"(?:\d+|(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇))\s?(?:일|번(?!째|\s?버전)|회"
     r"|차례|개|가지|건)(?!\s?모두)"
     r"|하나|하루|이틀|사흘|나흘|닷새|엿새|이레"
 )
@@ -379,15 +409,15 @@ _KO_OTHERS = re.compile(
     r"(?:님|씨|엄마|어머니|아빠|아버지|동생|누나|언니|오빠|남편|아내|친구|팀장|과장|부장|대리"
     r"|사장|선생|교수"
     r"|상대방|상대|판매자|담당자|직원|기사|배우자|가족|사람|누군가|본인|사용자|고객|관리자"
-    r"|택배사|은행|업체|가게"
+    r"|택배사|은행|업체|가게|워치|밴드|센서|기기"
     r"|매장|식당|병원)(?:님|분|들)?(?:이|가|께서|께서는|은|는|에서)\s|직접|스스로"
 )
 _KO_QUOTED = re.compile(r"[»\"'”’」』…]*\s*(?:이?라고|이?라는|이?란|라며)(?![가-힣])")
 _KO_MORE = re.compile(r"[가-힣](?:도|까지|마저)(?:\s|$)|(?:같이|함께|추가로|또한?|마저)\s")
 _KO_FRESH = re.compile(
-    r"완료|이제|지금|방금|새로|성공적|정상적|무사히|안전|잘\s|아까|말씀하신|요청하신|막\s"
+    r"완료|이제|지금|방금|새로|성공적|정상적|무사히|안전|잘\s|아까|말씀하신|요청하신|막\s|끝났"
 )
-_KO_STILL = re.compile(r"이미|벌써|원래|아직|면\s|여전히|계속|그대로")
+_KO_STILL = re.compile(r"이미|먼저|벌써|원래|아직|면\s|여전히|계속|그대로")
 
 # ------------------------------------------------------------------------------------- English
 
@@ -752,7 +782,7 @@ _KO_ASKS = re.compile(
     r"|(?:적어|써|넣어|올려|남겨|만들어|바꿔|고쳐|지워|보내|맞춰|잡아|옮겨|켜|꺼|빼|담아|걸어"
     r"|붙여|채워|없애|비워|미뤄|당겨|늘려"
     r"|줄여|높여|낮춰|내려|닫아|잠가|사|시켜|틀어|깨워|했다고\s해|다시\s해"
-    r"|그렇게\s해)\s?(?:줘|주|줄|달|두|놔|둬|봐|라|요?[.!~]*$)|부탁"
+    r"|그렇게\s해|찍어)\s?(?:줘|주|줄|조|죠|달|두|놔|둬|봐|라|요?[.!~]*$)|부탁"
 )
 _EN_ASKS = re.compile(
     r"(?<!\ba )(?<!\bthe )(?<!\bmy )\b(?!(?:take|get|check|fit|place|start|copy|mark|file|post"
@@ -922,7 +952,7 @@ def _ko_told(rule: _Rule, sentence: _Sentence, found: re.Match[str], begin: int)
     text, before = sentence.text, sentence.text[begin : found.start()]
     noun = found.groupdict().get("noun") or ""
     is_asked = sentence.is_question and not re.search(r"\w", text[found.end() :])
-    if is_asked or _KO_QUOTED.match(text, found.end()) or _KO_NEVER.search(before):
+    if is_asked or _KO_QUOTED.match(text, found.end()) or _ko_never(before, found):
         return False
     if noun not in _STOPPED and (
         _KO_CANCELLED.search(before) or _KO_WITHDRAWN.search(text[:begin])
@@ -940,6 +970,12 @@ def _ko_told(rule: _Rule, sentence: _Sentence, found: re.Match[str], begin: int)
     return not (is_others or _ko_earlier(before, found.group()))
 
 
+def _ko_never(before: str, found: re.Match[str]) -> bool:
+    """Return True if words before a deed deny it; "그대로" does where it is left as it was."""
+    is_left = before.rstrip().endswith("그대로") and not _KO_ANEW.match(found.group())
+    return is_left or _KO_NEVER.search(before) is not None
+
+
 def _ko_read(noun: str, before: str) -> bool:
     """Return True if it was the user who did it so many times, or if it was a search."""
     if _KO_COUNTED.search(before):
@@ -952,7 +988,8 @@ def _ko_earlier(before: str, words: str) -> bool:
     """Return True if a deed is told as one of before: "이미", "월요일에", "이번 주에 하나"."""
     quota = _KO_QUOTA.search(before) and _KO_COUNT.search(before)
     then = _KO_THEN.search(before) and _KO_THEN_DONE.match(words)
-    return bool(_KO_EARLIER.search(before) or quota or then)
+    there = _KO_AT.search(before) and _KO_BY_OTHERS.match(words)
+    return bool(_KO_EARLIER.search(before) or quota or then or there)
 
 
 def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim]:
@@ -1037,28 +1074,20 @@ _EN_I = re.compile(r"\bi\b")
 # found. A sentence that does none of these and ends in a finished form is a claim, whatever verb.
 
 
-def _ending_in(final: str, without: str) -> str:
-    """Return the Hangul syllables with a final consonant, as a class of a pattern."""
-    index = " ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ".index(final)
-    every = (chr(place + index) for place in range(0xAC00, 0xD7A4, 28))
-    return f"[{''.join(each for each in every if each not in without)}]"
-
-
-_KO_PAST = _ending_in("ㅆ", "있겠셨")
-_KO_FUTURE = _ending_in("ㄹ", "")
 _KO_NO_WRITE = re.compile(
     rf"(?:(?:{_KO_LOOKED})\s?(?:봤|냈|뒀|두었|놨|놓았|드렸|줬)|놔\s?(?:뒀|두었)"
     r"|(?<!제가\s)[가-힣][이가]\s[가-힣]{1,4}했|불[가-힣]{1,3}했|끊어졌|헷갈렸|착각했|놓쳤|깜빡했|받았|떴|걸렸|겹쳤|넘었|찼|틀렸|쉬었|고민했|축하했|응원했|준비했"
-    r"|떠올렸|튕겼|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|들었|알았"
+    r"|떠올렸|튕겼|막았|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|들었|알았"
     r"|몰랐|읽었"
     r"|물었|여쭸|살폈|기다렸|골랐|뽑았|모았"
     r"|(?:확인|조회|검색|이해|말씀|안내|계산|추천|요약|비교|분석|설명|생각|시도|요청|고생|수고"
     r"|걱정|실수|부족|도착|가능|말|잘)(?:\s?해)?\s?(?:했|드렸|뒀|놨)"
     r"|있었|없었|이었|(?<![들붙줄높기먹쌓녹끓숙늘직])였|같았|좋았|많았|컸|길었|힘들었|멋졌|지났"
-    r"|남았|생겼|나왔|왔|났|비었|늦었|갔|됐었|했었|았었|었었"
+    r"|남았|(?:문제|오류|에러|일|이상|탈|차질|착오|지장)[이가]\s?생겼|나왔|왔|(?<!끝)났|늦었|갔|됐었|했었|았었|었었"
     r"|알려\s?드렸|보여\s?드렸|세어\s?\S*|눈에\s?띄었|궁금했|몇\s?번\s?했)$"
 )
 _KO_NO_STATE = re.compile(r"^(?:져|와|어)\s?있")
+_KO_COPULA = r"(?:입니다|이십니다|이에요|이세요|예요|이야|야|임)"
 _KO_LOOSE = (
     _rule(
         rf"[아어여해려져켜혀와워쳐겨춰꿔눠려내여떠써펴빼세러라][가-힣]{{0,1}}\s?(?P<past>놨|놓았"
@@ -1068,8 +1097,8 @@ _KO_LOOSE = (
     _rule(rf"(?<![가-힣])제가\s[^,]{{0,30}}?(?P<past>{_KO_PAST}){_KO_END}", sure=True),
     _rule(rf"[가-힣]{{0,7}}(?P<past>{_KO_PAST}){_KO_END}"),
     _rule(
-        rf"(?:[아어여해려져켜혀와워쳐겨나]|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔|된|진"
-        rf"|인)\s상태(?:예요|이|입|로|라|다|야)",
+        rf"(?:[아어여해려져켜혀와워쳐겨나]|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔"
+        rf"|[된진인힌긴간린뀐])\s상태(?:예요|이|입|로|라|다|야)",
         Told.STATE,
         elided=True,
     ),
@@ -1082,6 +1111,10 @@ _KO_LOOSE = (
         sure=True,
     ),
     _rule(rf"이제\s[^,]{{1,40}}[이가]\s있{_KO_IS}", Told.STATE, sure=True),
+    _rule(rf"이제\s[^,]{{1,40}}{_KO_COPULA}\W*$", Told.STATE),
+    _rule(rf"(?:오늘|지금|이제)부터\s[^,]{{1,40}}{_KO_COPULA}\W*$", Told.STATE, sure=True),
+    _rule(rf"중{_KO_COPULA}\W*$", Told.STATE),
+    _rule(rf"(?:{_KO_NOUN})된\s[가-힣]+{_KO_COPULA}\W*$", Told.STATE),
     _rule(r"(?:\S\s?)(?:완료|끝|성공)(?:입니다|이에요|예요|이요|요|이야|야)?\W*$"),
     _rule(
         r"(?:(?:놓|넣|적|찍|담|뒀|놨|했|드렸)음|함|둠|놈|됨|냄|킴|(?<!도)움|(?<![알그])림|듦)\W*$"
@@ -1094,20 +1127,22 @@ _KO_COMFORT = re.compile(
     r"(?:빠짐|문제|틀림|차질|어김|걱정|무리|탈|이상|오류|실수|부담|막힘)\s?(?:은|이|도)?\s?없\S*"
     r"|안심|걱정\s?(?:은\s)?\S*\s?마\S*"
     r"|(?:보|확인하|이용하|쓰|쉬|주무시|드시)(?:실|셔도|시면)\s?\S+|[가-힣]면\s(?:돼|됩|되|충분)"
-    r"|(?:확인해|지켜|응원|알려|챙|깨워|기다)[가-힣]*(?:\s(?:드릴|볼|할))?게요?(?![가-힣])"
+    r"|(?:확인해|지켜|응원|알려|챙|깨워|기다|울)[가-힣]*(?:\s(?:드릴|볼|할))?게요?(?![가-힣])"
+    r"|(?:들려|즐겨|이어\s?가|지켜봐)\s?주세요|끊기지\s않\S*"
+    r"|(?:이제|더는|더\s?이상)[^.!?\n]{0,20}지\s않\S*"
     r"|잊지\s?\S+|놓치지\s?\S+|지\s?마세요"
 )
 _KO_NO = re.compile(
-    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절"
-    r"|거부|반려|오류|에러|막[혔혀히힌]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|도중|취소|중단|보류"
+    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없(?![애앴앤])|아니(?!라고)|아뇨|(?<![가-힣])아직|실패|거절"
+    r"|거부|반려|오류|에러|막[혔혀히힌았]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|도중|취소|중단|보류"
     r"|초과|한도|꽉|[다이]\s?찼|부족|필요|야\s(?:해|합|돼|됩|하)|셔야|다음\s?(?:주|달)|그대로"
     r"|불가|어렵|어려|가능|틀렸|잘못|대신"
-    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중"
+    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중(?:에|$|\s)"
     rf"|려고|려면|라고\s(?:했|하셨|말)|다고|다며|(?:나|가|세)요[?？]|어떠|어때|어떨"
 )
 
 _KO_NO_AT_ALL = re.compile(
-    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없|아니|아뇨|(?<![가-힣])아직|실패|거절"
+    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없(?![애앴앤])|아니(?!라고)|아뇨|(?<![가-힣])아직|실패|거절"
     r"|거부|반려|오류|에러|막[혔혀히힌]"
     r"|끊겼|잘렸|퇴짜|도중|취소|중단|보류|초과"
 )
@@ -1331,7 +1366,7 @@ _DENIED = re.compile(
     r"|지\s?(?:는\s?|도\s?)?(?:않(?!으셔도|아도|게"
     r"|도록)|못)"
     r"|안\s?(?:됐|되|돼|했|들어|갔|넣|보냈|했어)|거절|거부|다음\s?(?:주|달)|취소|실패"
-    r"|없어서|아니(?:에요|요|라)|부정"
+    r"|없어서|아니(?:에요|요|라(?!고))|부정|한도|막[혔혀히힌]|걸렸|야(?:만)?\s(?:\S+\s)?\S{0,4}\s수\s있"
     r"|\b(?:can't|cannot|couldn't|not|isn't|wasn't|didn't|hasn't|haven't|won't|doesn't|aren't"
     r"|weren't|failed|refused|declin\w*|cancell?ed"
     r"|unable|rejected|nothing|never|turned\s+down)\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
@@ -1597,7 +1632,7 @@ _MAYBE_WRITES = frozenset({"unknown_tool", "truncated_call"})
 _ALREADY = re.compile(r"이미|벌써|\balready\b|\bstill\b")
 _BACK = re.compile(r"아까|앞서|이전|먼저|이미|\b(?:earlier|before|first|previous\w*|already)\b")
 _BOTH = re.compile(
-    r"둘\s?다|두\s?(?:가지|개|건|곳)|세\s?(?:가지|개)|\bboth\b|\ball\s+(?:three|four|five)\b"
+    r"둘\s?다|[가-힣]도\s[^.,]{1,15}[가-힣]도\s|두\s?(?:가지|개|건|곳)|세\s?(?:가지|개)|\bboth\b|\ball\s+(?:three|four|five)\b"
 )
 _ALL = re.compile(r"모두|전부(?!터)|\ball\s+(?:of|the)\b|\beverything\b|\beach\s+of\b")
 _SOFT = re.compile(
@@ -1619,9 +1654,30 @@ def _tool_kind(tool: str) -> Kind:
     return kinds[0] if len(kinds) == 1 else Kind.ANY
 
 
+_KO_THINGS: Mapping[str, str] = {
+    "favorite": "즐겨찾기",
+    "alarm": "알람",
+    "timer": "타이머",
+    "reminder": "알림",
+    "notification": "알림",
+    "message": "메시지 문자",
+    "mail": "메일",
+    "contact": "연락처",
+    "note": "메모 노트",
+    "event": "일정",
+    "calendar": "일정 캘린더",
+    "transfer": "송금 이체",
+    "payment": "결제",
+    "folder": "폴더",
+    "playlist": "플레이리스트 재생목록",
+    "reservation": "예약",
+}
+
+
 def _names(deed: Deed) -> frozenset[str]:
     """Return what a call was about, as bare words; dates and times as people say them."""
-    values = [*deed.names, *_leaves(deed.args)]
+    things = [_KO_THINGS.get(each, "") for each in re.findall(r"[a-z]+", deed.tool.casefold())]
+    values = [*deed.names, *" ".join(things).split(), *_leaves(deed.args)]
     said = [*values, *(each for value in values for each in _spoken(value))]
     return frozenset(name for name in map(_bare, said) if len(name) > 1)
 
