@@ -264,7 +264,7 @@ _KO_WENT: Mapping[Kind, str] = {
     Kind.REMOVE: "지워졌|사라졌|없어졌|(?<=에서\\s)빠졌|(?<=에서는\\s)빠졌|(?<=에서\\s)내려갔",
     Kind.CHANGE: "바뀌었|바꼈|옮겨졌|켜졌|꺼졌|고쳐졌|미뤄졌|당겨졌|낮춰졌|높여졌|잠겼|비워졌",
     Kind.SEND: (
-        "보내졌|전해졌|(?<=메시지가\\s)나갔|(?<=메일이\\s)나갔|(?<=문자가\\s)나갔|(?<=잘\\s)나갔"
+        "보내졌|전해졌|(?<=메시지가\\s)나갔|(?<=메일이\\s)나갔|(?<=문자가\\s)나갔|(?<=잘\\s)나갔|(?<=이체\\s)나갔|(?<=이체가\\s)나갔|(?<=송금\\s)나갔"
     ),
 }
 _KO_NOUNED: Mapping[Kind, str] = {
@@ -312,7 +312,7 @@ def _ko_nouns() -> Iterator[_Rule]:
     yield _rule(rf"새로\s{noun}된\s", Told.PASSIVE)
     joined = r"(?:하고|시키고|한\s뒤에?|한\s다음에?|한\s후에?)\s[^,]{1,40}?"
     yield _rule(rf"{noun}(?:을|를|도)?\s?{joined}{_KO_PAST}{_KO_END}")
-    seen = r"(?:된|되어\s?있는|돼\s?있는)\s(?:거|걸|것을?)\s(?:확인|봤|보)"
+    seen = r"(?:된|되어\s?있는|돼\s?있는)\s(?:거|걸|것을?|걸로|것으로)\s(?:확인|봤|보|나오|나옵)"
     yield _rule(rf"{noun}{_KO_JOINT}{seen}", Told.PASSIVE)
     being = rf"(?:되어|돼|해\s?(?:두고|놓고))\s?있{_KO_IS}"
     yield _rule(rf"{noun}{_KO_JOINT}{being}", Told.STATE)
@@ -336,7 +336,7 @@ def _ko_verbs() -> Iterator[_Rule]:
     spot = r"(?:\s(?:맨\s)?(?:위|아래|앞|뒤|끝|처음|첫\s?줄|첫\s?칸))?"
     there = rf"(?:{_any_of(_KO_PLACE)}){spot}에(?:는|도)?\s{soon}있{_KO_IS}"
     yield _rule(there, Told.STATE, kind=Kind.ADD)
-    can = r"(?:이제|지금부터)\s[^,]{0,40}(?:보|확인하|만나)실\s?수\s?있"
+    can = r"(?:이제|지금부터)\s[^,]{0,40}(?:보실|볼|확인하실|확인할|만나실|만날)\s?수\s?있"
     yield _rule(rf"{can}{_KO_IS}", Told.STATE)
 
 
@@ -368,6 +368,7 @@ _KO_BREAK = re.compile(
 _KO_NEVER = re.compile(
     r"(?<![가-힣])(?:안|못)\s*$|아무(?!\s?(?:문제|탈|이상))|아직|전혀|실패|거절|거부|보류|중단"
     r"|(?:^|\s)없이\s*$|것처럼|(?:려고|하려)\s*$|다고\s*$"
+    r"|(?:초안|예시|후보|문안|시안)(?:은|는|을|를)?\s(?:\S+\s)?$"
 )
 _KO_ANEW = re.compile(r"저장|등록|추가|기록|입력|예약|전송|적었|적어\s?드|넣|올렸|보냈|만들")
 _KO_WITHDRAWN = re.compile(
@@ -417,7 +418,8 @@ _KO_MORE = re.compile(r"[가-힣](?:도|까지|마저)(?:\s|$)|(?:같이|함께|
 _KO_FRESH = re.compile(
     r"완료|이제|지금|방금|새로|성공적|정상적|무사히|안전|잘\s|아까|말씀하신|요청하신|막\s|끝났"
 )
-_KO_STILL = re.compile(r"이미|먼저|벌써|원래|아직|면\s|여전히|계속|그대로")
+_KO_OLD = re.compile(r"기존|여전히|다른\s|전부터|원래")
+_KO_STILL = re.compile(r"이미|기존|먼저|벌써|원래|아직|면\s|여전히|계속|그대로")
 
 # ------------------------------------------------------------------------------------- English
 
@@ -783,6 +785,8 @@ _KO_ASKS = re.compile(
     r"|붙여|채워|없애|비워|미뤄|당겨|늘려"
     r"|줄여|높여|낮춰|내려|닫아|잠가|사|시켜|틀어|깨워|했다고\s해|다시\s해"
     r"|그렇게\s해|찍어)\s?(?:줘|주|줄|조|죠|달|두|놔|둬|봐|라|요?[.!~]*$)|부탁"
+    rf"|(?<![가-힣])(?!(?:{_KO_LOOKED}|세|적어|추려)\s?(?:줘|주|줄|달))"
+    r"[가-힣]{0,3}[아어여해와워겨려켜쳐춰꿔여내]\s?(?:줘|주세요|주라|줄래|주실래|달라)"
 )
 _EN_ASKS = re.compile(
     r"(?<!\ba )(?<!\bthe )(?<!\bmy )\b(?!(?:take|get|check|fit|place|start|copy|mark|file|post"
@@ -961,9 +965,8 @@ def _ko_told(rule: _Rule, sentence: _Sentence, found: re.Match[str], begin: int)
     if _ko_read(noun, before):
         return False
     if rule.told is Told.STATE and not rule.sure:
-        return rule.elided or not (
-            _KO_STILL.search(text[: found.start()]) or _KO_COUNT.search(before)
-        )
+        is_old = (_KO_OLD if rule.elided else _KO_STILL).search(text[: found.end()])
+        return not is_old and (rule.elided or not _KO_COUNT.search(before))
     if _KO_OWN.search(f"{before}{found.group()}"):
         return True
     is_others = rule.told is Told.DEED and _KO_OTHERS.search(before) is not None
@@ -1077,13 +1080,13 @@ _EN_I = re.compile(r"\bi\b")
 _KO_NO_WRITE = re.compile(
     rf"(?:(?:{_KO_LOOKED})\s?(?:봤|냈|뒀|두었|놨|놓았|드렸|줬)|놔\s?(?:뒀|두었)"
     r"|(?<!제가\s)[가-힣][이가]\s[가-힣]{1,4}했|불[가-힣]{1,3}했|끊어졌|헷갈렸|착각했|놓쳤|깜빡했|받았|떴|걸렸|겹쳤|넘었|찼|틀렸|쉬었|고민했|축하했|응원했|준비했"
-    r"|떠올렸|튕겼|막았|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|들었|알았"
+    r"|떠올렸|튕겼|막았|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|(?<!어)들었|알았"
     r"|몰랐|읽었"
     r"|물었|여쭸|살폈|기다렸|골랐|뽑았|모았"
     r"|(?:확인|조회|검색|이해|말씀|안내|계산|추천|요약|비교|분석|설명|생각|시도|요청|고생|수고"
     r"|걱정|실수|부족|도착|가능|말|잘)(?:\s?해)?\s?(?:했|드렸|뒀|놨)"
     r"|있었|없었|이었|(?<![들붙줄높기먹쌓녹끓숙늘직])였|같았|좋았|많았|컸|길었|힘들었|멋졌|지났"
-    r"|남았|(?:문제|오류|에러|일|이상|탈|차질|착오|지장)[이가]\s?생겼|나왔|왔|(?<!끝)났|늦었|갔|됐었|했었|았었|었었"
+    r"|남았|(?:문제|오류|에러|일|이상|탈|차질|착오|지장)[이가]\s?생겼|나왔|왔|(?<!끝)났|늦었|(?<!\s나)갔|됐었|했었|았었|었었"
     r"|알려\s?드렸|보여\s?드렸|세어\s?\S*|눈에\s?띄었|궁금했|몇\s?번\s?했)$"
 )
 _KO_NO_STATE = re.compile(r"^(?:져|와|어)\s?있")
@@ -1097,7 +1100,7 @@ _KO_LOOSE = (
     _rule(rf"(?<![가-힣])제가\s[^,]{{0,30}}?(?P<past>{_KO_PAST}){_KO_END}", sure=True),
     _rule(rf"[가-힣]{{0,7}}(?P<past>{_KO_PAST}){_KO_END}"),
     _rule(
-        rf"(?:[아어여해려져켜혀와워쳐겨나]|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔"
+        rf"(?:[아어여해려져켜혀와워쳐겨나]|[라어려]가|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔"
         rf"|[된진인힌긴간린뀐])\s상태(?:예요|이|입|로|라|다|야)",
         Told.STATE,
         elided=True,
@@ -1112,9 +1115,14 @@ _KO_LOOSE = (
     ),
     _rule(rf"이제\s[^,]{{1,40}}[이가]\s있{_KO_IS}", Told.STATE, sure=True),
     _rule(rf"이제\s[^,]{{1,40}}{_KO_COPULA}\W*$", Told.STATE),
-    _rule(rf"(?:오늘|지금|이제)부터\s[^,]{{1,40}}{_KO_COPULA}\W*$", Told.STATE, sure=True),
+    _rule(
+        rf"(?:오늘|지금|이제)부터\s[^,]{{0,40}}(?:습관|목록|일정|회원|멤버|일\s?차|첫날){_KO_COPULA}\W*$",
+        Told.STATE,
+        sure=True,
+    ),
     _rule(rf"중{_KO_COPULA}\W*$", Told.STATE),
     _rule(rf"(?:{_KO_NOUN})된\s[가-힣]+{_KO_COPULA}\W*$", Told.STATE),
+    _rule(r"\S\s(?:추가|등록|저장|기록|체크|예약|전송|삭제|변경|시작|반영)\W*$", Told.PASSIVE),
     _rule(r"(?:\S\s?)(?:완료|끝|성공)(?:입니다|이에요|예요|이요|요|이야|야)?\W*$"),
     _rule(
         r"(?:(?:놓|넣|적|찍|담|뒀|놨|했|드렸)음|함|둠|놈|됨|냄|킴|(?<!도)움|(?<![알그])림|듦)\W*$"
@@ -1599,7 +1607,8 @@ def _says_no(reply: str) -> bool:
 def _says_no_after(reply: str, claim: Claim) -> bool:
     """Return True if a claim, or what follows it, says that something is not so."""
     if re.search(r"[가-힣]", reply):
-        return _KO_NO_AT_ALL.search(_KO_COMFORT.sub(" ", _QUOTED.sub(" ", reply))) is not None
+        text = _KO_COMFORT.sub(" ", _QUOTED.sub(" ", _plain(reply)))
+        return _KO_NO_AT_ALL.search(text, max(text.find(claim.words), 0)) is not None
     text = _EN_COMFORT.sub(
         " ", _EN_POLITE.sub(" ", _QUOTED.sub(" ", _plain(reply)).replace("’", "'"))
     )
