@@ -310,6 +310,7 @@ def _ko_nouns() -> Iterator[_Rule]:
     yield _rule(rf"{noun}{_KO_JOINT}해\s?{kept}{is_so}")
     yield _rule(rf"{noun}{_KO_JOINT}(?:된|되어\s?진){is_so}", Told.STATE)
     yield _rule(rf"새로\s{noun}된\s", Told.PASSIVE)
+    yield _rule(rf"{noun}(?:되어|돼)\s(?:더는|이제|지금|현재)\s", Told.PASSIVE)
     joined = r"(?:하고|시키고|한\s뒤에?|한\s다음에?|한\s후에?)\s[^,]{1,40}?"
     yield _rule(rf"{noun}(?:을|를|도)?\s?{joined}{_KO_PAST}{_KO_END}")
     seen = r"(?:된|되어\s?있는|돼\s?있는)\s(?:거|걸|것을?|걸로|것으로)\s(?:확인|봤|보|나오|나옵)"
@@ -375,7 +376,7 @@ _KO_WITHDRAWN = re.compile(
     r"(?:취소|거절|거부|중단)\S*(?:서|니까?|므로|고)\s|(?:없어|않아|못해|아니라|라)서\s|때문에\s"
 )
 _KO_CANCELLED = re.compile(
-    r"취소|(?<!문제)(?<!빠짐)(?<!틀림)(?<!어김)(?<!오류\s)(?<!탈\s)없이(?!도)"
+    r"취소(?!\s(?:요청|신청)[은이을])|(?<!문제)(?<!빠짐)(?<!틀림)(?<!어김)(?<!오류\s)(?<!탈\s)없이(?!도)"
 )
 _KO_OWN = re.compile(r"드렸|드린|제가")
 _KO_EARLIER = re.compile(
@@ -401,7 +402,7 @@ _KO_COUNTED = re.compile(
     r"(?:을|를|간|째|이나|만|\s*연속|이|가|씩)?\s*(?:모두|다)?\s*$"
 )
 _KO_READ = re.compile(
-    r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기)(?:을|를"
+    r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기|여기까지|표로|핵심|요점|아래에)(?:을|를|만"
     r"|이|가)?\s*$"
 )
 _KO_GENERIC = frozenset({"완료", "처리", "진행", "마무리", "수행", "실행", "정리", "표시", "해결"})
@@ -1144,8 +1145,9 @@ _KO_NO = re.compile(
     r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없(?![애앴앤])|아니(?!라고)|아뇨|(?<![가-힣])아직|실패|거절"
     r"|거부|반려|오류|에러|막[혔혀히힌았]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|도중|취소|중단|보류"
     r"|초과|한도|꽉|[다이]\s?찼|부족|필요|야\s(?:해|합|돼|됩|하)|셔야|다음\s?(?:주|달)|그대로"
-    r"|불가|어렵|어려|가능|틀렸|잘못|대신"
-    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중(?:에|$|\s)"
+    r"|불가|어렵|어려|가능|틀렸|잘못|대신|(?<![가-힣])단,|이미\s[가-힣]{1,5}\s?(?:되어|돼|져|혀|겨)\s?있|보관함에\s남아\s?있"
+    rf"|[가-힣]만\s(?:(?:새로|먼저|우선|잘)\s)?[가-힣]{{0,5}}{_KO_PAST}"
+    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까(?!지)|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중(?:에|$|\s)"
     rf"|려고|려면|라고\s(?:했|하셨|말)|다고|다며|(?:나|가|세)요[?？]|어떠|어때|어떨"
 )
 
@@ -1586,7 +1588,7 @@ class _Story:
 
 
 _SEVERAL = re.compile(
-    r"모두|전부|둘\s?다|[가-힣](?:도|까지|랑|하고)\s|(?:고|며|은데|는데|서)[\s,]|[와과]\s|,"
+    r"모두|전부|둘\s?다|[가-힣](?:도|까지|랑|하고)\s|(?:고|며|은데|는데|서)[\s,]|[와과]\s|(?<!네)(?<!넵)(?<!넹)(?<!응)(?<!요)(?<!예),"
     r"|\b(?:and|both|all|too|also|plus|as\s+well|with)\b"
 )
 _LOGS = re.compile(r"log|entry|track|mark", re.IGNORECASE)
@@ -1636,9 +1638,14 @@ def _was_stopped(deed: Deed) -> bool:
 _NOUN_AND_VERB = 2
 _ITS = frozenset({"is", "been", "was", "it's", "that's", "all", "now", "just", "successfully"})
 _NO_NEWS = frozenset({"unknown_tool", "truncated_call", "handler_error", "cancelled", "validation"})
-_AS_ASKED = re.compile(r"취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b")
+_AS_ASKED = re.compile(
+    r"(?:더는|더\s?이상)\s[^.!?\n]{0,20}지\s?않\S*|취소\s(?:요청|신청)[은이을]"
+    r"|취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b"
+)
 _MAYBE_WRITES = frozenset({"unknown_tool", "truncated_call"})
-_ALREADY = re.compile(r"이미|벌써|\balready\b|\bstill\b")
+_ALREADY = re.compile(
+    r"이미|벌써|목록을?\s확인|(?:확인|조회|검색)해\s?보니|(?:찾아|열어)\s?보니|\balready\b|\bstill\b"
+)
 _BACK = re.compile(r"아까|앞서|이전|먼저|이미|\b(?:earlier|before|first|previous\w*|already)\b")
 _BOTH = re.compile(
     r"둘\s?다|[가-힣]도\s[^.,]{1,15}[가-힣]도\s|두\s?(?:가지|개|건|곳)|세\s?(?:가지|개)|\bboth\b|\ball\s+(?:three|four|five)\b"
