@@ -494,6 +494,7 @@ _EN_NO_NOUN = (
 )
 
 
+_EN_DO = r"(?:look|go|see|open|check|tap|find|click|press|try|say|ask)"
 _EN_DONE = rf"(?P<verb>(?:re-?(?!turned))?(?:{_EN_PHRASE}|{_EN_VERB}))"
 
 
@@ -545,7 +546,7 @@ def _en_elided() -> Iterator[_Rule]:
     yield _rule(rf"^\W*{first}{surely}(?:{_EN_DONE}\b|did\s+(?:it|that|so)\b){whose}", elided=True)
     two = rf"(?:{_EN_PHRASE}|{_EN_VERB})\b{whose}[^,;:]{{1,60}}?\band{_EN_ADVERB}"
     yield _rule(rf"{start}(?!{unclear}){two}\s+{_EN_DONE}\b", elided=True)
-    nouns = rf"(?:(?!(?:{_EN_NO_NOUN})\b)[\w'.:%$£€…«»/-]+\s+){{1,6}}"
+    nouns = rf"(?!{_EN_DO}\b)(?:(?!(?:{_EN_NO_NOUN})\b)[\w'.:%$£€…«»/-]+\s+){{1,6}}(?<!'s\s)"
     after = (
         r"(?:\s+(?:to|for|at|in|on|from|as|and|off|successfully|now|too|again|both|with"
         r"|under)\b|\W*$)"
@@ -580,7 +581,8 @@ def _en_passive() -> Iterator[_Rule]:
     so = r"(?:all|both|safely|now|officially|definitely|indeed|also|successfully|properly|securely)"
     now = r"(?:\bis|\bare|'s|'re)(?:\s+(?:all|both))?\s+now|(?:\bis|\bare|'s)(?=\s+successfully)"
     yield _rule(
-        rf"(?:\b(?:was|were|been|got|getting)|{now}){_EN_ADVERB}\s+{_EN_DONE}\b", Told.PASSIVE
+        rf"(?:\b(?:was|were|been|got|getting)|{now}){_EN_ADVERB}\s+(?!cut\s+off){_EN_DONE}\b",
+        Told.PASSIVE,
     )
     yield _rule(rf"\bsuccessfully\s+{_EN_DONE}\b", Told.PASSIVE)
     kept = r"(?P<verb>saved|added|logged|recorded|noted|stored|sent|deleted|removed|updated|sorted)"
@@ -604,7 +606,7 @@ def _en_passive() -> Iterator[_Rule]:
         Told.PASSIVE,
     )
     yield _rule(
-        r"\bconsider\s+(?:it|that)\s+\w+|\bmission\s+accomplished"
+        r"\bconsider\s+(?:it|that)\s+(?!forgotten|dropped|cancell?ed|off)\w+|\bmission\s+accomplished"
         r"|(?<!\bi\s)(?<!\bwe\s)(?<!\bi've\s)(?<!\byou\s)\b(?:went|gone)\s+through(?=\W*$"
         r"|\s+(?:and|this|for|fine|okay|now|just|successfully|without|on|at|after)\b)"
         r"|\b(?:it|that|everything|all|habit|order|payment|message|booking)(?:'s"
@@ -719,7 +721,7 @@ _EN_TIMED = re.compile(
     r"|confirmed"
 )
 _EN_LONG_AGO = re.compile(
-    r"\blast\s+(?:week|month|time|year|night)\W*$|\b(?:days?|weeks?|months?|hours?)\s+ago\b"
+    r"\blast\s+(?:week|month|time|year|night|\w+day)\W*$|\b(?:days?|weeks?|months?|hours?)\s+ago\b"
     r"|\bearlier\s+this\s+week\b|\byesterday\W*$"
 )
 _EN_FRESH = re.compile(
@@ -729,7 +731,7 @@ _EN_FRESH = re.compile(
 _EN_EMPTY = re.compile(
     r"\s+(?:no|none|nothing|neither|anything)\b|\s+(?:it|that|this|them)\s+(?:aside|on\s+hold"
     r"|on\s+ice)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)"
-    r"|\s+by\s+(?!me\b|\d|mistake|default)"
+    r"|\W+by\s+(?!me\b|\d|mistake|default)|\s+(?:at|on|from)\s+your\s+(?:end|side|part|own)\b"
     r"|\s+(?:your|the|that|this)\s+(?:decision|answer|choice|request|question)\b|\s+for\s+(?:a"
     r"|any|the)\s+(?:way|similar|match)"
 )
@@ -758,11 +760,11 @@ _EN_ASKS = re.compile(
     r"(?<!\ba )(?<!\bthe )(?<!\bmy )\b(?!(?:take|get|check|fit|place|start|copy|mark|file|post"
     r"|text|message|email|log|record|note|order|set|book|track)s?\s+(?:one|it|is|was|a\s+look"
     rf"|say)\b)"
-    rf"(?!(?:check|get|take|fit|place|track)\b){_EN_BASE}\b|\b(?:check|tick"
+    rf"(?!(?:check|get|take|fit|place|track)\b)(?!update\s+me\b){_EN_BASE}\b|\b(?:check|tick"
     rf"|cross)\b.{{0,40}}\boff\b|\btake\b.{{0,40}}\boff\b|\bremind\b|\bwake\s+me|\btell\s+(?!me"
     rf"|us|you)"
-    r"|\bi\s+want\s+(?!to\s+know)|\bi'd\s+like\s+(?!to\s+know)|^\W*(?:(?:yes|yep|ok"
-    r"|sure)\W*(?:please|pls|add|do|$)|do\s+it\b|go\s+ahead\b)"
+    r"|\bi\s+want\s+(?!to\s+know)|\bi'd\s+(?:like|love)\s+(?!to\s+know)|^\W*(?:(?:yes|yep|ok"
+    r"|sure)\W*(?:please|pls|add|do|$)|do\s+it\b|go\s+(?:ahead|on\s+then|for\s+it)\b)"
 )
 _ASKS_HOW = re.compile(
     r"\b(?:what|which|when|how|who|where|why)\b|(?:^\W*|[:,;]\s)(?:is|are|was|were|did|does"
@@ -1200,6 +1202,8 @@ _EN_GONE = re.compile(r"\b(?:is\s+)?no\s+longer\b(?:\s+exists?)?")
 _EN_COMFORT = re.compile(
     r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?"
     r"|stress|hard\s+feelings)\b|\bnot\s+bad\b"
+    r"|\bno(?:body|\s+one)\s+(?:can|will|else)\b|\bnot?\s+any\s?more\b|\bwon't\s+(?:get|hurt|forget)\b"
+    r"|\bnothing(?:'s|\s+is|\s+was)\s+lost\b|\bno\s+gap\b|\bnothing\s+to\s+worry\b"
     r"|\bdon't\s+(?:you\s+dare|forget|worry|stop|let)\b|\b(?:so|and)?\s*you\s+(?:won't|don't"
     r"|needn't)\b|\bwon't\s+(?:need|have|miss|forget|bother|ring|wake)\b|\bnothing\s+(?:else"
     r"|more)\b|\bi'll\b"
@@ -1207,13 +1211,13 @@ _EN_COMFORT = re.compile(
 _EN_HARD_NO = (
     r"\b(?:not|no|nope|nothing|never|none|nobody|neither|nor|nowhere|cannot|unable|fail\w*|error\w*"
     r"|refus\w*|reject\w*|declin\w*|denied|blocked|turned\s+down|sent\s+back|bounced|cancell?ed"
-    r"|stalled|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
+    r"|stalled|minus|un(?:paid|sent|saved|booked|done|finished)|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
 )
 _EN_NO_AT_ALL = re.compile(_EN_HARD_NO)
 _EN_NO = re.compile(
     rf"{_EN_HARD_NO}|\b(?:skipped|stopped|held\s+off|limit\w*|quota|maxed|(?:is|are)\s+full"
     rf"|(?<!will\s)needs?|must"
-    r"|without|has\s+to|have\s+to|missing|lack\w*|until|unless|yet|pending|waiting"
+    r"|without|has\s+to|have\s+to|missing|lack\w*|unless|yet|pending|waiting\s+(?:for|on)"
     r"|next\s+(?:week|month)"
     r"|already|still|instead|untouched|unchanged|intact|slot|timed\s+out|crash\w*|dropped"
     r"|glitch\w*|trouble|broke|interrupted|snag|outage|retry"
@@ -1305,8 +1309,8 @@ _EN_READS = re.compile(
     r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any"
     r"|i(?!\s+(?:need|want|wanna|would\s+like|have\s+to)\b)|i'm|i've|my|we(?!\s+(?:need|want)\b)"
     r"|you|it|it's|that|that's"
-    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\boff\b)|search|read|explain"
-    r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)"
+    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\b(?:off|in|out)\b)|search|read|explain"
+    r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)(?!.*\b(?:as|for|towards?)\b)|update\s+me"
     r"|see|thanks?|thank\s+you|great|cool|nice|good|yes|yep|no|nah|yay|finally|wow|help"
     r"|recommend|suggest|remind\s+me\s+(?:of|what|how)|not|$)\b|^\W*$"
 )
@@ -1334,7 +1338,7 @@ _DENIED = re.compile(
     r"|없어서|아니(?:에요|요|라)|부정"
     r"|\b(?:can't|cannot|couldn't|not|isn't|wasn't|didn't|hasn't|haven't|won't|doesn't|aren't"
     r"|weren't|failed|refused|declin\w*|cancell?ed"
-    r"|unable|rejected|nothing|never|turned\s+down)\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
+    r"|unable|rejected|nothing|never|turned\s+down|minus|un(?:paid|sent|saved|booked|done|finished))\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
     r"|\bno\s+(?:entries|changes|writes)\b|\bonly\s+one\b|\bone\s+(?:new\s+)?(?:habit\s+)?(?:a"
     r"|per)\s+week\b"
 )
