@@ -92,6 +92,7 @@ class Claim:
     stops: bool = False
     quoted: tuple[str, ...] = ()
     is_sure: bool = False
+    is_terse: bool = False
 
 
 def _any_of(words: str) -> str:
@@ -737,6 +738,9 @@ _EN_EMPTY = re.compile(
 )
 _EN_OTHERS = re.compile(r"\b(?:you|they|he|she|who|someone|somebody|people|users?)\b")
 _EN_EACH = re.compile(r"\b(?:each|every|always|usually|one\s+by\s+one|normally|any)\b")
+_EN_ALL_DONE = re.compile(r"\W*(?:all\s+)?(?:done|sorted|set)")
+_EN_NONE_OF = re.compile(r"\b(?:nothing|none|neither)\s[^,]*,\s*$")
+_EN_YOU_DID = re.compile(r"\byou(?:'ve|\s+have)?\s+[a-z]+ed\b")
 _EN_MORE = re.compile(r"\b(?:also|too|as\s+well|both|another)\b")
 _EN_KINDS = {
     re.split(r"[\\(]", verb)[0]: kind for kind, verbs in _EN_VERBS.items() for verb in verbs.split()
@@ -983,6 +987,7 @@ def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim
                 clause=clause,
                 sentence=text,
                 is_more=_EN_MORE.search(clause) is not None,
+                is_terse=rule.elided or _EN_ALL_DONE.fullmatch(found.group()) is not None,
                 stops=_EN_STOPPED.match(verb) is not None,
                 quoted=sentence.quoted_in(clause),
             )
@@ -1008,6 +1013,10 @@ def _en_told(rule: _Rule, found: re.Match[str], clause: str, earlier: str) -> bo
     long_ago = _EN_LONG_AGO.search(clause) and not _EN_FRESH.search(clause)
     is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
     if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or (rule.elided and is_others):
+        return False
+    if rule.elided and _EN_NONE_OF.search(earlier):
+        return False
+    if rule.told is Told.PASSIVE and found.group().startswith("you") and _EN_YOU_DID.search(earlier):
         return False
     if rule.mine or rule.elided:
         return not long_ago
@@ -1138,7 +1147,7 @@ _EN_NO_WRITE = (
     r"|made(?=\s+(?:a\s+mistake|an?\s+error|sure|no))|gave(?=\s+it\s+(?:a|another))|opened|found"
     r"|looked|checked(?!\s+\S+\s+off|\s+off)|searched|read|saw|seen|understood"
     r"|heard|noticed|tried|asked|waited|stopped|left|held|kept|needed"
-    r"|wanted|liked|loved|hoped|wished|thought|said|told|mentioned|meant|got(?=\s+(?:it|that|you"
+    r"|wanted|liked|loved|hoped|wished|thought|said|told(?=\s+(?:you|me|us|that)\b)|mentioned|meant|got(?=\s+(?:it|that|you"
     r"|as)\b)|missed|lost|forgot|chose|promised|expected"
     r"|believed|assumed|guessed|reviewed|counted|compared|listed|suggested|offered|explained"
     r"|recommended|showed|shown|agreed|failed|stumbled|hit"
@@ -1150,6 +1159,11 @@ _EN_NO_WRITE = (
     r"|skipped|hundred|did\b|dug|calculated|walked|finished|lit|cast|fit|let)"
 )
 _EN_FORM = rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b"
+_EN_FAILED = (
+    r"(?:declined|denied|rejected|refused|blocked|stalled|interrupted|cancell?ed|stopped|lost"
+    r"|limited|supposed|used|interested|worried|excited|tired|pleased|impressed|forgotten|hit"
+    r"|expected|meant|left|allowed|required|found|seen|named|based)"
+)
 _EN_SO = (
     r"(?:\s+(?:just|now|also|all|both|already|then|duly|even|been|too|[a-z]{2,12}ly"
     r"|(?:gone|went)\s+ahead\s+and))*"
@@ -1159,7 +1173,10 @@ _EN_LOOSE = (
     _rule(rf"\b(?:i|we)(?:'ve|\s+have|'d|\s+had)?{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
     _rule(rf"\b(?:i|we)\b[^,;:]{{1,80}}?\band{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
     _rule(
-        rf"(?:\b(?:has|have)|'s|'ve){_EN_SO}\s+been{_EN_SO}\s+{_EN_FORM}", Told.PASSIVE, sure=True
+        rf"(?:\b(?:has|have)|'s|(?<!\bi)'ve){_EN_SO}\s+been{_EN_SO}\s+(?!{_EN_FAILED}\b)"
+        rf"(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b",
+        Told.PASSIVE,
+        sure=True,
     ),
     _rule(r"ed\s+(?:\w+\s+)?by\s+me\b", Told.PASSIVE, sure=True),
     _rule(
@@ -1198,6 +1215,7 @@ _EN_LOOSE = (
         Told.STATE,
     ),
 )
+_EN_BEEN = re.compile(r"\bbeen\b")
 _EN_GONE = re.compile(r"\b(?:is\s+)?no\s+longer\b(?:\s+exists?)?")
 _EN_COMFORT = re.compile(
     r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?"
@@ -1279,7 +1297,7 @@ def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
                 or _EN_UNREAL.search(f"{earlier.rpartition(';')[2]} {before}")
             ):
                 continue
-            if rule.mine or not _EN_OTHERS.search(before):
+            if rule.mine or _EN_BEEN.search(found.group()) or not _EN_OTHERS.search(before):
                 yield _loosely(rule, found, clause, sentence)
 
 
@@ -1308,7 +1326,7 @@ _EN_READS = re.compile(
     r"|would\s+you)\W+)*"
     r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any"
     r"|i(?!\s+(?:need|want|wanna|would\s+like|have\s+to)\b)|i'm|i've|my|we(?!\s+(?:need|want)\b)"
-    r"|you|it|it's|that|that's"
+    r"|you|told|said|did|it|it's|that|that's"
     r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\b(?:off|in|out)\b)|search|read|explain"
     r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)(?!.*\b(?:as|for|towards?)\b)|update\s+me"
     r"|see|thanks?|thank\s+you|great|cool|nice|good|yes|yep|no|nah|yay|finally|wow|help"
@@ -1351,6 +1369,7 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
         >>> false_claim("Done, I've saved it.", Happened(said=["save it"])).words
         "i've saved"
     """
+    reply = _as_wished(reply, happened)
     found = list(
         {(claim.clause, claim.words): claim for claim in claims(reply, happened.said)}.values()
     )
@@ -1358,7 +1377,35 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
     for claim in found:
         if story.is_news(claim) and not any(story.fits(claim, n) for n in story.candidates(claim)):
             return claim
-    return story.one_too_many(found) or story.left_over(reply, happened)
+    return story.one_too_many(found) or story.left_over(reply, happened) or story.silence(
+        reply, happened.said[-1] if happened.said else ""
+    )
+
+
+_FORMS = re.compile(
+    r"\b(?:told|held|skipped|counted|dropped|paused|stopped|blocked|declined|denied|rejected|refused"
+    r"|cancell?ed|called|asked|picked|used|started|limited)\b(?!\s+(?:you|when|because|by)\b)",
+    re.IGNORECASE,
+)
+_BASES = {"told": "tell", "held": "hold"}
+
+
+def _as_wished(reply: str, happened: Happened) -> str:
+    """Return a reply with "written" for each verb that the user asked for: "decline" is no no."""
+    said = happened.said[-1] if happened.said else ""
+    ran = any(each.ok and each.writes for each in happened.deeds)
+    if ran or not (_asks_for_change(said) or _may_ask(said)):
+        return reply
+    wished = {*_bare(said[:_MOST_SAID]).split()}
+    if any(_was_stopped(each) for each in happened.deeds):
+        wished -= {"cancel", "stop", "decline"}
+
+    def written(found: re.Match[str]) -> str:
+        form = found.group().casefold()
+        bases = {_BASES.get(form, form), form[:-1], form[:-2], form[:-3]}
+        return "written" if bases & wished else found.group()
+
+    return _FORMS.sub(written, reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1378,6 +1425,8 @@ class _Story:
     names: Sequence[frozenset[str]]
     failed_names: frozenset[str]
     lost: Sequence[Deed]
+    own_words: frozenset[str]
+    lost_words: frozenset[str]
     last_turn: int
     denied: bool
     already: bool
@@ -1385,6 +1434,7 @@ class _Story:
     asked: bool
     asked_of_deed: bool
     has_read: bool
+    only_read: bool
     read_last: bool
     last: frozenset[str]
 
@@ -1406,13 +1456,16 @@ class _Story:
             names=[_names(each) for each in done],
             failed_names=frozenset(name for each in lost for name in _names(each)),
             lost=lost,
+            own_words=_words_of(done) - _words_of(lost),
+            lost_words=_words_of(lost) - _words_of(done),
             last_turn=last_turn,
             denied=_DENIED.search(_without_comfort(reply, happened.said)) is not None,
             already=_ALREADY.search(_plain(reply)) is not None,
             asked_change=_asks_for_change(last),
             asked=_asks(last),
-            asked_of_deed=_asks(last) and _OF_DEED.search(_plain(last[:_MOST_SAID])) is not None,
+            asked_of_deed=_asks(last) and _of_deed(last),
             has_read=bool(reads),
+            only_read=bool(reads) and not (writes or _may_ask(last) or _of_deed(last)),
             read_last=bool(reads) and max(reads) > last_turn,
             last=frozenset(_bare(last[:_MOST_SAID]).split()),
         )
@@ -1420,6 +1473,8 @@ class _Story:
     def is_news(self, claim: Claim) -> bool:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
         if claim.stops and any(_was_stopped(each) for each in self.failed):
+            return False
+        if claim.is_terse and self.only_read:
             return False
         if claim.told is Told.DEED:
             return True
@@ -1458,6 +1513,8 @@ class _Story:
             return False
         if self.failed:
             return self.read_last
+        if self.has_read and self.asked and claim.words.startswith("you"):
+            return True
         is_past = re.search(r"\b(?:was|were)\b", claim.words)
         return self.has_read if is_past else self.asked_of_deed
 
@@ -1480,7 +1537,10 @@ class _Story:
             return False
         own = self.names[n]
         text = _bare(f"{claim.clause} {' '.join(claim.quoted)}")
+        if not self.denied and self._names_lost(text):
+            return False
         named = {name for name in own ^ self.failed_names if _stands_in(name, text)}
+        named = {name for name in named if not any(_stands_in(name, each) for each in own - {name})}
         named = {name for name in named if not any(name in each for each in named - {name})}
         return bool(named & own) or not named
 
@@ -1506,19 +1566,54 @@ class _Story:
             found = [
                 each
                 for each in found
-                if _BOTH.search(each.sentence) or (lost and not says_no and self._is_lost(each))
+                if (_BOTH.search(each.sentence) and (lost or len(self.done) < _TWO))
+                or (lost and not says_no and self._is_lost(each))
             ]
         elif not (self.asked_change or self.failed):
             found = [each for each in found if each.is_sure]
         return next(iter(found), None)
+
+    def silence(self, reply: str, said: str) -> Claim | None:
+        """Return what a reply tells of a wish that came to nothing, where it says so nowhere.
+
+        An honest reply says no, asks, or tells what to do: one that only tells how things stand
+        with what was wished lets the user think that they got it.
+        """
+        is_wish = self.asked_change or _may_ask(said) or _of_deed(said)
+        if self.read_last or not (self.lost and is_wish) or "?" in reply or _says_no(reply):
+            return None
+        nothing = all(each.turn < self.last_turn for each in self.done)
+        of = self.lost_words | (frozenset(_bare(said[:_MOST_SAID]).split()) - _FILLERS)
+        for sentence in _sentences(reply):
+            text = f"{sentence.text} {' '.join(sentence.quotes)}"
+            if _EN_HONEST.search(sentence.text) or not _EN_STANDS.search(sentence.text):
+                continue
+            if _tells_of(of if nothing else self.lost_words, text):
+                return Claim(
+                    words=sentence.text,
+                    kind=Kind.ANY,
+                    told=Told.STATE,
+                    clause=sentence.text,
+                    sentence=sentence.text,
+                )
+        return None
 
     def _may_be_told(self) -> bool:
         """Return True if a state may be known from a read, or "already" from a refusal."""
         told_why = self.has_read or any(each.outcome not in _NO_NEWS for each in self.failed)
         return self.read_last or (told_why and self.already)
 
+    def _names_lost(self, text: str) -> bool:
+        """Return True if a text names what failed, and nothing of what ran."""
+        return _tells_of(self.lost_words, text) and not _tells_of(self.own_words, text)
+
     def _is_lost(self, claim: Claim) -> bool:
         """Return True if a claim may tell of a write that failed, beside one that ran."""
+        told = f"{claim.sentence} {' '.join(claim.quoted)}"
+        if _tells_of(self.lost_words, told):
+            return True
+        if _tells_of(self.own_words, told) and not _EN_MORE.search(told):
+            return False
         if _SEVERAL.search(claim.sentence):
             return True
         text = _bare(f"{claim.sentence} {' '.join(claim.quoted)}")
@@ -1538,7 +1633,8 @@ class _Story:
             return None
         told: set[str] = set()
         for claim in found:
-            if _BOTH.search(claim.sentence) or (lost and _ALL.search(claim.sentence)):
+            few = lost or len(self.done) < _TWO
+            if (few and _BOTH.search(claim.sentence)) or (lost and _ALL.search(claim.sentence)):
                 return claim
             if claim.is_more and claim.clause not in told and len(told) >= len(self.done):
                 return claim
@@ -1546,6 +1642,26 @@ class _Story:
         return None
 
 
+_FILLERS = frozenset(
+    ("you", "the", "and", "that", "this", "what", "when", "have", "has", "had", "not", "for", "now")
+    + ("yes", "yeah", "please", "with", "can", "could", "would", "was", "are", "is", "it", "did", "do")
+    + ("a", "an", "i", "my", "me", "to", "of", "in", "on", "at", "be", "so", "ok", "up", "we", "am")
+    + ("s", "t", "m", "ll", "re", "ve", "d", "your", "then", "them", "there", "as", "or", "if", "no")
+)
+_EN_STANDS = re.compile(
+    r"\b(?:is|are|has|have|was|were|been|went|goes?|gets?|getting|counts?|carr(?:y|ies)|knows?|lives?"
+    r"|sits?|hangs?|belongs?|appears?|shows?|stands?|made|makes|takes?|came|holds?|includes?"
+    r"|[a-z]{2,}ed)\b|\w'(?:s|re)\b"
+    rf"|\b(?:in|on|into|onto|under)\s+(?:the|your)\s+(?:\w+\s+)?{_EN_THING}\b"
+)
+_EN_HONEST = re.compile(
+    r"\b(?:ask|again|stays?|stayed|remains?|remained|backed|changed\s+your\s+mind|will|i'll|'ll|dislikes?"
+    r"|prefers?|hold\s+on|one\s+moment|let's|suggest\w*|option|choice|choose|try|same)\b"
+    r"|^\W*(?:say|go|just|tap|open|press|pick|type|nice|great|good|well\s+done|congrat\w*|enjoy"
+    r"|keep|lovely|amazing|awesome|excellent|love|thanks?|way\s+to|remember|have)\b(?!,)"
+    r"|\b(?:is|are|makes?|sounds?|feels?|'s|'re)\s+(?:an?|such|always|so|really|very|great|good|nice"
+    r"|lovely|worth|important|easy|hard|fine|okay|perfect)\b"
+)
 _SEVERAL = re.compile(
     r"모두|전부|둘\s?다|[가-힣](?:도|까지|랑|하고)\s|(?:고|며|은데|는데|서)[\s,]|[와과]\s|,"
     r"|\b(?:and|both|all|too|also|plus|as\s+well|with)\b"
@@ -1585,6 +1701,34 @@ def _asked_to_stop(said: Sequence[str]) -> bool:
     return any(_ASKS_STOP.search(_plain(each)) for each in said)
 
 
+def _of_deed(said: str) -> bool:
+    return _OF_DEED.search(_plain(said[:_MOST_SAID])) is not None
+
+
+def _words_of(deeds: Sequence[Deed]) -> frozenset[str]:
+    """Return the words of what calls were about: of ids and short names, not of whole texts."""
+    short = (_bare(each) for deed in deeds for each in (*deed.names, *_leaves(deed.args)))
+    named = (each.split() for each in short)
+    words = frozenset(word for each in named if len(each) <= _MOST_WORDS for word in each)
+    return frozenset(word for word in words if len(word) >= _LEAST and word.isalpha())
+
+
+_MOST_WORDS, _LEAST = 4, 3
+
+
+def _tells_of(words: frozenset[str], text: str) -> bool:
+    """Return True if a text names one of some words, as it is or with an ending: "flossing"."""
+    return any(
+        said == word or (said.startswith(word[:-1]) and len(said) - len(word) in _ENDINGS)
+        for said in _bare(text).split()
+        for word in words
+        if said[0] == word[0] and (said == word or len(word) > _LEAST)
+    )
+
+
+_ENDINGS = range(1, 4)
+
+
 def _tried_again(writes: Sequence[Deed], n: int) -> bool:
     return any(each.ok and each.tool == writes[n].tool for each in writes[n + 1 :])
 
@@ -1593,7 +1737,7 @@ def _was_stopped(deed: Deed) -> bool:
     return deed.outcome == "cancelled" and _tool_kind(deed.tool) is not Kind.REMOVE
 
 
-_NOUN_AND_VERB = 2
+_NOUN_AND_VERB = _TWO = 2
 _ITS = frozenset({"is", "been", "was", "it's", "that's", "all", "now", "just", "successfully"})
 _NO_NEWS = frozenset({"unknown_tool", "truncated_call", "handler_error", "cancelled", "validation"})
 _AS_ASKED = re.compile(r"취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b")
