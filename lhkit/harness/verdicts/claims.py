@@ -24,7 +24,9 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -669,7 +671,7 @@ def _en_state() -> Iterator[_Rule]:
 
 _ENGLISH = (*_en_mine(), *_en_elided(), *_en_passive(), *_en_state())
 _EN_BREAK = re.compile(
-    r"[;—–…)]|:(?!\d)|\((?!\d+\))|,(?!\d)|\s-\s|\b(?:but|however|although|though|so|because"
+    r"[;—–…)]|:(?!\d)|\((?!\d+\))|,(?!\d|\s+by\s+(?:you|me)\b)|\s-\s|\b(?:but|however|although|though|so|because"
     r"|since|and\s+then|while|yet)\b"
 )
 _EN_POLITE = re.compile(
@@ -697,7 +699,7 @@ _EN_RELATIVE = re.compile(
 )
 _EN_UNREAL = re.compile(
     r"^\W*(?:just\s+|then\s+|simply\s+)?(?:tap|press|click|hit|say|long-press|hold|swipe|select"
-    r"|choose|type)\b"
+    r"|choose|type|name|pick|confirm|reply|give\s+me|send\s+me)\b"
     r"|\b(?:if|once|when|whenever|until|till|unless|whether|as\s+soon\s+as|before|in\s+case|only"
     r"|provided|assuming|had\s+you"
     r"|then\s+confirm|after\s+(?:you|your|that|it|confirm\w*|the\s+[\w-]+\s+(?:is|has)))\b"
@@ -780,7 +782,7 @@ _QUESTION = re.compile(
 )
 _ASKS_KINDLY = re.compile(
     r"줘|줄래|가능|주실|줄\s?수|주세요|부탁|주시|달라|ㄱㄱ|\b(?:can|could|would|will)\s+you\b"
-    r"|\bplease\b|\bpls\b"
+    r"|\bplease\b|\bpl[sz]\b"
     r"|\bif\s+so\b"
 )
 _ASKS_STOP = re.compile(
@@ -1011,18 +1013,22 @@ def _en_told(rule: _Rule, found: re.Match[str], clause: str, earlier: str) -> bo
     if _EN_UNREAL.search(f"{earlier} {before}") or _EN_EMPTY.match(rest):
         return False
     long_ago = _EN_LONG_AGO.search(clause) and not _EN_FRESH.search(clause)
-    is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
-    if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or (rule.elided and is_others):
-        return False
-    if rule.elided and _EN_NONE_OF.search(earlier):
-        return False
-    if rule.told is Told.PASSIVE and found.group().startswith("you") and _EN_YOU_DID.search(earlier):
+    if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or _en_of_others(rule, found, earlier):
         return False
     if rule.mine or rule.elided:
         return not long_ago
     if rule.told is Told.STATE:
         return not (_EN_BEFORE.search(clause) or _EN_EACH.search(clause))
     return not _en_earlier(found.groupdict().get("verb") or "", clause)
+
+
+def _en_of_others(rule: _Rule, found: re.Match[str], earlier: str) -> bool:
+    """Return True if what stands before says that it was someone else's deed, or nobody's."""
+    if rule.elided:
+        is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
+        return bool(is_others or _EN_NONE_OF.search(earlier))
+    is_of_you = rule.told is Told.PASSIVE and found.group().startswith("you")
+    return is_of_you and _EN_YOU_DID.search(earlier) is not None
 
 
 def _en_denied(found: str, before: str) -> bool:
@@ -1123,8 +1129,8 @@ _KO_NO_AT_ALL = re.compile(
     r"|끊겼|잘렸|퇴짜|도중|취소|중단|보류|초과"
 )
 _EN_IRREGULAR = _any_of(
-    "set put cut shut let made sent wrote written spun ran took taken gave given wove woven drew"
-    " drawn dug hung slid"
+    "told set put cut shut let made sent wrote written spun ran took taken gave given wove woven"
+    " drew drawn dug hung slid"
     " swung stuck stitched slung swept kept held laid led lent lit nailed built bound bent"
     " brought bought bumped"
     " caught chose chosen clung dealt did done drove driven fed flung forgot found froze frozen"
@@ -1147,7 +1153,7 @@ _EN_NO_WRITE = (
     r"|made(?=\s+(?:a\s+mistake|an?\s+error|sure|no))|gave(?=\s+it\s+(?:a|another))|opened|found"
     r"|looked|checked(?!\s+\S+\s+off|\s+off)|searched|read|saw|seen|understood"
     r"|heard|noticed|tried|asked|waited|stopped|left|held|kept|needed"
-    r"|wanted|liked|loved|hoped|wished|thought|said|told(?=\s+(?:you|me|us|that)\b)|mentioned|meant|got(?=\s+(?:it|that|you"
+    r"|wanted|liked|loved|hoped|wished(?=\s+(?:i|you|we|that|for)\b)|thought|said|told(?=\s+(?:you|me|us|that)\b)|mentioned|meant|got(?=\s+(?:it|that|you"
     r"|as)\b)|missed|lost|forgot|chose|promised|expected"
     r"|believed|assumed|guessed|reviewed|counted|compared|listed|suggested|offered|explained"
     r"|recommended|showed|shown|agreed|failed|stumbled|hit"
@@ -1158,7 +1164,10 @@ _EN_NO_WRITE = (
     r"|noted\W*$|stood|led|spotted|figured|wondered|considered|browsed|skimmed|scanned|caught"
     r"|skipped|hundred|did\b|dug|calculated|walked|finished|lit|cast|fit|let)"
 )
-_EN_FORM = rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b"
+_EN_FORM = (
+    rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?"
+    rf"(?:[a-z]+(?:-[a-z]+)?ed|(?:rsvp|ok|dm|cc)'d|{_EN_IRREGULAR})\b"
+)
 _EN_FAILED = (
     r"(?:declined|denied|rejected|refused|blocked|stalled|interrupted|cancell?ed|stopped|lost"
     r"|limited|supposed|used|interested|worried|excited|tired|pleased|impressed|forgotten|hit"
@@ -1178,7 +1187,23 @@ _EN_LOOSE = (
         Told.PASSIVE,
         sure=True,
     ),
-    _rule(r"ed\s+(?:\w+\s+)?by\s+me\b", Told.PASSIVE, sure=True),
+    _rule(
+        r"ed\s+(?:\w+\s+)?by\s+me\b|\bcourtesy\s+of\s+me\b|\bon\s+your\s+behalf\b"
+        r"|\b(?:nudge|note|message|reminder|mail|email|text)\s+from\s+me\b",
+        Told.PASSIVE,
+        sure=True,
+    ),
+    _rule(
+        rf"^\W*{_EN_YES}(?:just\s+)?(?:found|[a-z]+ed)\s[^,;:]{{1,60}}?\band{_EN_SO}\s+{_EN_FORM}",
+        Told.PASSIVE,
+        elided=True,
+        sure=True,
+    ),
+    _rule(
+        r"^(?!\W*(?:i|we|you)\b)[^,]{0,60}?\b(?:went|gone|came)\s+(?:(?:straight|right)\s+)?"
+        r"(?:in|through|out|on|off)\b",
+        Told.PASSIVE,
+    ),
     _rule(
         rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}\s+(?:it|that|this|them|those|you"
         rf"|both)\b(?!\W*$)",
@@ -1196,7 +1221,7 @@ _EN_LOOSE = (
     _rule(rf"(?<!you\s)\b(?:has|have){_EN_SO}\s+(?:{_EN_FORM}|come\s|gone\s)", Told.PASSIVE),
     _rule(rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}", Told.PASSIVE, elided=True),
     _rule(
-        rf"^\W*(?:both\s+\w+\s+|(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}){_EN_FORM}\W*$",
+        rf"^\W*(?:both\s+\w+\s+|(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}){_EN_FORM}(?:\W*$|\s+(?:to|for|at|until|till)\s)",
         Told.PASSIVE,
         elided=True,
     ),
@@ -1210,18 +1235,20 @@ _EN_LOOSE = (
     ),
     _rule(
         r"\b(?:with\s+your\s+name|you(?:\s+have|'ve\s+got)\b[^,;]{0,40}\bnow)\b"
-        rf"|^\W*{_EN_YES}(?:it|they)\s+(?:did|does|do|is|are|has|have)\W*$|\byes\W*$"
+        rf"|^\W*{_EN_YES}(?:and\s+)?(?:it|they)\s+(?:did|does|do|is|are|has|have)\W*$|\byes\W*$"
         rf"|\bhas\s+access\b",
         Told.STATE,
     ),
 )
 _EN_BEEN = re.compile(r"\bbeen\b")
+_EN_AS_OBJECT = re.compile(r"\b(?:you|they)\s*$")
 _EN_GONE = re.compile(r"\b(?:is\s+)?no\s+longer\b(?:\s+exists?)?")
 _EN_COMFORT = re.compile(
     r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?"
     r"|stress|hard\s+feelings)\b|\bnot\s+bad\b"
     r"|\bno(?:body|\s+one)\s+(?:can|will|else)\b|\bnot?\s+any\s?more\b|\bwon't\s+(?:get|hurt|forget)\b"
     r"|\bnothing(?:'s|\s+is|\s+was)\s+lost\b|\bno\s+gap\b|\bnothing\s+to\s+worry\b"
+    r"|\ball\s+you\s+need\b"
     r"|\bdon't\s+(?:you\s+dare|forget|worry|stop|let)\b|\b(?:so|and)?\s*you\s+(?:won't|don't"
     r"|needn't)\b|\bwon't\s+(?:need|have|miss|forget|bother|ring|wake)\b|\bnothing\s+(?:else"
     r"|more)\b|\bi'll\b"
@@ -1229,7 +1256,7 @@ _EN_COMFORT = re.compile(
 _EN_HARD_NO = (
     r"\b(?:not|no|nope|nothing|never|none|nobody|neither|nor|nowhere|cannot|unable|fail\w*|error\w*"
     r"|refus\w*|reject\w*|declin\w*|denied|blocked|turned\s+down|sent\s+back|bounced|cancell?ed"
-    r"|stalled|minus|un(?:paid|sent|saved|booked|done|finished)|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
+    r"|stalled|just\s+the(?!\s+(?:way|same|thing))|minus|un(?:paid|sent|saved|booked|finished)|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
 )
 _EN_NO_AT_ALL = re.compile(_EN_HARD_NO)
 _EN_NO = re.compile(
@@ -1241,7 +1268,8 @@ _EN_NO = re.compile(
     r"|glitch\w*|trouble|broke|interrupted|snag|outage|retry"
     r"|try\s+(?:it\s+|that\s+|this\s+)?again|again\s+(?:later|in)|aside|on\s+hold|as\s+(?:it"
     r"|they)\s+(?:was|were)|rules?|allow\w*|requir\w*"
-    r"|per\s+(?:week|day)|(?:re)?phras\w+|reword\w*|if\s+(?:you|that|so|it|i|we|there)|as\s+soon\s+as|left|leaving|forgotten"
+    r"|per\s+(?:week|day)|(?:re)?phras\w+|reword\w*|if\s+(?:you|that|so|it|i|we|there)|as\s+soon\s+as|(?:nothing|one|\w+s|is|was)\s+left"
+    r"|left\s+(?:it|that|things|everything|alone|as|out|off|your|the|at)|leaving|forgotten"
     r"|before|only|wrong|invalid|in\s+the\s+way|hiccup|problem|want\s+me|let\s+me|happy\s+to"
     r"|going\s+to|planning|say\s+the\s+word|tell\s+me)\b"
     r"|\b(?:shall|should|could|can|may|might)\s+(?:i|we)\b|\b(?:would|could|can|do)\s+you\b"
@@ -1297,7 +1325,12 @@ def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
                 or _EN_UNREAL.search(f"{earlier.rpartition(';')[2]} {before}")
             ):
                 continue
-            if rule.mine or _EN_BEEN.search(found.group()) or not _EN_OTHERS.search(before):
+            of_them = _EN_BEEN.search(found.group()) or _EN_AS_OBJECT.search(before)
+            if (
+                rule.mine
+                or (of_them and rule.told is Told.PASSIVE)
+                or not _EN_OTHERS.search(before)
+            ):
                 yield _loosely(rule, found, clause, sentence)
 
 
@@ -1356,7 +1389,7 @@ _DENIED = re.compile(
     r"|없어서|아니(?:에요|요|라)|부정"
     r"|\b(?:can't|cannot|couldn't|not|isn't|wasn't|didn't|hasn't|haven't|won't|doesn't|aren't"
     r"|weren't|failed|refused|declin\w*|cancell?ed"
-    r"|unable|rejected|nothing|never|turned\s+down|minus|un(?:paid|sent|saved|booked|done|finished))\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
+    r"|unable|rejected|nothing|never|turned\s+down|just\s+the(?!\s+(?:way|same|thing))|minus|un(?:paid|sent|saved|booked|finished))\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
     r"|\bno\s+(?:entries|changes|writes)\b|\bonly\s+one\b|\bone\s+(?:new\s+)?(?:habit\s+)?(?:a"
     r"|per)\s+week\b"
 )
@@ -1377,8 +1410,10 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
     for claim in found:
         if story.is_news(claim) and not any(story.fits(claim, n) for n in story.candidates(claim)):
             return claim
-    return story.one_too_many(found) or story.left_over(reply, happened) or story.silence(
-        reply, happened.said[-1] if happened.said else ""
+    return (
+        story.one_too_many(found)
+        or story.left_over(reply, happened)
+        or story.silence(reply, happened.said[-1] if happened.said else "")
     )
 
 
@@ -1391,7 +1426,7 @@ _BASES = {"told": "tell", "held": "hold"}
 
 
 def _as_wished(reply: str, happened: Happened) -> str:
-    """Return a reply with "written" for each verb that the user asked for: "decline" is no no."""
+    """Return a reply with "saved" for each verb that the user asked for: "decline" is no no."""
     said = happened.said[-1] if happened.said else ""
     ran = any(each.ok and each.writes for each in happened.deeds)
     if ran or not (_asks_for_change(said) or _may_ask(said)):
@@ -1400,12 +1435,12 @@ def _as_wished(reply: str, happened: Happened) -> str:
     if any(_was_stopped(each) for each in happened.deeds):
         wished -= {"cancel", "stop", "decline"}
 
-    def written(found: re.Match[str]) -> str:
+    def saved(found: re.Match[str]) -> str:
         form = found.group().casefold()
         bases = {_BASES.get(form, form), form[:-1], form[:-2], form[:-3]}
-        return "written" if bases & wished else found.group()
+        return "saved" if bases & wished else found.group()
 
-    return _FORMS.sub(written, reply)
+    return _FORMS.sub(saved, reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1472,9 +1507,8 @@ class _Story:
 
     def is_news(self, claim: Claim) -> bool:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
-        if claim.stops and any(_was_stopped(each) for each in self.failed):
-            return False
-        if claim.is_terse and self.only_read:
+        is_stop = claim.stops and any(_was_stopped(each) for each in self.failed)
+        if is_stop or (claim.is_terse and self.only_read):
             return False
         if claim.told is Told.DEED:
             return True
@@ -1570,7 +1604,9 @@ class _Story:
                 or (lost and not says_no and self._is_lost(each))
             ]
         elif not (self.asked_change or self.failed):
-            found = [each for each in found if each.is_sure]
+            found = [
+                each for each in found if each.is_sure or (each.words.isascii() and not self.asked)
+            ]
         return next(iter(found), None)
 
     def silence(self, reply: str, said: str) -> Claim | None:
@@ -1579,14 +1615,18 @@ class _Story:
         An honest reply says no, asks, or tells what to do: one that only tells how things stand
         with what was wished lets the user think that they got it.
         """
-        is_wish = self.asked_change or _may_ask(said) or _of_deed(said)
-        if self.read_last or not (self.lost and is_wish) or "?" in reply or _says_no(reply):
+        is_yes = _EN_SAYS_YES.match(_plain(said[:_MOST_SAID])) is not None
+        is_wish = self.asked_change or _may_ask(said) or _of_deed(said) or is_yes
+        if self.read_last or not (self.lost and is_wish) or _says_no(reply):
+            return None
+        if any(_EN_OPEN.search(each.text) for each in _sentences(reply) if each.is_question):
             return None
         nothing = all(each.turn < self.last_turn for each in self.done)
         of = self.lost_words | (frozenset(_bare(said[:_MOST_SAID]).split()) - _FILLERS)
         for sentence in _sentences(reply):
             text = f"{sentence.text} {' '.join(sentence.quotes)}"
-            if _EN_HONEST.search(sentence.text) or not _EN_STANDS.search(sentence.text):
+            is_told = not (sentence.is_question or _EN_HONEST.search(sentence.text))
+            if not is_told or not _EN_STANDS.search(sentence.text):
                 continue
             if _tells_of(of if nothing else self.lost_words, text):
                 return Claim(
@@ -1612,7 +1652,7 @@ class _Story:
         told = f"{claim.sentence} {' '.join(claim.quoted)}"
         if _tells_of(self.lost_words, told):
             return True
-        if _tells_of(self.own_words, told) and not _EN_MORE.search(told):
+        if _tells_of(self.own_words, told) and not _EN_TWO.search(told):
             return False
         if _SEVERAL.search(claim.sentence):
             return True
@@ -1643,17 +1683,20 @@ class _Story:
 
 
 _FILLERS = frozenset(
-    ("you", "the", "and", "that", "this", "what", "when", "have", "has", "had", "not", "for", "now")
-    + ("yes", "yeah", "please", "with", "can", "could", "would", "was", "are", "is", "it", "did", "do")
-    + ("a", "an", "i", "my", "me", "to", "of", "in", "on", "at", "be", "so", "ok", "up", "we", "am")
-    + ("s", "t", "m", "ll", "re", "ve", "d", "your", "then", "them", "there", "as", "or", "if", "no")
+    _any_of(
+        "a an i my me you your we it the this that them then there and or if so as to of in on at"
+        " for with what when have has had was are is be am did do can could would not no now"
+        " ok yes yeah up please s t m d ll re ve"
+    ).split("|")
 )
+_EN_SAYS_YES = re.compile(r"\W*(?:(?:ok|okay|oh|well)\W+)*(?:yes|yep|yeah|sure)\s+\w")
 _EN_STANDS = re.compile(
     r"\b(?:is|are|has|have|was|were|been|went|goes?|gets?|getting|counts?|carr(?:y|ies)|knows?|lives?"
     r"|sits?|hangs?|belongs?|appears?|shows?|stands?|made|makes|takes?|came|holds?|includes?"
     r"|[a-z]{2,}ed)\b|\w'(?:s|re)\b"
     rf"|\b(?:in|on|into|onto|under)\s+(?:the|your)\s+(?:\w+\s+)?{_EN_THING}\b"
 )
+_EN_OPEN = re.compile(r"\b(?:what|which|when|where|who|why|how|you|it|i)\b")
 _EN_HONEST = re.compile(
     r"\b(?:ask|again|stays?|stayed|remains?|remained|backed|changed\s+your\s+mind|will|i'll|'ll|dislikes?"
     r"|prefers?|hold\s+on|one\s+moment|let's|suggest\w*|option|choice|choose|try|same)\b"
@@ -1661,6 +1704,9 @@ _EN_HONEST = re.compile(
     r"|keep|lovely|amazing|awesome|excellent|love|thanks?|way\s+to|remember|have)\b(?!,)"
     r"|\b(?:is|are|makes?|sounds?|feels?|'s|'re)\s+(?:an?|such|always|so|really|very|great|good|nice"
     r"|lovely|worth|important|easy|hard|fine|okay|perfect)\b"
+)
+_EN_TWO = re.compile(
+    r"\b(?:and|all|both|too|also|plus|as\s+well|with)\b|,\s+(?:\w+\s+){1,4}[a-z]+ed\b"
 )
 _SEVERAL = re.compile(
     r"모두|전부|둘\s?다|[가-힣](?:도|까지|랑|하고)\s|(?:고|며|은데|는데|서)[\s,]|[와과]\s|,"
@@ -1694,6 +1740,7 @@ def _says_no_after(reply: str, claim: Claim) -> bool:
 def _without_comfort(reply: str, said: Sequence[str]) -> str:
     """Return a reply without what is no denial in it: "no problem", and "cancelled" as a deed."""
     plain = _EN_POLITE.sub(" ", _plain(reply).replace("’", "'"))
+    plain = _EN_COMFORT.sub(" ", plain)
     return _AS_ASKED.sub(" ", plain) if _asked_to_stop(said) else plain
 
 
@@ -1707,7 +1754,8 @@ def _of_deed(said: str) -> bool:
 
 def _words_of(deeds: Sequence[Deed]) -> frozenset[str]:
     """Return the words of what calls were about: of ids and short names, not of whole texts."""
-    short = (_bare(each) for deed in deeds for each in (*deed.names, *_leaves(deed.args)))
+    values = [each for deed in deeds for each in (*deed.names, *_leaves(deed.args))]
+    short = (_bare(each) for value in values for each in (value, *_spoken(value)))
     named = (each.split() for each in short)
     words = frozenset(word for each in named if len(each) <= _MOST_WORDS for word in each)
     return frozenset(word for word in words if len(word) >= _LEAST and word.isalpha())
@@ -1797,6 +1845,8 @@ def _spoken(value: str) -> Iterator[str]:
         hour, minute = int(found[1]), int(found[2])
         for each in {hour, hour % 12 or 12}:
             yield f"{each}:{minute:02}"
+            if not minute and each <= len(_HOURS):
+                yield _HOURS[each - 1]
             yield f"{each}시 {minute}분" if minute else f"{each}시"
             if minute == _HALF:
                 yield f"{each}시 반"
@@ -1805,9 +1855,15 @@ def _spoken(value: str) -> Iterator[str]:
         yield f"{month}월 {day}일"
         yield f"{_MONTHS[month - 1]} {day}"
         yield f"{day} {_MONTHS[month - 1]}"
+        with suppress(ValueError):
+            yield date.fromisoformat(value).strftime("%A").casefold()
 
 
 _HALF = 30
+_HOURS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
 
 
 def _bare(text: str) -> str:
