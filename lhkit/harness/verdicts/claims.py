@@ -741,6 +741,8 @@ _EN_EMPTY = re.compile(
 _EN_OTHERS = re.compile(r"\b(?:you|they|he|she|who|someone|somebody|people|users?)\b")
 _EN_EACH = re.compile(r"\b(?:each|every|always|usually|one\s+by\s+one|normally|any)\b")
 _EN_ALL_DONE = re.compile(r"\W*(?:all\s+)?(?:done|sorted|set)")
+_EN_SEARCHED = re.compile(r"\bi(?:'ve)?\s+(?:searched|looked|checked|found|read)\b")
+_EN_IS_YES = re.compile(rf"^\W*{_EN_YES}")
 _EN_NONE_OF = re.compile(r"\b(?:nothing|none|neither)\s[^,]*,\s*$")
 _EN_YOU_DID = re.compile(r"\byou(?:'ve|\s+have)?\s+[a-z]+ed\b")
 _EN_MORE = re.compile(r"\b(?:also|too|as\s+well|both|another)\b")
@@ -989,10 +991,19 @@ def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim
                 clause=clause,
                 sentence=text,
                 is_more=_EN_MORE.search(clause) is not None,
-                is_terse=rule.elided or _EN_ALL_DONE.fullmatch(found.group()) is not None,
+                is_terse=_en_told_of_find(rule, found, earlier, text),
                 stops=_EN_STOPPED.match(verb) is not None,
                 quoted=sentence.quoted_in(clause),
             )
+
+
+def _en_told_of_find(rule: _Rule, found: re.Match[str], earlier: str, sentence: str) -> bool:
+    """Return True if a form without a subject may tell of what was found: "a number, saved as"."""
+    if _EN_ALL_DONE.fullmatch(found.group()):
+        return _EN_SEARCHED.search(sentence) is not None
+    verb = found.groupdict().get("verb") or ""
+    is_led = not found.group().strip().startswith(verb) or _EN_IS_YES.sub("", earlier).strip()
+    return rule.elided and bool(verb and is_led)
 
 
 def _en_kind(verb: str, kind: Kind) -> Kind:
@@ -1604,10 +1615,13 @@ class _Story:
                 or (lost and not says_no and self._is_lost(each))
             ]
         elif not (self.asked_change or self.failed):
-            found = [
-                each for each in found if each.is_sure or (each.words.isascii() and not self.asked)
-            ]
+            found = [each for each in found if each.is_sure or self._is_wish_met(each)]
         return next(iter(found), None)
+
+    def _is_wish_met(self, claim: Claim) -> bool:
+        """Return True if a form that may tell of a read, too, is likelier to tell of a wish."""
+        is_read = self.has_read and claim.told is Told.STATE
+        return claim.words.isascii() and not (self.asked or is_read)
 
     def silence(self, reply: str, said: str) -> Claim | None:
         """Return what a reply tells of a wish that came to nothing, where it says so nowhere.
