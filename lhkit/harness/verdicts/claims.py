@@ -1540,7 +1540,8 @@ class _Story:
         if self.has_read and self.asked and not claim.words.isascii():
             return claim.words.endswith(("네요", "더라고요", "군요")) or "언제" in self.last
         words = claim.words.split()
-        is_wish = self.last & {"want", "wanted", "need", "needs", "should", "to", "please"}
+        wishes = {"want", "wanted", "need", "needs", "should", "to", "please"}
+        is_wish = any(each in wishes or each.endswith(_KO_WISHED) for each in self.last)
         is_theirs = words[-1] in self.last and words[0] not in _ITS
         return len(words) == _NOUN_AND_VERB and is_theirs and not self.asked and not is_wish
 
@@ -1800,6 +1801,7 @@ def _was_stopped(deed: Deed) -> bool:
 
 
 _NOUN_AND_VERB = _TWO = 2
+_KO_WISHED = ("줘", "죠", "조", "주세요", "줄래", "ㄱㄱ")
 _ITS = frozenset({"is", "been", "was", "it's", "that's", "all", "now", "just", "successfully"})
 _NO_NEWS = frozenset({"unknown_tool", "truncated_call", "handler_error", "cancelled", "validation"})
 _AS_ASKED = re.compile(r"취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b")
