@@ -25,7 +25,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from typing import Any
@@ -1413,7 +1413,15 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
         >>> false_claim("Done, I've saved it.", Happened(said=["save it"])).words
         "i've saved"
     """
-    reply = _as_wished(reply, happened)
+    wished = _as_wished(reply, happened)
+    claim = _false_claim(wished, happened)
+    if claim is None or claim.words in _plain(reply) or wished == reply:
+        return claim
+    form = next((found.group() for found in _FORMS.finditer(_plain(reply))), "done")
+    return replace(claim, words=claim.words.replace("saved", form))
+
+
+def _false_claim(reply: str, happened: Happened) -> Claim | None:
     found = list(
         {(claim.clause, claim.words): claim for claim in claims(reply, happened.said)}.values()
     )
