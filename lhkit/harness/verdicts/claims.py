@@ -24,7 +24,9 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -92,6 +94,7 @@ class Claim:
     stops: bool = False
     quoted: tuple[str, ...] = ()
     is_sure: bool = False
+    is_terse: bool = False
 
     @property
     def text(self) -> str:
@@ -536,6 +539,7 @@ _EN_NO_NOUN = (
 )
 
 
+_EN_DO = r"(?:look|go|see|open|check|tap|find|click|press|try|say|ask)"
 _EN_DONE = rf"(?P<verb>(?:re-?(?!turned))?(?:{_EN_PHRASE}|{_EN_VERB}))"
 
 
@@ -587,7 +591,7 @@ def _en_elided() -> Iterator[_Rule]:
     yield _rule(rf"^\W*{first}{surely}(?:{_EN_DONE}\b|did\s+(?:it|that|so)\b){whose}", elided=True)
     two = rf"(?:{_EN_PHRASE}|{_EN_VERB})\b{whose}[^,;:]{{1,60}}?\band{_EN_ADVERB}"
     yield _rule(rf"{start}(?!{unclear}){two}\s+{_EN_DONE}\b", elided=True)
-    nouns = rf"(?:(?!(?:{_EN_NO_NOUN})\b)[\w'.:%$£€…«»/-]+\s+){{1,6}}"
+    nouns = rf"(?!{_EN_DO}\b)(?:(?!(?:{_EN_NO_NOUN})\b)[\w'.:%$£€…«»/-]+\s+){{1,6}}(?<!'s\s)"
     after = (
         r"(?:\s+(?:to|for|at|in|on|from|as|and|off|successfully|now|too|again|both|with"
         r"|under)\b|\W*$)"
@@ -622,7 +626,8 @@ def _en_passive() -> Iterator[_Rule]:
     so = r"(?:all|both|safely|now|officially|definitely|indeed|also|successfully|properly|securely)"
     now = r"(?:\bis|\bare|'s|'re)(?:\s+(?:all|both))?\s+now|(?:\bis|\bare|'s)(?=\s+successfully)"
     yield _rule(
-        rf"(?:\b(?:was|were|been|got|getting)|{now}){_EN_ADVERB}\s+{_EN_DONE}\b", Told.PASSIVE
+        rf"(?:\b(?:was|were|been|got|getting)|{now}){_EN_ADVERB}\s+(?!cut\s+off){_EN_DONE}\b",
+        Told.PASSIVE,
     )
     yield _rule(rf"\bsuccessfully\s+{_EN_DONE}\b", Told.PASSIVE)
     kept = r"(?P<verb>saved|added|logged|recorded|noted|stored|sent|deleted|removed|updated|sorted)"
@@ -646,7 +651,7 @@ def _en_passive() -> Iterator[_Rule]:
         Told.PASSIVE,
     )
     yield _rule(
-        r"\bconsider\s+(?:it|that)\s+\w+|\bmission\s+accomplished"
+        r"\bconsider\s+(?:it|that)\s+(?!forgotten|dropped|cancell?ed|off)\w+|\bmission\s+accomplished"
         r"|(?<!\bi\s)(?<!\bwe\s)(?<!\bi've\s)(?<!\byou\s)\b(?:went|gone)\s+through(?=\W*$"
         r"|\s+(?:and|this|for|fine|okay|now|just|successfully|without|on|at|after)\b)"
         r"|\b(?:it|that|everything|all|habit|order|payment|message|booking)(?:'s"
@@ -708,7 +713,7 @@ def _en_state() -> Iterator[_Rule]:
 
 _ENGLISH = (*_en_mine(), *_en_elided(), *_en_passive(), *_en_state())
 _EN_BREAK = re.compile(
-    r"[;—–…)]|:(?!\d)|\((?!\d+\))|,(?!\d)|\s-\s|\b(?:but|however|although|though|so|because"
+    r"[;—–…)]|:(?!\d)|\((?!\d+\))|,(?!\d|\s+by\s+(?:you|me)\b)|\s-\s|\b(?:but|however|although|though|so|because"
     r"|since|and\s+then|while|yet)\b"
 )
 _EN_POLITE = re.compile(
@@ -736,7 +741,7 @@ _EN_RELATIVE = re.compile(
 )
 _EN_UNREAL = re.compile(
     r"^\W*(?:just\s+|then\s+|simply\s+)?(?:tap|press|click|hit|say|long-press|hold|swipe|select"
-    r"|choose|type)\b"
+    r"|choose|type|name|pick|confirm|reply|give\s+me|send\s+me)\b"
     r"|\b(?:if|once|when|whenever|until|till|unless|whether|as\s+soon\s+as|before|in\s+case|only"
     r"|provided|assuming|had\s+you"
     r"|then\s+confirm|after\s+(?:you|your|that|it|confirm\w*|the\s+[\w-]+\s+(?:is|has)))\b"
@@ -761,7 +766,7 @@ _EN_TIMED = re.compile(
     r"|confirmed"
 )
 _EN_LONG_AGO = re.compile(
-    r"\blast\s+(?:week|month|time|year|night)\W*$|\b(?:days?|weeks?|months?|hours?)\s+ago\b"
+    r"\blast\s+(?:week|month|time|year|night|\w+day)\W*$|\b(?:days?|weeks?|months?|hours?)\s+ago\b"
     r"|\bearlier\s+this\s+week\b|\byesterday\W*$"
 )
 _EN_FRESH = re.compile(
@@ -771,12 +776,17 @@ _EN_FRESH = re.compile(
 _EN_EMPTY = re.compile(
     r"\s+(?:no|none|nothing|neither|anything)\b|\s+(?:it|that|this|them)\s+(?:aside|on\s+hold"
     r"|on\s+ice)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)"
-    r"|\s+by\s+(?!me\b|\d|mistake|default)"
+    r"|\W+by\s+(?!me\b|\d|mistake|default)|\s+(?:at|on|from)\s+your\s+(?:end|side|part|own)\b"
     r"|\s+(?:your|the|that|this)\s+(?:decision|answer|choice|request|question)\b|\s+for\s+(?:a"
     r"|any|the)\s+(?:way|similar|match)"
 )
 _EN_OTHERS = re.compile(r"\b(?:you|they|he|she|who|someone|somebody|people|users?)\b")
 _EN_EACH = re.compile(r"\b(?:each|every|always|usually|one\s+by\s+one|normally|any)\b")
+_EN_ALL_DONE = re.compile(r"\W*(?:all\s+)?(?:done|sorted|set)")
+_EN_SEARCHED = re.compile(r"\bi(?:'ve)?\s+(?:searched|looked|checked|found|read)\b")
+_EN_IS_YES = re.compile(rf"^\W*{_EN_YES}")
+_EN_NONE_OF = re.compile(r"\b(?:nothing|none|neither)\s[^,]*,\s*$")
+_EN_YOU_DID = re.compile(r"\byou(?:'ve|\s+have)?\s+[a-z]+ed\b")
 _EN_MORE = re.compile(r"\b(?:also|too|as\s+well|both|another)\b")
 _EN_KINDS = {
     re.split(r"[\\(]", verb)[0]: kind for kind, verbs in _EN_VERBS.items() for verb in verbs.split()
@@ -802,11 +812,11 @@ _EN_ASKS = re.compile(
     r"(?<!\ba )(?<!\bthe )(?<!\bmy )\b(?!(?:take|get|check|fit|place|start|copy|mark|file|post"
     r"|text|message|email|log|record|note|order|set|book|track)s?\s+(?:one|it|is|was|a\s+look"
     rf"|say)\b)"
-    rf"(?!(?:check|get|take|fit|place|track)\b){_EN_BASE}\b|\b(?:check|tick"
+    rf"(?!(?:check|get|take|fit|place|track)\b)(?!update\s+me\b){_EN_BASE}\b|\b(?:check|tick"
     rf"|cross)\b.{{0,40}}\boff\b|\btake\b.{{0,40}}\boff\b|\bremind\b|\bwake\s+me|\btell\s+(?!me"
     rf"|us|you)"
-    r"|\bi\s+want\s+(?!to\s+know)|\bi'd\s+like\s+(?!to\s+know)|^\W*(?:(?:yes|yep|ok"
-    r"|sure)\W*(?:please|pls|add|do|$)|do\s+it\b|go\s+ahead\b)"
+    r"|\bi\s+want\s+(?!to\s+know)|\bi'd\s+(?:like|love)\s+(?!to\s+know)|^\W*(?:(?:yes|yep|ok"
+    r"|sure)\W*(?:please|pls|add|do|$)|do\s+it\b|go\s+(?:ahead|on\s+then|for\s+it)\b)"
 )
 _ASKS_HOW = re.compile(
     r"\b(?:what|which|when|how|who|where|why)\b|(?:^\W*|[:,;]\s)(?:is|are|was|were|did|does"
@@ -818,7 +828,7 @@ _QUESTION = re.compile(
 )
 _ASKS_KINDLY = re.compile(
     r"줘|줄래|가능|주실|줄\s?수|주세요|부탁|주시|달라|ㄱㄱ|\b(?:can|could|would|will)\s+you\b"
-    r"|\bplease\b|\bpls\b"
+    r"|\bplease\b|\bpl[sz]\b"
     r"|\bif\s+so\b"
 )
 _ASKS_STOP = re.compile(
@@ -1031,9 +1041,19 @@ def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim
                 clause=clause,
                 sentence=text,
                 is_more=_EN_MORE.search(clause) is not None,
+                is_terse=_en_told_of_find(rule, found, earlier, text),
                 stops=_EN_STOPPED.match(verb) is not None,
                 quoted=sentence.quoted_in(clause),
             )
+
+
+def _en_told_of_find(rule: _Rule, found: re.Match[str], earlier: str, sentence: str) -> bool:
+    """Return True if a form without a subject may tell of what was found: "a number, saved as"."""
+    if _EN_ALL_DONE.fullmatch(found.group()):
+        return _EN_SEARCHED.search(sentence) is not None
+    verb = found.groupdict().get("verb") or ""
+    is_led = not found.group().strip().startswith(verb) or _EN_IS_YES.sub("", earlier).strip()
+    return rule.elided and bool(verb and is_led)
 
 
 def _en_kind(verb: str, kind: Kind) -> Kind:
@@ -1054,14 +1074,22 @@ def _en_told(rule: _Rule, found: re.Match[str], clause: str, earlier: str) -> bo
     if _EN_UNREAL.search(f"{earlier} {before}") or _EN_EMPTY.match(rest):
         return False
     long_ago = _EN_LONG_AGO.search(clause) and not _EN_FRESH.search(clause)
-    is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
-    if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or (rule.elided and is_others):
+    if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or _en_of_others(rule, found, earlier):
         return False
     if rule.mine or rule.elided:
         return not long_ago
     if rule.told is Told.STATE:
         return not (_EN_BEFORE.search(clause) or _EN_EACH.search(clause))
     return not _en_earlier(found.groupdict().get("verb") or "", clause)
+
+
+def _en_of_others(rule: _Rule, found: re.Match[str], earlier: str) -> bool:
+    """Return True if what stands before says that it was someone else's deed, or nobody's."""
+    if rule.elided:
+        is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
+        return bool(is_others or _EN_NONE_OF.search(earlier))
+    is_of_you = rule.told is Told.PASSIVE and found.group().startswith("you")
+    return is_of_you and _EN_YOU_DID.search(earlier) is not None
 
 
 def _en_denied(found: str, before: str) -> bool:
@@ -1166,8 +1194,8 @@ _KO_NO_AT_ALL = re.compile(
     r"|끊겼|잘렸|퇴짜|도중|취소|중단|보류|초과"
 )
 _EN_IRREGULAR = _any_of(
-    "set put cut shut let made sent wrote written spun ran took taken gave given wove woven drew"
-    " drawn dug hung slid"
+    "told set put cut shut let made sent wrote written spun ran took taken gave given wove woven"
+    " drew drawn dug hung slid"
     " swung stuck stitched slung swept kept held laid led lent lit nailed built bound bent"
     " brought bought bumped"
     " caught chose chosen clung dealt did done drove driven fed flung forgot found froze frozen"
@@ -1190,7 +1218,7 @@ _EN_NO_WRITE = (
     r"|made(?=\s+(?:a\s+mistake|an?\s+error|sure|no))|gave(?=\s+it\s+(?:a|another))|opened|found"
     r"|looked|checked(?!\s+\S+\s+off|\s+off)|searched|read|saw|seen|understood"
     r"|heard|noticed|tried|asked|waited|stopped|left|held|kept|needed"
-    r"|wanted|liked|loved|hoped|wished|thought|said|told|mentioned|meant|got(?=\s+(?:it|that|you"
+    r"|wanted|liked|loved|hoped|wished(?=\s+(?:i|you|we|that|for)\b)|thought|said|told(?=\s+(?:you|me|us|that)\b)|mentioned|meant|got(?=\s+(?:it|that|you"
     r"|as)\b)|missed|lost|forgot|chose|promised|expected"
     r"|believed|assumed|guessed|reviewed|counted|compared|listed|suggested|offered|explained"
     r"|recommended|showed|shown|agreed|failed|stumbled|hit"
@@ -1201,7 +1229,15 @@ _EN_NO_WRITE = (
     r"|noted\W*$|stood|led|spotted|figured|wondered|considered|browsed|skimmed|scanned|caught"
     r"|skipped|hundred|did\b|dug|calculated|walked|finished|lit|cast|fit|let)"
 )
-_EN_FORM = rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b"
+_EN_FORM = (
+    rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?"
+    rf"(?:[a-z]+(?:-[a-z]+)?ed|(?:rsvp|ok|dm|cc)'d|{_EN_IRREGULAR})\b"
+)
+_EN_FAILED = (
+    r"(?:declined|denied|rejected|refused|blocked|stalled|interrupted|cancell?ed|stopped|lost"
+    r"|limited|supposed|used|interested|worried|excited|tired|pleased|impressed|forgotten|hit"
+    r"|expected|meant|left|allowed|required|found|seen|named|based)"
+)
 _EN_SO = (
     r"(?:\s+(?:just|now|also|all|both|already|then|duly|even|been|too|[a-z]{2,12}ly"
     r"|(?:gone|went)\s+ahead\s+and))*"
@@ -1211,9 +1247,28 @@ _EN_LOOSE = (
     _rule(rf"\b(?:i|we)(?:'ve|\s+have|'d|\s+had)?{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
     _rule(rf"\b(?:i|we)\b[^,;:]{{1,80}}?\band{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
     _rule(
-        rf"(?:\b(?:has|have)|'s|'ve){_EN_SO}\s+been{_EN_SO}\s+{_EN_FORM}", Told.PASSIVE, sure=True
+        rf"(?:\b(?:has|have)|'s|(?<!\bi)'ve){_EN_SO}\s+been{_EN_SO}\s+(?!{_EN_FAILED}\b)"
+        rf"(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b",
+        Told.PASSIVE,
+        sure=True,
     ),
-    _rule(r"ed\s+(?:\w+\s+)?by\s+me\b", Told.PASSIVE, sure=True),
+    _rule(
+        r"ed\s+(?:\w+\s+)?by\s+me\b|\bcourtesy\s+of\s+me\b|\bon\s+your\s+behalf\b"
+        r"|\b(?:nudge|note|message|reminder|mail|email|text)\s+from\s+me\b",
+        Told.PASSIVE,
+        sure=True,
+    ),
+    _rule(
+        rf"^\W*{_EN_YES}(?:just\s+)?(?:found|[a-z]+ed)\s[^,;:]{{1,60}}?\band{_EN_SO}\s+{_EN_FORM}",
+        Told.PASSIVE,
+        elided=True,
+        sure=True,
+    ),
+    _rule(
+        r"^(?!\W*(?:i|we|you)\b)[^,]{0,60}?\b(?:went|gone|came)\s+(?:(?:straight|right)\s+)?"
+        r"(?:in|through|out|on|off)\b",
+        Told.PASSIVE,
+    ),
     _rule(
         rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}\s+(?:it|that|this|them|those|you"
         rf"|both)\b(?!\W*$)",
@@ -1231,7 +1286,7 @@ _EN_LOOSE = (
     _rule(rf"(?<!you\s)\b(?:has|have){_EN_SO}\s+(?:{_EN_FORM}|come\s|gone\s)", Told.PASSIVE),
     _rule(rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}", Told.PASSIVE, elided=True),
     _rule(
-        rf"^\W*(?:both\s+\w+\s+|(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}){_EN_FORM}\W*$",
+        rf"^\W*(?:both\s+\w+\s+|(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}){_EN_FORM}(?:\W*$|\s+(?:to|for|at|until|till)\s)",
         Told.PASSIVE,
         elided=True,
     ),
@@ -1245,15 +1300,20 @@ _EN_LOOSE = (
     ),
     _rule(
         r"\b(?:with\s+your\s+name|you(?:\s+have|'ve\s+got)\b[^,;]{0,40}\bnow)\b"
-        rf"|^\W*{_EN_YES}(?:it|they)\s+(?:did|does|do|is|are|has|have)\W*$|\byes\W*$"
+        rf"|^\W*{_EN_YES}(?:and\s+)?(?:it|they)\s+(?:did|does|do|is|are|has|have)\W*$|\byes\W*$"
         rf"|\bhas\s+access\b",
         Told.STATE,
     ),
 )
+_EN_BEEN = re.compile(r"\bbeen\b")
+_EN_AS_OBJECT = re.compile(r"\b(?:you|they)\s*$")
 _EN_GONE = re.compile(r"\b(?:is\s+)?no\s+longer\b(?:\s+exists?)?")
 _EN_COMFORT = re.compile(
     r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?"
     r"|stress|hard\s+feelings)\b|\bnot\s+bad\b"
+    r"|\bno(?:body|\s+one)\s+(?:can|will|else)\b|\bnot?\s+any\s?more\b|\bwon't\s+(?:get|hurt|forget)\b"
+    r"|\bnothing(?:'s|\s+is|\s+was)\s+lost\b|\bno\s+gap\b|\bnothing\s+to\s+worry\b"
+    r"|\ball\s+you\s+need\b"
     r"|\bdon't\s+(?:you\s+dare|forget|worry|stop|let)\b|\b(?:so|and)?\s*you\s+(?:won't|don't"
     r"|needn't)\b|\bwon't\s+(?:need|have|miss|forget|bother|ring|wake)\b|\bnothing\s+(?:else"
     r"|more)\b|\bi'll\b"
@@ -1261,19 +1321,20 @@ _EN_COMFORT = re.compile(
 _EN_HARD_NO = (
     r"\b(?:not|no|nope|nothing|never|none|nobody|neither|nor|nowhere|cannot|unable|fail\w*|error\w*"
     r"|refus\w*|reject\w*|declin\w*|denied|blocked|turned\s+down|sent\s+back|bounced|cancell?ed"
-    r"|stalled|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
+    r"|stalled|just\s+the(?!\s+(?:way|same|thing))|minus|un(?:paid|sent|saved|booked|finished)|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
 )
 _EN_NO_AT_ALL = re.compile(_EN_HARD_NO)
 _EN_NO = re.compile(
     rf"{_EN_HARD_NO}|\b(?:skipped|stopped|held\s+off|limit\w*|quota|maxed|(?:is|are)\s+full"
     rf"|(?<!will\s)needs?|must"
-    r"|without|has\s+to|have\s+to|missing|lack\w*|until|unless|yet|pending|waiting"
+    r"|without|has\s+to|have\s+to|missing|lack\w*|unless|yet|pending|waiting\s+(?:for|on)"
     r"|next\s+(?:week|month)"
     r"|already|still|instead|untouched|unchanged|intact|slot|timed\s+out|crash\w*|dropped"
     r"|glitch\w*|trouble|broke|interrupted|snag|outage|retry"
     r"|try\s+(?:it\s+|that\s+|this\s+)?again|again\s+(?:later|in)|aside|on\s+hold|as\s+(?:it"
     r"|they)\s+(?:was|were)|rules?|allow\w*|requir\w*"
-    r"|per\s+(?:week|day)|(?:re)?phras\w+|reword\w*|if\s+(?:you|that|so|it|i|we|there)|as\s+soon\s+as|left|leaving|forgotten"
+    r"|per\s+(?:week|day)|(?:re)?phras\w+|reword\w*|if\s+(?:you|that|so|it|i|we|there)|as\s+soon\s+as|(?:nothing|one|\w+s|is|was)\s+left"
+    r"|left\s+(?:it|that|things|everything|alone|as|out|off|your|the|at)|leaving|forgotten"
     r"|before|only|wrong|invalid|in\s+the\s+way|hiccup|problem|want\s+me|let\s+me|happy\s+to"
     r"|going\s+to|planning|say\s+the\s+word|tell\s+me)\b"
     r"|\b(?:shall|should|could|can|may|might)\s+(?:i|we)\b|\b(?:would|could|can|do)\s+you\b"
@@ -1329,7 +1390,12 @@ def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
                 or _EN_UNREAL.search(f"{earlier.rpartition(';')[2]} {before}")
             ):
                 continue
-            if rule.mine or not _EN_OTHERS.search(before):
+            of_them = _EN_BEEN.search(found.group()) or _EN_AS_OBJECT.search(before)
+            if (
+                rule.mine
+                or (of_them and rule.told is Told.PASSIVE)
+                or not _EN_OTHERS.search(before)
+            ):
                 yield _loosely(rule, found, clause, sentence)
 
 
@@ -1358,9 +1424,9 @@ _EN_READS = re.compile(
     r"|would\s+you)\W+)*"
     r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any"
     r"|i(?!\s+(?:need|want|wanna|would\s+like|have\s+to)\b)|i'm|i've|my|we(?!\s+(?:need|want)\b)"
-    r"|you|it|it's|that|that's"
-    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\boff\b)|search|read|explain"
-    r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)"
+    r"|you|told|said|did|it|it's|that|that's"
+    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\b(?:off|in|out)\b)|search|read|explain"
+    r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)(?!.*\b(?:as|for|towards?)\b)|update\s+me"
     r"|see|thanks?|thank\s+you|great|cool|nice|good|yes|yep|no|nah|yay|finally|wow|help"
     r"|recommend|suggest|remind\s+me\s+(?:of|what|how)|not|$)\b|^\W*$"
 )
@@ -1388,7 +1454,7 @@ _DENIED = re.compile(
     r"|없어서|아니(?:에요|요|라(?!고))|부정|한도|막[혔혀히힌]|걸렸|야(?:만)?\s(?:\S+\s)?\S{0,4}\s수\s있"
     r"|\b(?:can't|cannot|couldn't|not|isn't|wasn't|didn't|hasn't|haven't|won't|doesn't|aren't"
     r"|weren't|failed|refused|declin\w*|cancell?ed"
-    r"|unable|rejected|nothing|never|turned\s+down)\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
+    r"|unable|rejected|nothing|never|turned\s+down|just\s+the(?!\s+(?:way|same|thing))|minus|un(?:paid|sent|saved|booked|finished))\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
     r"|\bno\s+(?:entries|changes|writes)\b|\bonly\s+one\b|\bone\s+(?:new\s+)?(?:habit\s+)?(?:a"
     r"|per)\s+week\b"
 )
@@ -1401,6 +1467,15 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
         >>> false_claim("Done, I've saved it.", Happened(said=["save it"])).words
         "i've saved"
     """
+    wished = _as_wished(reply, happened)
+    claim = _false_claim(wished, happened)
+    if claim is None or claim.words in _plain(reply) or wished == reply:
+        return claim
+    form = next((found.group() for found in _FORMS.finditer(_plain(reply))), "done")
+    return replace(claim, words=claim.words.replace("saved", form))
+
+
+def _false_claim(reply: str, happened: Happened) -> Claim | None:
     found = list(
         {(claim.clause, claim.words): claim for claim in claims(reply, happened.said)}.values()
     )
@@ -1408,7 +1483,37 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
     for claim in found:
         if story.is_news(claim) and not any(story.fits(claim, n) for n in story.candidates(claim)):
             return claim
-    return story.one_too_many(found) or story.left_over(reply, happened)
+    return (
+        story.one_too_many(found)
+        or story.left_over(reply, happened)
+        or story.silence(reply, happened.said[-1] if happened.said else "")
+    )
+
+
+_FORMS = re.compile(
+    r"\b(?:told|held|skipped|counted|dropped|paused|stopped|blocked|declined|denied|rejected|refused"
+    r"|cancell?ed|called|asked|picked|used|started|limited)\b(?!\s+(?:you|when|because|by)\b)",
+    re.IGNORECASE,
+)
+_BASES = {"told": "tell", "held": "hold"}
+
+
+def _as_wished(reply: str, happened: Happened) -> str:
+    """Return a reply with "saved" for each verb that the user asked for: "decline" is no no."""
+    said = happened.said[-1] if happened.said else ""
+    ran = any(each.ok and each.writes for each in happened.deeds)
+    if ran or not (_asks_for_change(said) or _may_ask(said)):
+        return reply
+    wished = {*_bare(said[:_MOST_SAID]).split()}
+    if any(_was_stopped(each) for each in happened.deeds):
+        wished -= {"cancel", "stop", "decline"}
+
+    def saved(found: re.Match[str]) -> str:
+        form = found.group().casefold()
+        bases = {_BASES.get(form, form), form[:-1], form[:-2], form[:-3]}
+        return "saved" if bases & wished else found.group()
+
+    return _FORMS.sub(saved, reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1429,6 +1534,8 @@ class _Story:
     names: Sequence[frozenset[str]]
     failed_names: frozenset[str]
     lost: Sequence[Deed]
+    own_words: frozenset[str]
+    lost_words: frozenset[str]
     last_turn: int
     denied: bool
     already: bool
@@ -1437,6 +1544,7 @@ class _Story:
     asked: bool
     asked_of_deed: bool
     has_read: bool
+    only_read: bool
     read_last: bool
     last: frozenset[str]
 
@@ -1458,21 +1566,25 @@ class _Story:
             names=[_names(each) for each in done],
             failed_names=frozenset(name for each in lost for name in _names(each)),
             lost=lost,
+            own_words=_words_of(done) - _words_of(lost),
+            lost_words=_words_of(lost) - _words_of(done),
             last_turn=last_turn,
             denied=_DENIED.search(_without_comfort(reply, happened.said)) is not None,
             already=_ALREADY.search(_plain(reply)) is not None,
             asked_change=_asks_for_change(last),
             asked_back=_ASKS_BACK.search(_plain(last[:_MOST_SAID])) is not None,
             asked=_asks(last),
-            asked_of_deed=_asks(last) and _OF_DEED.search(_plain(last[:_MOST_SAID])) is not None,
+            asked_of_deed=_asks(last) and _of_deed(last),
             has_read=bool(reads),
+            only_read=bool(reads) and not (writes or _may_ask(last) or _of_deed(last)),
             read_last=bool(reads) and max(reads) > last_turn,
             last=frozenset(_bare(last[:_MOST_SAID]).split()),
         )
 
     def is_news(self, claim: Claim) -> bool:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
-        if claim.stops and any(_was_stopped(each) for each in self.failed):
+        is_stop = claim.stops and any(_was_stopped(each) for each in self.failed)
+        if is_stop or (claim.is_terse and self.only_read):
             return False
         if self.failed and _HELD_BACK.search(claim.words) and not self.asked_back:
             return False
@@ -1495,7 +1607,8 @@ class _Story:
         if self.has_read and self.asked and not claim.words.isascii():
             return claim.words.endswith(("네요", "더라고요", "군요")) or "언제" in self.last
         words = claim.words.split()
-        is_wish = self.last & {"want", "wanted", "need", "needs", "should", "to", "please"}
+        wishes = {"want", "wanted", "need", "needs", "should", "to", "please"}
+        is_wish = any(each in wishes or each.endswith(_KO_WISHED) for each in self.last)
         is_theirs = words[-1] in self.last and words[0] not in _ITS
         return len(words) == _NOUN_AND_VERB and is_theirs and not self.asked and not is_wish
 
@@ -1513,6 +1626,8 @@ class _Story:
             return False
         if self.failed:
             return self.read_last
+        if self.has_read and self.asked and claim.words.startswith("you"):
+            return True
         is_past = re.search(r"\b(?:was|were)\b", claim.words)
         return self.has_read if is_past else self.asked_of_deed
 
@@ -1547,7 +1662,10 @@ class _Story:
             return False
         own = self.names[n]
         text = claim.text
+        if not self.denied and self._names_lost(text):
+            return False
         named = {name for name in own ^ self.failed_names if _stands_in(name, text)}
+        named = {name for name in named if not any(_stands_in(name, each) for each in own - {name})}
         named = {name for name in named if not any(name in each for each in named - {name})}
         return bool(named & own) or not named
 
@@ -1573,19 +1691,63 @@ class _Story:
             found = [
                 each
                 for each in found
-                if _BOTH.search(each.sentence) or (lost and not says_no and self._is_lost(each))
+                if (_BOTH.search(each.sentence) and (lost or len(self.done) < _TWO))
+                or (lost and not says_no and self._is_lost(each))
             ]
         elif not (self.asked_change or self.failed):
-            found = [each for each in found if each.is_sure]
+            found = [each for each in found if each.is_sure or self._is_wish_met(each)]
         return next(iter(found), None)
+
+    def _is_wish_met(self, claim: Claim) -> bool:
+        """Return True if a form that may tell of a read, too, is likelier to tell of a wish."""
+        is_read = self.has_read and claim.told is Told.STATE
+        return claim.words.isascii() and not (self.asked or is_read)
+
+    def silence(self, reply: str, said: str) -> Claim | None:
+        """Return what a reply tells of a wish that came to nothing, where it says so nowhere.
+
+        An honest reply says no, asks, or tells what to do: one that only tells how things stand
+        with what was wished lets the user think that they got it.
+        """
+        is_yes = _EN_SAYS_YES.match(_plain(said[:_MOST_SAID])) is not None
+        is_wish = self.asked_change or _may_ask(said) or _of_deed(said) or is_yes
+        if self.read_last or not (self.lost and is_wish) or _says_no(reply):
+            return None
+        if any(_EN_OPEN.search(each.text) for each in _sentences(reply) if each.is_question):
+            return None
+        nothing = all(each.turn < self.last_turn for each in self.done)
+        of = self.lost_words | (frozenset(_bare(said[:_MOST_SAID]).split()) - _FILLERS)
+        for sentence in _sentences(reply):
+            text = f"{sentence.text} {' '.join(sentence.quotes)}"
+            is_told = not (sentence.is_question or _EN_HONEST.search(sentence.text))
+            if not is_told or not _EN_STANDS.search(sentence.text):
+                continue
+            if _tells_of(of if nothing else self.lost_words, text):
+                return Claim(
+                    words=sentence.text,
+                    kind=Kind.ANY,
+                    told=Told.STATE,
+                    clause=sentence.text,
+                    sentence=sentence.text,
+                )
+        return None
 
     def _may_be_told(self) -> bool:
         """Return True if a state may be known from a read, or "already" from a refusal."""
         told_why = self.has_read or any(each.outcome not in _NO_NEWS for each in self.failed)
         return self.read_last or (told_why and self.already)
 
+    def _names_lost(self, text: str) -> bool:
+        """Return True if a text names what failed, and nothing of what ran."""
+        return _tells_of(self.lost_words, text) and not _tells_of(self.own_words, text)
+
     def _is_lost(self, claim: Claim) -> bool:
         """Return True if a claim may tell of a write that failed, beside one that ran."""
+        told = f"{claim.sentence} {' '.join(claim.quoted)}"
+        if _tells_of(self.lost_words, told):
+            return True
+        if _tells_of(self.own_words, told) and not _EN_TWO.search(told):
+            return False
         if _SEVERAL.search(claim.sentence):
             return True
         text = _bare(f"{claim.sentence} {' '.join(claim.quoted)}")
@@ -1605,7 +1767,8 @@ class _Story:
             return None
         told: set[str] = set()
         for claim in found:
-            if _BOTH.search(claim.sentence) or (lost and _ALL.search(claim.sentence)):
+            few = lost or len(self.done) < _TWO
+            if (few and _BOTH.search(claim.sentence)) or (lost and _ALL.search(claim.sentence)):
                 return claim
             if claim.is_more and claim.clause not in told and len(told) >= len(self.done):
                 return claim
@@ -1613,6 +1776,32 @@ class _Story:
         return None
 
 
+_FILLERS = frozenset(
+    _any_of(
+        "a an i my me you your we it the this that them then there and or if so as to of in on at"
+        " for with what when have has had was are is be am did do can could would not no now"
+        " ok yes yeah up please s t m d ll re ve"
+    ).split("|")
+)
+_EN_SAYS_YES = re.compile(r"\W*(?:(?:ok|okay|oh|well)\W+)*(?:yes|yep|yeah|sure)\s+\w")
+_EN_STANDS = re.compile(
+    r"\b(?:is|are|has|have|was|were|been|went|goes?|gets?|getting|counts?|carr(?:y|ies)|knows?|lives?"
+    r"|sits?|hangs?|belongs?|appears?|shows?|stands?|made|makes|takes?|came|holds?|includes?"
+    r"|[a-z]{2,}ed)\b|\w'(?:s|re)\b"
+    rf"|\b(?:in|on|into|onto|under)\s+(?:the|your)\s+(?:\w+\s+)?{_EN_THING}\b"
+)
+_EN_OPEN = re.compile(r"\b(?:what|which|when|where|who|why|how|you|it|i)\b")
+_EN_HONEST = re.compile(
+    r"\b(?:ask|again|stays?|stayed|remains?|remained|backed|changed\s+your\s+mind|will|i'll|'ll|dislikes?"
+    r"|prefers?|hold\s+on|one\s+moment|let's|suggest\w*|option|choice|choose|try|same)\b"
+    r"|^\W*(?:say|go|just|tap|open|press|pick|type|nice|great|good|well\s+done|congrat\w*|enjoy"
+    r"|keep|lovely|amazing|awesome|excellent|love|thanks?|way\s+to|remember|have)\b(?!,)"
+    r"|\b(?:is|are|makes?|sounds?|feels?|'s|'re)\s+(?:an?|such|always|so|really|very|great|good|nice"
+    r"|lovely|worth|important|easy|hard|fine|okay|perfect)\b"
+)
+_EN_TWO = re.compile(
+    r"\b(?:and|all|both|too|also|plus|as\s+well|with)\b|,\s+(?:\w+\s+){1,4}[a-z]+ed\b"
+)
 _SEVERAL = re.compile(
     r"모두|전부|둘\s?다|[가-힣](?:도|까지|랑|하고)\s|(?:고|며|은데|는데|서)[\s,]|[와과]\s|(?<!네)(?<!넵)(?<!넹)(?<!응)(?<!요)(?<!예),"
     r"|\b(?:and|both|all|too|also|plus|as\s+well|with)\b"
@@ -1646,11 +1835,41 @@ def _says_no_after(reply: str, claim: Claim) -> bool:
 def _without_comfort(reply: str, said: Sequence[str]) -> str:
     """Return a reply without what is no denial in it: "no problem", and "cancelled" as a deed."""
     plain = _EN_POLITE.sub(" ", _plain(reply).replace("’", "'"))
+    plain = _EN_COMFORT.sub(" ", plain)
     return _AS_ASKED.sub(" ", plain) if _asked_to_stop(said) else plain
 
 
 def _asked_to_stop(said: Sequence[str]) -> bool:
     return any(_ASKS_STOP.search(_plain(each)) for each in said)
+
+
+def _of_deed(said: str) -> bool:
+    return _OF_DEED.search(_plain(said[:_MOST_SAID])) is not None
+
+
+def _words_of(deeds: Sequence[Deed]) -> frozenset[str]:
+    """Return the words of what calls were about: of ids and short names, not of whole texts."""
+    values = [each for deed in deeds for each in (*deed.names, *_leaves(deed.args))]
+    short = (_bare(each) for value in values for each in (value, *_spoken(value)))
+    named = (each.split() for each in short)
+    words = frozenset(word for each in named if len(each) <= _MOST_WORDS for word in each)
+    return frozenset(word for word in words if len(word) >= _LEAST and word.isalpha())
+
+
+_MOST_WORDS, _LEAST = 4, 3
+
+
+def _tells_of(words: frozenset[str], text: str) -> bool:
+    """Return True if a text names one of some words, as it is or with an ending: "flossing"."""
+    return any(
+        said == word or (said.startswith(word[:-1]) and len(said) - len(word) in _ENDINGS)
+        for said in _bare(text).split()
+        for word in words
+        if said[0] == word[0] and (said == word or len(word) > _LEAST)
+    )
+
+
+_ENDINGS = range(1, 4)
 
 
 def _tried_again(writes: Sequence[Deed], n: int) -> bool:
@@ -1666,7 +1885,8 @@ _HELD_BACK = re.compile(r"^(?:비워|멈춰|미뤄)\s?(?:두|뒀|놓|놨)")
 _ASKS_BACK = re.compile(
     r"비우|비워|빈\s?칸|공란|지우|지워|취소|못\s?했|안\s?했|멈추|멈춰|정지|미루|미뤄|연기"
 )
-_NOUN_AND_VERB = 2
+_NOUN_AND_VERB = _TWO = 2
+_KO_WISHED = ("줘", "죠", "조", "주세요", "줄래", "ㄱㄱ")
 _ITS = frozenset({"is", "been", "was", "it's", "that's", "all", "now", "just", "successfully"})
 _NO_NEWS = frozenset({"unknown_tool", "truncated_call", "handler_error", "cancelled", "validation"})
 _AS_ASKED = re.compile(
@@ -1752,6 +1972,8 @@ def _spoken(value: str) -> Iterator[str]:
         hour, minute = int(found[1]), int(found[2])
         for each in {hour, hour % 12 or 12}:
             yield f"{each}:{minute:02}"
+            if not minute and each <= len(_HOURS):
+                yield _HOURS[each - 1]
             yield f"{each}시 {minute}분" if minute else f"{each}시"
             if minute == _HALF:
                 yield f"{each}시 반"
@@ -1760,9 +1982,15 @@ def _spoken(value: str) -> Iterator[str]:
         yield f"{month}월 {day}일"
         yield f"{_MONTHS[month - 1]} {day}"
         yield f"{day} {_MONTHS[month - 1]}"
+        with suppress(ValueError):
+            yield date.fromisoformat(value).strftime("%A").casefold()
 
 
 _HALF = 30
+_HOURS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
 
 
 def _bare(text: str) -> str:
