@@ -1327,7 +1327,7 @@ _EN_NO_AT_ALL = re.compile(_EN_HARD_NO)
 _EN_NO = re.compile(
     rf"{_EN_HARD_NO}|\b(?:skipped|stopped|held\s+off|limit\w*|quota|maxed|(?:is|are)\s+full"
     rf"|(?<!will\s)needs?|must"
-    r"|without|has\s+to|have\s+to|missing|lack\w*|unless|yet|pending|waiting\s+(?:for|on)"
+    r"|without|provided|as\s+long\s+as|has\s+to|have\s+to|missing|lack\w*|unless|yet|pending|waiting\s+(?:for|on)"
     r"|next\s+(?:week|month)"
     r"|already|still|instead|untouched|unchanged|intact|slot|timed\s+out|crash\w*|dropped"
     r"|glitch\w*|trouble|broke|interrupted|snag|outage|retry"
@@ -1584,9 +1584,8 @@ class _Story:
     def is_news(self, claim: Claim) -> bool:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
         is_stop = claim.stops and any(_was_stopped(each) for each in self.failed)
-        if is_stop or (claim.is_terse and self.only_read):
-            return False
-        if self.failed and _HELD_BACK.search(claim.words) and not self.asked_back:
+        is_held = self.failed and not self.asked_back and _HELD_BACK.match(claim.words)
+        if is_stop or is_held or (claim.is_terse and self.only_read):
             return False
         if claim.told is Told.DEED:
             return True
@@ -1683,8 +1682,11 @@ class _Story:
         found = [
             each
             for each in _loose(reply, stops=stops)
-            if (each.is_sure and not _says_no_after(reply, each))
-            or not (says_no or (each.told is Told.STATE and self._may_be_told()))
+            if not self._looks_back(each)
+            and (
+                (each.is_sure and not _says_no_after(reply, each))
+                or not (says_no or (each.told is Told.STATE and self._may_be_told()))
+            )
         ]
         if any(each.turn == self.last_turn for each in self.done):
             lost = any(each.turn == self.last_turn for each in self.lost)
@@ -1697,6 +1699,15 @@ class _Story:
         elif not (self.asked_change or self.failed):
             found = [each for each in found if each.is_sure or self._is_wish_met(each)]
         return next(iter(found), None)
+
+    def _looks_back(self, claim: Claim) -> bool:
+        """Return True if a form tells of what was so before, or of what was held back."""
+        if self.failed and not self.asked_back and _HELD_BACK.search(claim.sentence):
+            return True
+        may_be_old = self.done or claim.told is Told.PASSIVE
+        return bool(
+            may_be_old and (_BACK.search(claim.sentence) or _OF_WEEK.search(claim.sentence))
+        )
 
     def _is_wish_met(self, claim: Claim) -> bool:
         """Return True if a form that may tell of a read, too, is likelier to tell of a wish."""
@@ -1719,7 +1730,8 @@ class _Story:
         of = self.lost_words | (frozenset(_bare(said[:_MOST_SAID]).split()) - _FILLERS)
         for sentence in _sentences(reply):
             text = f"{sentence.text} {' '.join(sentence.quotes)}"
-            is_told = not (sentence.is_question or _EN_HONEST.search(sentence.text))
+            is_old = _BACK.search(sentence.text) or _OF_WEEK.search(sentence.text)
+            is_told = not (sentence.is_question or is_old or _EN_HONEST.search(sentence.text))
             if not is_told or not _EN_STANDS.search(sentence.text):
                 continue
             if _tells_of(of if nothing else self.lost_words, text):
@@ -1880,7 +1892,8 @@ def _was_stopped(deed: Deed) -> bool:
     return deed.outcome == "cancelled" and _tool_kind(deed.tool) is not Kind.REMOVE
 
 
-_HELD_BACK = re.compile(r"^(?:비워|멈춰|미뤄)\s?(?:두|뒀|놓|놨)")
+_OF_WEEK = re.compile(r"\bthis\s+(?:calendar\s+)?week(?:'s)?\b")
+_HELD_BACK = re.compile(r"(?:비워|멈춰|미뤄)\s?(?:두|뒀|놓|놨)")
 """Left empty or put off because a write failed, unless that was asked."""
 _ASKS_BACK = re.compile(
     r"비우|비워|빈\s?칸|공란|지우|지워|취소|못\s?했|안\s?했|멈추|멈춰|정지|미루|미뤄|연기"
