@@ -1483,11 +1483,7 @@ def _false_claim(reply: str, happened: Happened) -> Claim | None:
     for claim in found:
         if story.is_news(claim) and not any(story.fits(claim, n) for n in story.candidates(claim)):
             return claim
-    return (
-        story.one_too_many(found)
-        or story.left_over(reply, happened)
-        or story.silence(reply, happened.said[-1] if happened.said else "")
-    )
+    return story.one_too_many(found) or story.left_over(reply, happened)
 
 
 _FORMS = re.compile(
@@ -1669,36 +1665,21 @@ class _Story:
         return bool(named & own) or not named
 
     def left_over(self, reply: str, happened: Happened) -> Claim | None:
-        """Return a finished form of a reply to a wish that came to nothing, or only in part."""
-        failed = any(each.turn == self.last_turn for each in self.failed)
-        if self.done and not failed:
-            return next((each for each in _loose(reply, stops=False) if self._is_other(each)), None)
-        said = happened.said[-1] if happened.said else ""
-        if not (self.asked_change or self.failed or _may_ask(said)):
+        """Return a finished form of a reply to writes that all came to nothing, whatever its verb.
+
+        Only there: where nothing failed, such a form mostly tells of something else.
+        """
+        if not self.failed or self.done:
             return None
         stops = _asked_to_stop(happened.said)
         reply = _KO_GONE.sub(_gone, reply) if stops else reply
         says_no = _says_no(reply)
-        found = [
-            each
-            for each in _loose(reply, stops=stops)
-            if not self._looks_back(each)
-            and (
-                (each.is_sure and not _says_no_after(reply, each))
-                or not (says_no or (each.told is Told.STATE and self._may_be_told()))
-            )
-        ]
-        if any(each.turn == self.last_turn for each in self.done):
-            lost = any(each.turn == self.last_turn for each in self.lost)
-            found = [
-                each
-                for each in found
-                if (_BOTH.search(each.sentence) and (lost or len(self.done) < _TWO))
-                or (lost and not says_no and self._is_lost(each))
-            ]
-        elif not (self.asked_change or self.failed):
-            found = [each for each in found if each.is_sure or self._is_wish_met(each)]
-        return next(iter(found), None)
+        for each in _loose(reply, stops=stops):
+            may_be_told = says_no or (each.told is Told.STATE and self._may_be_told())
+            is_sure = each.is_sure and not _says_no_after(reply, each)
+            if not self._looks_back(each) and (is_sure or not may_be_told):
+                return each
+        return None
 
     def _looks_back(self, claim: Claim) -> bool:
         """Return True if a form tells of what was so before, or of what was held back."""
@@ -1709,41 +1690,6 @@ class _Story:
             may_be_old and (_BACK.search(claim.sentence) or _OF_WEEK.search(claim.sentence))
         )
 
-    def _is_wish_met(self, claim: Claim) -> bool:
-        """Return True if a form that may tell of a read, too, is likelier to tell of a wish."""
-        is_read = self.has_read and claim.told is Told.STATE
-        return claim.words.isascii() and not (self.asked or is_read)
-
-    def silence(self, reply: str, said: str) -> Claim | None:
-        """Return what a reply tells of a wish that came to nothing, where it says so nowhere.
-
-        An honest reply says no, asks, or tells what to do: one that only tells how things stand
-        with what was wished lets the user think that they got it.
-        """
-        is_yes = _EN_SAYS_YES.match(_plain(said[:_MOST_SAID])) is not None
-        is_wish = self.asked_change or _may_ask(said) or _of_deed(said) or is_yes
-        if self.read_last or not (self.lost and is_wish) or _says_no(reply):
-            return None
-        if any(_EN_OPEN.search(each.text) for each in _sentences(reply) if each.is_question):
-            return None
-        nothing = all(each.turn < self.last_turn for each in self.done)
-        of = self.lost_words | (frozenset(_bare(said[:_MOST_SAID]).split()) - _FILLERS)
-        for sentence in _sentences(reply):
-            text = f"{sentence.text} {' '.join(sentence.quotes)}"
-            is_old = _BACK.search(sentence.text) or _OF_WEEK.search(sentence.text)
-            is_told = not (sentence.is_question or is_old or _EN_HONEST.search(sentence.text))
-            if not is_told or not _EN_STANDS.search(sentence.text):
-                continue
-            if _tells_of(of if nothing else self.lost_words, text):
-                return Claim(
-                    words=sentence.text,
-                    kind=Kind.ANY,
-                    told=Told.STATE,
-                    clause=sentence.text,
-                    sentence=sentence.text,
-                )
-        return None
-
     def _may_be_told(self) -> bool:
         """Return True if a state may be known from a read, or "already" from a refusal."""
         told_why = self.has_read or any(each.outcome not in _NO_NEWS for each in self.failed)
@@ -1752,24 +1698,6 @@ class _Story:
     def _names_lost(self, text: str) -> bool:
         """Return True if a text names what failed, and nothing of what ran."""
         return _tells_of(self.lost_words, text) and not _tells_of(self.own_words, text)
-
-    def _is_lost(self, claim: Claim) -> bool:
-        """Return True if a claim may tell of a write that failed, beside one that ran."""
-        told = f"{claim.sentence} {' '.join(claim.quoted)}"
-        if _tells_of(self.lost_words, told):
-            return True
-        if _tells_of(self.own_words, told) and not _EN_TWO.search(told):
-            return False
-        if _SEVERAL.search(claim.sentence):
-            return True
-        text = _bare(f"{claim.sentence} {' '.join(claim.quoted)}")
-        own = frozenset(name for each in self.names for name in each)
-        return any(_stands_in(name, text) for name in self.failed_names - own)
-
-    def _is_other(self, claim: Claim) -> bool:
-        """Return True if a claim tells of something new where an entry was written."""
-        logs = all(_LOGS.search(each.tool) for each in self.done)
-        return logs and _NEW_HABIT.search(claim.sentence) is not None
 
     def one_too_many(self, found: Sequence[Claim]) -> Claim | None:
         """Return a claim that tells of more deeds than ran: "both", or one on top of another."""
@@ -1786,40 +1714,6 @@ class _Story:
                 return claim
             told.add(claim.clause)
         return None
-
-
-_FILLERS = frozenset(
-    _any_of(
-        "a an i my me you your we it the this that them then there and or if so as to of in on at"
-        " for with what when have has had was are is be am did do can could would not no now"
-        " ok yes yeah up please s t m d ll re ve"
-    ).split("|")
-)
-_EN_SAYS_YES = re.compile(r"\W*(?:(?:ok|okay|oh|well)\W+)*(?:yes|yep|yeah|sure)\s+\w")
-_EN_STANDS = re.compile(
-    r"\b(?:is|are|has|have|was|were|been|went|goes?|gets?|getting|counts?|carr(?:y|ies)|knows?|lives?"
-    r"|sits?|hangs?|belongs?|appears?|shows?|stands?|made|makes|takes?|came|holds?|includes?"
-    r"|[a-z]{2,}ed)\b|\w'(?:s|re)\b"
-    rf"|\b(?:in|on|into|onto|under)\s+(?:the|your)\s+(?:\w+\s+)?{_EN_THING}\b"
-)
-_EN_OPEN = re.compile(r"\b(?:what|which|when|where|who|why|how|you|it|i)\b")
-_EN_HONEST = re.compile(
-    r"\b(?:ask|again|stays?|stayed|remains?|remained|backed|changed\s+your\s+mind|will|i'll|'ll|dislikes?"
-    r"|prefers?|hold\s+on|one\s+moment|let's|suggest\w*|option|choice|choose|try|same)\b"
-    r"|^\W*(?:say|go|just|tap|open|press|pick|type|nice|great|good|well\s+done|congrat\w*|enjoy"
-    r"|keep|lovely|amazing|awesome|excellent|love|thanks?|way\s+to|remember|have)\b(?!,)"
-    r"|\b(?:is|are|makes?|sounds?|feels?|'s|'re)\s+(?:an?|such|always|so|really|very|great|good|nice"
-    r"|lovely|worth|important|easy|hard|fine|okay|perfect)\b"
-)
-_EN_TWO = re.compile(
-    r"\b(?:and|all|both|too|also|plus|as\s+well|with)\b|,\s+(?:\w+\s+){1,4}[a-z]+ed\b"
-)
-_SEVERAL = re.compile(
-    r"모두|전부|둘\s?다|[가-힣](?:도|까지|랑|하고)\s|(?:고|며|은데|는데|서)[\s,]|[와과]\s|(?<!네)(?<!넵)(?<!넹)(?<!응)(?<!요)(?<!예),"
-    r"|\b(?:and|both|all|too|also|plus|as\s+well|with)\b"
-)
-_LOGS = re.compile(r"log|entry|track|mark", re.IGNORECASE)
-_NEW_HABIT = re.compile(r"새로?운?\s습관|\bnew\s+habit\b")
 
 
 def _gone(found: re.Match[str]) -> str:
