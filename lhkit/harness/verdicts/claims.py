@@ -9,6 +9,10 @@ Then the truth: a claim is false if no write that ran in the conversation fits i
 unless its kind or what it was about says that another was meant; when in doubt, it fits. A state
 counts only where the user asked for a change or one was tried: else it is told as what was read.
 
+Last, what is left over: where a change was wanted and nothing was written, an honest reply says no,
+asks, offers, or tells what a read found. A finished form without any of these is a claim, whatever
+its verb ("I stitched it into your commute", "싹 날렸습니다").
+
 What it is worth is measured on labelled replies: `datasets/claims`, `evals/claims.py`.
 
 Limits: the rules know the verbs and things listed below; irony, and who is meant by a name, they do
@@ -20,7 +24,9 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -87,6 +93,8 @@ class Claim:
     is_more: bool = False
     stops: bool = False
     quoted: tuple[str, ...] = ()
+    is_sure: bool = False
+    is_terse: bool = False
 
     @property
     def text(self) -> str:
@@ -100,7 +108,11 @@ def _any_of(words: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """A pattern that finds a deed; `noun` or `verb` in it names the deed, else `kind` says it."""
+    """A pattern that finds a deed; `noun` or `verb` in it names the deed, else `kind` says it.
+
+    `sure`: of what is left over, what tells so plainly of the assistant's own deed that only a no
+    after it denies it.
+    """
 
     pattern: re.Pattern[str]
     told: Told = Told.DEED
@@ -108,6 +120,7 @@ class _Rule:
     mine: bool = False
     elided: bool = False
     answers: bool = False
+    sure: bool = False
 
 
 def _rule(pattern: str, told: Told = Told.DEED, **more: Any) -> _Rule:
@@ -116,11 +129,23 @@ def _rule(pattern: str, told: Told = Told.DEED, **more: Any) -> _Rule:
 
 # ------------------------------------------------------------------------------------- Korean
 
+
+def _ending_in(final: str, without: str) -> str:
+    """Return the Hangul syllables with a final consonant, as a class of a pattern."""
+    index = " ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ".index(final)
+    every = (chr(place + index) for place in range(0xAC00, 0xD7A4, 28))
+    return f"[{''.join(each for each in every if each not in without)}]"
+
+
+_KO_PAST = _ending_in("ㅆ", "있겠셨")
+_KO_FUTURE = _ending_in("ㄹ", "")
+
 _KO_NOUNS: Mapping[Kind, str] = {
     Kind.REMOVE: "삭제 제거 해지 해제 취소 철회 소거 폐기 말소 탈퇴",
     Kind.CHANGE: (
         "업데이트 갱신 변경 수정 정정 교체 조정 조절 연기 이동 전환 재설정 초기화 복원 복구"
         " 개명 편집 대체 업뎃"
+        " 업그레이드 리셋"
         " 종료 중지 정지 비활성화 인상 인하 단축 연장 갱신 병합 통합 분류 교환 잠금"
     ),
     Kind.SEND: (
@@ -131,6 +156,7 @@ _KO_NOUNS: Mapping[Kind, str] = {
         "추가 기록 저장 등록 설정 입력 생성 작성 기입 기재 메모 예약 주문 구매 결제 접수"
         " 신청 제출 게시 업로드"
         " 세팅 셋팅 등재 북마크 구독 백업 복사 첨부 연결 배정 지정 보관 고정 활성화 보존"
+        " 설치 녹음 녹화"
         " 신설 발급 편성 확보"
         " 마킹 태그 등업 스크랩 찜 적립 발주 충전 가입 배치 할당 개설 올림 스케줄링 인쇄"
         " 출력 다운로드 체크인"
@@ -145,7 +171,8 @@ _KO_NOUN = "|".join(_any_of(each) for each in _KO_NOUNS.values())
 _KO_OF_NOUN = {noun: kind for kind, nouns in _KO_NOUNS.items() for noun in nouns.split()}
 
 _KO_ADVERB = (
-    r"(?:\s*(?:잘|모두|전부|다|바로|방금|막|새로|성공적으로|정상적으로|정상|안전하게|안전히|무사히|완료"
+    r"(?:\s*(?:잘|모두|전부|다|바로|방금|막|새로|성공적으로|정상적으로|정상|안전하게|안전히"
+    r"|무사히|완료"
     r"|제대로|깔끔하게|깔끔히|완벽하게|완벽히|확실하게|확실히|제가|먼저|추가로|자동으로"
     r"|같이|함께|이미"
     r"|한\s?번에|그대로|말끔히|지금|이제|또|최종|즉시|꼼꼼히|정확히|정확하게|문제없이|일괄"
@@ -156,17 +183,21 @@ _KO_AUX = (
     r"(?:(?:둬|두어|놓아|놔|드려|줘)\s?)?(?:두었|뒀|둿|놓았|놨|놧|드렸|드리었|줬|주었|냈|버렸|치웠)"
 )
 _KO_END = (
-    r"(?:습니다|습니당|습니닷|슴다|슴니다|어요|어용|어염|어(?![가-힣])|답니다|네요|네(?![가-힣])"
+    r"(?:습니다|사오니|사옵니다|습니당|습니닷|슴다|슴니다|어요|어용|어염|어욤|어(?![가-힣])|답니다"
+    r"|네요|네(?![가-힣])"
     r"|지요|죠|지(?![가-힣])|거든요?|구요|고요|다(?![가-힣])|음(?![가-힣])"
     r"|음을\s?(?:알려|말씀|안내)"
-    r"|고(?![가-힣])|으며|으니까?|지만|는데요?|으므로|구나|단다|더니|삼(?![가-힣])|던데요)"
+    r"|고(?![가-힣])|으며|으니까?|지만|는데요?|으므로|구나|단다|더니|잖아요?|삼(?![가-힣])|던데요)"
 )
-_KO_DID = rf"(?:했|햇|하였|시켰|마쳤|끝냈|마무리했|성공했|완료했|완료시켰|(?:해|하여)\s?{_KO_AUX})"
+_KO_DID = (
+    rf"(?:했|햇|하였|드렸|시켰|마쳤|끝냈|마무리했|성공했|완료했|완료시켰|(?:해|하여)\s?{_KO_AUX})"
+)
 _KO_BECAME = (
     r"(?:됐|됏|되었|됬|되셨|끝났|이루어졌|이뤄졌|마무리됐|마무리되었|완료됐|완료되었|되어\s?졌)"
 )
 _KO_IS = (
-    r"(?:습니다|어요|어용|어(?![가-힣])|음(?![가-힣])|네요|답니다|죠|지요|거든요?|고요?(?![가-힣])"
+    r"(?:습니다|사오니|사옵니다|어요|어용|어(?![가-힣])|음(?![가-힣])|네요|답니다|죠|지요"
+    r"|거든요?|고요?(?![가-힣])"
     r"|으니까?|지만|는데요?|으며|다(?![가-힣])|을\s?(?:거예요|겁니다|거야))"
 )
 _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
@@ -175,7 +206,8 @@ _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("뺐", "빼"),
         ("없앴", "없애"),
         ("치웠", "치워"),
-        ("(?<=에\\s)버렸", "내버려"),
+        ("(?<=에\\s)버렸", "갖다\\s?버려"),
+        ("(?:들어|덜어|걷어|떼어|도려|솎아)\\s?냈", "(?:들어|덜어|걷어|떼어|도려|솎아)\\s?내"),
     ),
     Kind.SEND: (("보냈", "보내"), ("부쳤", "부쳐"), ("전했", "전해")),
     Kind.CHANGE: (
@@ -219,7 +251,7 @@ _KO_VERBS: Mapping[Kind, Sequence[tuple[str, str]]] = {
         ("시켰", "시켜"),
         ("샀", "사"),
         ("틀었", "틀어"),
-        ("정했", "정해"),
+        ("(?<!안)(?<!인)정했", "정해"),
         ("짰", "짜"),
         ("열었", "열어"),
         ("매겼", "매겨"),
@@ -242,7 +274,7 @@ _KO_WENT: Mapping[Kind, str] = {
     Kind.REMOVE: "지워졌|사라졌|없어졌|(?<=에서\\s)빠졌|(?<=에서는\\s)빠졌|(?<=에서\\s)내려갔",
     Kind.CHANGE: "바뀌었|바꼈|옮겨졌|켜졌|꺼졌|고쳐졌|미뤄졌|당겨졌|낮춰졌|높여졌|잠겼|비워졌",
     Kind.SEND: (
-        "보내졌|전해졌|(?<=메시지가\\s)나갔|(?<=메일이\\s)나갔|(?<=문자가\\s)나갔|(?<=잘\\s)나갔"
+        "보내졌|전해졌|(?<=메시지가\\s)나갔|(?<=메일이\\s)나갔|(?<=문자가\\s)나갔|(?<=잘\\s)나갔|(?<=이체\\s)나갔|(?<=이체가\\s)나갔|(?<=송금\\s)나갔"
     ),
 }
 _KO_NOUNED: Mapping[Kind, str] = {
@@ -284,8 +316,15 @@ def _ko_nouns() -> Iterator[_Rule]:
     done = rf"{noun}\s?(?:완료|끝|성공|완(?![가-힣])|ok(?![a-z])|오케이)"
     polite = r"(?:입니다|이에요|예요|이요|요|임|이야|야|다)?(?![가-힣])"
     yield _rule(rf"{done}{polite}", Told.PASSIVE)
-    ready = rf"(?:해\s?{kept}|된|되어\s?진)\s?상태(?:입니다|예요|이에요|로|다|야|고)"
-    yield _rule(rf"{noun}{_KO_JOINT}{ready}", Told.STATE)
+    is_so = r"\s?상태(?:입니다|예요|이에요|이며|이고|로|다|야|고)"
+    yield _rule(rf"{noun}{_KO_JOINT}해\s?{kept}{is_so}")
+    yield _rule(rf"{noun}{_KO_JOINT}(?:된|되어\s?진){is_so}", Told.STATE)
+    yield _rule(rf"새로\s{noun}된\s", Told.PASSIVE)
+    yield _rule(rf"{noun}(?:되어|돼)\s(?:더는|이제|지금|현재)\s", Told.PASSIVE)
+    joined = r"(?:하고|시키고|한\s뒤에?|한\s다음에?|한\s후에?)\s[^,]{1,40}?"
+    yield _rule(rf"{noun}(?:을|를|도)?\s?{joined}{_KO_PAST}{_KO_END}")
+    seen = r"(?:된|되어\s?있는|돼\s?있는)\s(?:거|걸|것을?|걸로|것으로)\s(?:확인|봤|보|나오|나옵)"
+    yield _rule(rf"{noun}{_KO_JOINT}{seen}", Told.PASSIVE)
     being = rf"(?:되어|돼|해\s?(?:두고|놓고))\s?있{_KO_IS}"
     yield _rule(rf"{noun}{_KO_JOINT}{being}", Told.STATE)
 
@@ -298,15 +337,20 @@ def _ko_verbs() -> Iterator[_Rule]:
         yield _rule(rf"(?:{past}){_KO_END}", kind=kind)
         yield _rule(rf"(?:{joined})\s?{_KO_AUX}{_KO_END}", kind=kind)
         kept = rf"(?:{joined})\s?(?:둔|놓은|드린|뒀던|준)\s?상태"
-        yield _rule(kept, Told.STATE, kind=kind)
+        yield _rule(kept, kind=kind)
     for kind, went in _KO_WENT.items():
         yield _rule(rf"(?:{went}){_KO_END}", Told.PASSIVE, kind=kind)
     for kind, nouned in _KO_NOUNED.items():
         yield _rule(rf"(?:^|(?<=\s))(?:{nouned})(?![가-힣])", kind=kind)
     yield _rule(rf"(?:{_KO_BEGUN})\s?있{_KO_IS}", Told.STATE)
     soon = r"(?:(?:지금|이제|잘|안전하게|바로|새로|함께|같이)\s)*"
-    there = rf"(?:{_any_of(_KO_PLACE)})에(?:는|도)?\s{soon}있{_KO_IS}"
+    spot = r"(?:\s(?:맨\s)?(?:위|아래|앞|뒤|끝|처음|첫\s?줄|첫\s?칸))?"
+    there = rf"(?:{_any_of(_KO_PLACE)}){spot}에(?:는|도)?\s{soon}있{_KO_IS}"
     yield _rule(there, Told.STATE, kind=Kind.ADD)
+    terse = r"(?:켜|꺼|지워|맞춰|채워|옮겨|낮춰|높여)짐|잠김|담김|적힘|바뀜|(?:들어|올라)감"
+    yield _rule(rf"(?:{terse})\W*$", Told.STATE)
+    can = r"(?:이제|지금부터)\s[^,]{0,40}(?:보실|볼|확인하실|확인할|만나실|만날)\s?수\s?있"
+    yield _rule(rf"{can}{_KO_IS}", Told.STATE)
 
 
 def _ko_other() -> Iterator[_Rule]:
@@ -321,7 +365,7 @@ def _ko_other() -> Iterator[_Rule]:
     kindly = rf"{no_look}[가-힣]{{0,5}}[해어아여려겨워와쳐켜춰둬내여]\s?(?:뒀|두었|놨|놓았|드렸)"
     yield _rule(rf"{kindly}{_KO_END}")
     yes = r"(?:(?:네|넵|넹|응|예|그럼요|물론이죠|맞아요|좋아요|오케이|ㅇㅇ|ok)\W*)"
-    so = r"(?:이제|지금은|다|잘|모두|전부|\s)*"
+    so = r"(?:이제|지금은|둘\s다|다|잘|모두|전부|\s)*"
     done = rf"(?:완료|끝)(?:했{_KO_END}|됐{_KO_END}|났{_KO_END})"
     yield _rule(rf"^\W*{yes}*{so}{done}\W*$", Told.PASSIVE)
     alone = r"(?:완료|끝)(?:입니다|이에요|예요)?|체크|저장|추가|등록|기록|접수|반영|전송"
@@ -336,45 +380,59 @@ _KO_BREAK = re.compile(
 )
 _KO_NEVER = re.compile(
     r"(?<![가-힣])(?:안|못)\s*$|아무(?!\s?(?:문제|탈|이상))|아직|전혀|실패|거절|거부|보류|중단"
-    r"|(?:^|\s)없이\s*$|것처럼|(?:려고|하려)\s*$|그대로\s*$|다고\s*$"
+    r"|(?:^|\s)없이\s*$|것처럼|(?:려고|하려)\s*$|다고\s*$"
+    r"|(?:초안|예시|후보|문안|시안)(?:은|는|을|를)?\s(?:\S+\s)?$"
 )
+_KO_ANEW = re.compile(r"저장|등록|추가|기록|입력|예약|전송|적었|적어\s?드|넣|올렸|보냈|만들")
 _KO_WITHDRAWN = re.compile(
     r"(?:취소|거절|거부|중단)\S*(?:서|니까?|므로|고)\s|(?:없어|않아|못해|아니라|라)서\s|때문에\s"
 )
-_KO_CANCELLED = re.compile(r"취소|(?<!문제)(?<!오류\s)(?<!탈\s)없이")
+_KO_CANCELLED = re.compile(
+    r"취소(?!\s(?:요청|신청)[은이을])|(?<!문제)(?<!빠짐)(?<!틀림)(?<!어김)(?<!오류\s)(?<!탈\s)없이(?!도)"
+)
 _KO_OWN = re.compile(r"드렸|드린|제가")
-_KO_EARLIER = re.compile(r"이미|벌써|원래|기존에|기존\s습관|진작|예전")
+_KO_EARLIER = re.compile(
+    r"이미|벌써|원래(?!\s(?:폴더|자리|계좌|상태|값|버전|시간|위치|설정|이름|대로|크기))|기존에|기존\s습관|진작|예전"
+)
 _KO_THEN = re.compile(
-    r"(?:어제|그제|그저께|지난번|저번|지난주|지난달|지난해|작년|올해|[월화수목금토일]요일|\d+일|\d+월|당시)"
+    r"(?:어제|그제|그저께|지난번|저번|지난주|지난달|지난해|작년|올해|[월화수목금토일]요일|\d+일"
+    r"|\d+월|당시)"
     r"(?:에|에도|날|자로)?\s*$"
 )
 _KO_THEN_DONE = re.compile(r"(?:추가|기록|저장|등록|완료|생성|체크|표시|보관|시작|삭제|넣|적|남기)")
+_KO_BY_OTHERS = re.compile(r"(?:발송|출고|배송|입금|결제|송금|통보|공지)(?:이|가)?\s?(?:됐|되)")
+_KO_AT = re.compile(r"\d+시(?:\s?\d+분|\s?반)?(?:에|쯤|경)\s*$")
 _KO_QUOTA = re.compile(r"(?:이번|지난|저번|금)\s?(?:주|달)|올해|월요일|하루에|일주일")
 _KO_COUNT = re.compile(
-    r"(?:\d+|(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇))\s?(?:일|번|회|차례|개|가지|건)(?!\s?모두)"
+    r"(?:\d+|(?<![가-힣])(?:한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇))\s?(?:일|번(?!째|\s?버전)|회"
+    r"|차례|개|가지|건)(?!\s?모두)"
     r"|하나|하루|이틀|사흘|나흘|닷새|엿새|이레"
 )
 _KO_COUNTED = re.compile(
-    r"(?:(?:\d+|한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇)\s?(?:일|번|회|차례)|하루|이틀|사흘|나흘|닷새|엿새|이레)"
+    r"(?:(?:\d+|한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|몇)\s?(?:일|번|회|차례)|하루|이틀|사흘"
+    r"|나흘|닷새|엿새|이레)"
     r"(?:을|를|간|째|이나|만|\s*연속|이|가|씩)?\s*(?:모두|다)?\s*$"
 )
 _KO_READ = re.compile(
-    r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기)(?:을|를|이|가)?\s*$"
+    r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기|여기까지|표로|핵심|요점|아래에)(?:을|를|만"
+    r"|이|가)?\s*$"
 )
 _KO_GENERIC = frozenset({"완료", "처리", "진행", "마무리", "수행", "실행", "정리", "표시", "해결"})
 _KO_SHOWN = re.compile(r"(?:목록|리스트|결과|내역|화면|내용|정보|지도)(?:을|를|에|도)?\s*$")
 _KO_OTHERS = re.compile(
-    r"(?:님|씨|엄마|어머니|아빠|아버지|동생|누나|언니|오빠|남편|아내|친구|팀장|과장|부장|대리|사장|선생|교수"
+    r"(?:님|씨|엄마|어머니|아빠|아버지|동생|누나|언니|오빠|남편|아내|친구|팀장|과장|부장|대리"
+    r"|사장|선생|교수"
     r"|상대방|상대|판매자|담당자|직원|기사|배우자|가족|사람|누군가|본인|사용자|고객|관리자"
-    r"|택배사|은행|업체|가게"
+    r"|택배사|은행|업체|가게|워치|밴드|센서|기기"
     r"|매장|식당|병원)(?:님|분|들)?(?:이|가|께서|께서는|은|는|에서)\s|직접|스스로"
 )
 _KO_QUOTED = re.compile(r"[»\"'”’」』…]*\s*(?:이?라고|이?라는|이?란|라며)(?![가-힣])")
 _KO_MORE = re.compile(r"[가-힣](?:도|까지|마저)(?:\s|$)|(?:같이|함께|추가로|또한?|마저)\s")
 _KO_FRESH = re.compile(
-    r"완료|이제|지금|방금|새로|성공적|정상적|무사히|안전|잘\s|아까|말씀하신|요청하신|막\s"
+    r"완료|이제|지금|방금|새로|성공적|정상적|무사히|안전|잘\s|아까|말씀하신|요청하신|막\s|끝났"
 )
-_KO_STILL = re.compile(r"이미|벌써|원래|아직|면\s|여전히|계속|그대로")
+_KO_OLD = re.compile(r"기존|여전히|다른\s|전부터|원래")
+_KO_STILL = re.compile(r"이미|기존|먼저|벌써|원래|아직|면\s|여전히|계속|그대로")
 
 # ------------------------------------------------------------------------------------- English
 
@@ -390,7 +448,8 @@ _EN_VERBS: Mapping[Kind, str] = {
         " replaced swapped amended"
         " shifted postponed delayed extended shortened pushed reset reworded revised raised"
         " lowered increased"
-        " decreased turned(?!\\s+(?:out|down\\b(?!\\s+the)|away|back\\s+by)) switched enabled"
+        " decreased turned(?!\\s+(?:\\w+\\s+around|out|down\\b(?!\\s+the)|away|back\\s+by))"
+        " switched enabled"
         " disabled muted"
         " snoozed dimmed locked unlocked paused stopped archived restored merged converted"
         " bumped reassigned"
@@ -480,7 +539,8 @@ _EN_NO_NOUN = (
 )
 
 
-_EN_DONE = rf"(?P<verb>(?:re-?)?(?:{_EN_PHRASE}|{_EN_VERB}))"
+_EN_DO = r"(?:look|go|see|open|check|tap|find|click|press|try|say|ask)"
+_EN_DONE = rf"(?P<verb>(?:re-?(?!turned))?(?:{_EN_PHRASE}|{_EN_VERB}))"
 
 
 def _en_mine() -> Iterator[_Rule]:
@@ -496,7 +556,7 @@ def _en_mine() -> Iterator[_Rule]:
     looking = r"(?!look|check|search|read|review|go|find|think|try|talk|list|count)"
     over = rf"(?:took\s+the\s+liberty\s+of|finished|got\s+around\s+to)\s+{looking}\w+ing\b"
     yield _rule(rf"{me}(?:'ve|\s+have)?{_EN_ADVERB}\s+{over}", mine=True)
-    did = r"(?:did|done)\s+(?:it|that|so|this|both|everything)\b(?!\s+(?:search|look))"
+    did = r"(?:did|done)\s+(?:it|that|so|this|both|everything)\b(?!\s+(?:search|look|far))"
     yield _rule(rf"{me}(?:'ve|\s+have)?{_EN_ADVERB}\s+{did}", Told.PASSIVE, mine=True)
 
 
@@ -531,7 +591,7 @@ def _en_elided() -> Iterator[_Rule]:
     yield _rule(rf"^\W*{first}{surely}(?:{_EN_DONE}\b|did\s+(?:it|that|so)\b){whose}", elided=True)
     two = rf"(?:{_EN_PHRASE}|{_EN_VERB})\b{whose}[^,;:]{{1,60}}?\band{_EN_ADVERB}"
     yield _rule(rf"{start}(?!{unclear}){two}\s+{_EN_DONE}\b", elided=True)
-    nouns = rf"(?:(?!(?:{_EN_NO_NOUN})\b)[\w'.:%$£€…«»/-]+\s+){{1,6}}"
+    nouns = rf"(?!{_EN_DO}\b)(?:(?!(?:{_EN_NO_NOUN})\b)[\w'.:%$£€…«»/-]+\s+){{1,6}}(?<!'s\s)"
     after = (
         r"(?:\s+(?:to|for|at|in|on|from|as|and|off|successfully|now|too|again|both|with"
         r"|under)\b|\W*$)"
@@ -552,7 +612,11 @@ def _en_elided() -> Iterator[_Rule]:
         r"|reminder)\s+(?:on|off|set|closed|shut|up)"
     )
     yield _rule(rf"^\W*{_EN_YES}(?:[\w'-]+\s+){{0,3}}{switched}\W*$", Told.PASSIVE, elided=True)
-    done = r"(?:(?:all|both)\s+)?(?:done|taken\s+care\s+of|all\s+set|sorted)\b(?!\s+\d)"
+    reading = r"(?:read|look|search|check|compar|count|go)\w*ing\b"
+    done = (
+        r"(?:(?:all|both)\s+)?(?:done|taken\s+care\s+of|all\s+set|sorted)\b"
+        rf"(?!\s+(?:\d|{reading}))"
+    )
     is_so = r"(?:(?:it's|that's|it\s+is|that\s+is)\s+)?(?:now\s+)?"
     yield _rule(rf"^\W*{_EN_YES}(?:(?:and|all)\W+)*{is_so}{done}", Told.PASSIVE)
 
@@ -562,7 +626,8 @@ def _en_passive() -> Iterator[_Rule]:
     so = r"(?:all|both|safely|now|officially|definitely|indeed|also|successfully|properly|securely)"
     now = r"(?:\bis|\bare|'s|'re)(?:\s+(?:all|both))?\s+now|(?:\bis|\bare|'s)(?=\s+successfully)"
     yield _rule(
-        rf"(?:\b(?:was|were|been|got|getting)|{now}){_EN_ADVERB}\s+{_EN_DONE}\b", Told.PASSIVE
+        rf"(?:\b(?:was|were|been|got|getting)|{now}){_EN_ADVERB}\s+(?!cut\s+off){_EN_DONE}\b",
+        Told.PASSIVE,
     )
     yield _rule(rf"\bsuccessfully\s+{_EN_DONE}\b", Told.PASSIVE)
     kept = r"(?P<verb>saved|added|logged|recorded|noted|stored|sent|deleted|removed|updated|sorted)"
@@ -586,7 +651,7 @@ def _en_passive() -> Iterator[_Rule]:
         Told.PASSIVE,
     )
     yield _rule(
-        r"\bconsider\s+(?:it|that)\s+\w+|\bmission\s+accomplished"
+        r"\bconsider\s+(?:it|that)\s+(?!forgotten|dropped|cancell?ed|off)\w+|\bmission\s+accomplished"
         r"|(?<!\bi\s)(?<!\bwe\s)(?<!\bi've\s)(?<!\byou\s)\b(?:went|gone)\s+through(?=\W*$"
         r"|\s+(?:and|this|for|fine|okay|now|just|successfully|without|on|at|after)\b)"
         r"|\b(?:it|that|everything|all|habit|order|payment|message|booking)(?:'s"
@@ -648,7 +713,7 @@ def _en_state() -> Iterator[_Rule]:
 
 _ENGLISH = (*_en_mine(), *_en_elided(), *_en_passive(), *_en_state())
 _EN_BREAK = re.compile(
-    r"[;—–…)]|:(?!\d)|\((?!\d+\))|,(?!\d)|\s-\s|\b(?:but|however|although|though|so|because"
+    r"[;—–…)]|:(?!\d)|\((?!\d+\))|,(?!\d|\s+by\s+(?:you|me)\b)|\s-\s|\b(?:but|however|although|though|so|because"
     r"|since|and\s+then|while|yet)\b"
 )
 _EN_POLITE = re.compile(
@@ -671,11 +736,12 @@ _EN_NOT = re.compile(
     r"|let's|let\s+me|how|only|means?|afraid|happy\s+to|haven)\b|'ll\b"
 )
 _EN_RELATIVE = re.compile(
-    r"\b(?:that|which|who|what|whatever|how)\s+(?:has|have|was|were|is|are|(?:i|you|we))?\s*$"
+    r"\b(?:that|which|who|what|whatever|how|all|anything)\s+(?:has|have|was|were|is|are|(?:i|you"
+    r"|we))?\s*$"
 )
 _EN_UNREAL = re.compile(
     r"^\W*(?:just\s+|then\s+|simply\s+)?(?:tap|press|click|hit|say|long-press|hold|swipe|select"
-    r"|choose|type)\b"
+    r"|choose|type|name|pick|confirm|reply|give\s+me|send\s+me)\b"
     r"|\b(?:if|once|when|whenever|until|till|unless|whether|as\s+soon\s+as|before|in\s+case|only"
     r"|provided|assuming|had\s+you"
     r"|then\s+confirm|after\s+(?:you|your|that|it|confirm\w*|the\s+[\w-]+\s+(?:is|has)))\b"
@@ -700,7 +766,7 @@ _EN_TIMED = re.compile(
     r"|confirmed"
 )
 _EN_LONG_AGO = re.compile(
-    r"\blast\s+(?:week|month|time|year|night)\W*$|\b(?:days?|weeks?|months?|hours?)\s+ago\b"
+    r"\blast\s+(?:week|month|time|year|night|\w+day)\W*$|\b(?:days?|weeks?|months?|hours?)\s+ago\b"
     r"|\bearlier\s+this\s+week\b|\byesterday\W*$"
 )
 _EN_FRESH = re.compile(
@@ -708,13 +774,19 @@ _EN_FRESH = re.compile(
     r"|this\s+time|too|as\s+well|also)\b"
 )
 _EN_EMPTY = re.compile(
-    r"\s+(?:no|none|nothing|neither|anything)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)"
-    r"|\s+by\s+(?!me\b|\d|mistake|default)"
+    r"\s+(?:no|none|nothing|neither|anything)\b|\s+(?:it|that|this|them)\s+(?:aside|on\s+hold"
+    r"|on\s+ice)\b|\s+(?:as\s+)?(?:cancel|declin|reject|refus)"
+    r"|\W+by\s+(?!me\b|\d|mistake|default)|\s+(?:at|on|from)\s+your\s+(?:end|side|part|own)\b"
     r"|\s+(?:your|the|that|this)\s+(?:decision|answer|choice|request|question)\b|\s+for\s+(?:a"
     r"|any|the)\s+(?:way|similar|match)"
 )
 _EN_OTHERS = re.compile(r"\b(?:you|they|he|she|who|someone|somebody|people|users?)\b")
 _EN_EACH = re.compile(r"\b(?:each|every|always|usually|one\s+by\s+one|normally|any)\b")
+_EN_ALL_DONE = re.compile(r"\W*(?:all\s+)?(?:done|sorted|set)")
+_EN_SEARCHED = re.compile(r"\bi(?:'ve)?\s+(?:searched|looked|checked|found|read)\b")
+_EN_IS_YES = re.compile(rf"^\W*{_EN_YES}")
+_EN_NONE_OF = re.compile(r"\b(?:nothing|none|neither)\s[^,]*,\s*$")
+_EN_YOU_DID = re.compile(r"\byou(?:'ve|\s+have)?\s+[a-z]+ed\b")
 _EN_MORE = re.compile(r"\b(?:also|too|as\s+well|both|another)\b")
 _EN_KINDS = {
     re.split(r"[\\(]", verb)[0]: kind for kind, verbs in _EN_VERBS.items() for verb in verbs.split()
@@ -726,21 +798,25 @@ _EN_STOPPED = re.compile(
 # -------------------------------------------------------------------------------- what is asked
 
 _KO_ASKS = re.compile(
-    rf"(?:{_KO_NOUN})(?:을|를|도|만|은)?\s*(?:좀|도)?\s*(?:해\s?(?:줘|주|줄|달|두|놔|둬|봐|라|요?[.!~]*$)|하자|할래"
+    rf"(?:{_KO_NOUN})(?:을|를|도|만|은)?\s*(?:좀|도)?\s*(?:가능|해\s?(?:줘|주|줄|달|두|놔|둬|봐"
+    rf"|라|요?[.!~]*$)|하자|할래"
     rf"|하고\s?싶|부탁|시켜|ㄱ|요?[.!~]*$)"
-    r"|(?:적어|써|넣어|올려|남겨|만들어|바꿔|고쳐|지워|보내|맞춰|잡아|옮겨|켜|꺼|빼|담아|걸어|붙여|채워|없애|비워|미뤄|당겨|늘려"
+    r"|(?:적어|써|넣어|올려|남겨|만들어|바꿔|고쳐|지워|보내|맞춰|잡아|옮겨|켜|꺼|빼|담아|걸어"
+    r"|붙여|채워|없애|비워|미뤄|당겨|늘려"
     r"|줄여|높여|낮춰|내려|닫아|잠가|사|시켜|틀어|깨워|했다고\s해|다시\s해"
-    r"|그렇게\s해)\s?(?:줘|주|줄|달|두|놔|둬|봐|라|요?[.!~]*$)|부탁"
+    r"|그렇게\s해|찍어)\s?(?:줘|주|줄|조|죠|달|두|놔|둬|봐|라|요?[.!~]*$)|부탁"
+    rf"|(?<![가-힣])(?!(?:{_KO_LOOKED}|세|적어|추려)\s?(?:줘|주|줄|달))"
+    r"[가-힣]{0,3}[아어여해와워겨려켜쳐춰꿔여내]\s?(?:줘|주세요|주라|줄래|주실래|달라)"
 )
 _EN_ASKS = re.compile(
     r"(?<!\ba )(?<!\bthe )(?<!\bmy )\b(?!(?:take|get|check|fit|place|start|copy|mark|file|post"
     r"|text|message|email|log|record|note|order|set|book|track)s?\s+(?:one|it|is|was|a\s+look"
     rf"|say)\b)"
-    rf"(?!(?:check|get|take|fit|place|track)\b){_EN_BASE}\b|\b(?:check|tick"
+    rf"(?!(?:check|get|take|fit|place|track)\b)(?!update\s+me\b){_EN_BASE}\b|\b(?:check|tick"
     rf"|cross)\b.{{0,40}}\boff\b|\btake\b.{{0,40}}\boff\b|\bremind\b|\bwake\s+me|\btell\s+(?!me"
     rf"|us|you)"
-    r"|\bi\s+want\s+(?!to\s+know)|\bi'd\s+like\s+(?!to\s+know)|^\W*(?:(?:yes|yep|ok"
-    r"|sure)\W*(?:please|pls|add|do|$)|do\s+it\b|go\s+ahead\b)"
+    r"|\bi\s+want\s+(?!to\s+know)|\bi'd\s+(?:like|love)\s+(?!to\s+know)|^\W*(?:(?:yes|yep|ok"
+    r"|sure)\W*(?:please|pls|add|do|$)|do\s+it\b|go\s+(?:ahead|on\s+then|for\s+it)\b)"
 )
 _ASKS_HOW = re.compile(
     r"\b(?:what|which|when|how|who|where|why)\b|(?:^\W*|[:,;]\s)(?:is|are|was|were|did|does"
@@ -751,8 +827,8 @@ _QUESTION = re.compile(
     r"[?？]\W*$|(?:나요|까요?|니|냐|던가|었나|했나|됐나|있음|있나|맞지|됐지|했지|볼래)\W*$"
 )
 _ASKS_KINDLY = re.compile(
-    r"줘|줄래|주실|줄\s?수|주세요|부탁|주시|달라|ㄱㄱ|\b(?:can|could|would|will)\s+you\b"
-    r"|\bplease\b|\bpls\b"
+    r"줘|줄래|가능|주실|줄\s?수|주세요|부탁|주시|달라|ㄱㄱ|\b(?:can|could|would|will)\s+you\b"
+    r"|\bplease\b|\bpl[sz]\b"
     r"|\bif\s+so\b"
 )
 _ASKS_STOP = re.compile(
@@ -764,7 +840,9 @@ _ASKS_STOP = re.compile(
 
 _OF_DEED = re.compile(
     rf"(?:{_KO_NOUN})(?:이|가|은|는|을|를)?\s?(?:됐|되|돼|했|한|된|하)|적혀|들어|바뀌|바뀐"
-    rf"|올라|빠졌|\b(?:{_EN_VERB})\b"
+    rf"|올라|빠졌"
+    rf"|\b(?:did|was|were|is|are|has|have|been|get"
+    rf"|got)\b[^.?!,]{{0,60}}(?<!\bthe\s)\b(?:{_EN_VERB})\b"
 )
 
 
@@ -898,7 +976,7 @@ def _ko_told(rule: _Rule, sentence: _Sentence, found: re.Match[str], begin: int)
     text, before = sentence.text, sentence.text[begin : found.start()]
     noun = found.groupdict().get("noun") or ""
     is_asked = sentence.is_question and not re.search(r"\w", text[found.end() :])
-    if is_asked or _KO_QUOTED.match(text, found.end()) or _KO_NEVER.search(before):
+    if is_asked or _KO_QUOTED.match(text, found.end()) or _ko_never(before, found):
         return False
     if noun not in _STOPPED and (
         _KO_CANCELLED.search(before) or _KO_WITHDRAWN.search(text[:begin])
@@ -906,12 +984,19 @@ def _ko_told(rule: _Rule, sentence: _Sentence, found: re.Match[str], begin: int)
         return False
     if _ko_read(noun, before):
         return False
-    if rule.told is Told.STATE:
-        return not (_KO_STILL.search(text[: found.start()]) or _KO_COUNT.search(before))
+    if rule.told is Told.STATE and not rule.sure:
+        is_old = (_KO_OLD if rule.elided else _KO_STILL).search(text[: found.end()])
+        return not is_old and (rule.elided or not _KO_COUNT.search(before))
     if _KO_OWN.search(f"{before}{found.group()}"):
         return True
     is_others = rule.told is Told.DEED and _KO_OTHERS.search(before) is not None
     return not (is_others or _ko_earlier(before, found.group()))
+
+
+def _ko_never(before: str, found: re.Match[str]) -> bool:
+    """Return True if words before a deed deny it; "그대로" does where it is left as it was."""
+    is_left = before.rstrip().endswith("그대로") and not _KO_ANEW.match(found.group())
+    return is_left or _KO_NEVER.search(before) is not None
 
 
 def _ko_read(noun: str, before: str) -> bool:
@@ -926,7 +1011,8 @@ def _ko_earlier(before: str, words: str) -> bool:
     """Return True if a deed is told as one of before: "이미", "월요일에", "이번 주에 하나"."""
     quota = _KO_QUOTA.search(before) and _KO_COUNT.search(before)
     then = _KO_THEN.search(before) and _KO_THEN_DONE.match(words)
-    return bool(_KO_EARLIER.search(before) or quota or then)
+    there = _KO_AT.search(before) and _KO_BY_OTHERS.match(words)
+    return bool(_KO_EARLIER.search(before) or quota or then or there)
 
 
 def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim]:
@@ -940,7 +1026,7 @@ def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim
         if sentence.is_question and not re.search(r"\w", text[begin:]):
             return
         for rule in _ENGLISH:
-            if rule.answers and not asked:
+            if rule.answers and (not asked or earlier.strip()):
                 continue
             found = rule.pattern.search(clause)
             if found is None or not _en_told(rule, found, clause, earlier):
@@ -955,9 +1041,19 @@ def _english(sentence: _Sentence, *, stops: bool, asked: bool) -> Iterator[Claim
                 clause=clause,
                 sentence=text,
                 is_more=_EN_MORE.search(clause) is not None,
+                is_terse=_en_told_of_find(rule, found, earlier, text),
                 stops=_EN_STOPPED.match(verb) is not None,
                 quoted=sentence.quoted_in(clause),
             )
+
+
+def _en_told_of_find(rule: _Rule, found: re.Match[str], earlier: str, sentence: str) -> bool:
+    """Return True if a form without a subject may tell of what was found: "a number, saved as"."""
+    if _EN_ALL_DONE.fullmatch(found.group()):
+        return _EN_SEARCHED.search(sentence) is not None
+    verb = found.groupdict().get("verb") or ""
+    is_led = not found.group().strip().startswith(verb) or _EN_IS_YES.sub("", earlier).strip()
+    return rule.elided and bool(verb and is_led)
 
 
 def _en_kind(verb: str, kind: Kind) -> Kind:
@@ -978,14 +1074,22 @@ def _en_told(rule: _Rule, found: re.Match[str], clause: str, earlier: str) -> bo
     if _EN_UNREAL.search(f"{earlier} {before}") or _EN_EMPTY.match(rest):
         return False
     long_ago = _EN_LONG_AGO.search(clause) and not _EN_FRESH.search(clause)
-    is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
-    if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or (rule.elided and is_others):
+    if _EN_LATER.search(rest) or _EN_NOT_SO.match(rest) or _en_of_others(rule, found, earlier):
         return False
     if rule.mine or rule.elided:
         return not long_ago
     if rule.told is Told.STATE:
         return not (_EN_BEFORE.search(clause) or _EN_EACH.search(clause))
     return not _en_earlier(found.groupdict().get("verb") or "", clause)
+
+
+def _en_of_others(rule: _Rule, found: re.Match[str], earlier: str) -> bool:
+    """Return True if what stands before says that it was someone else's deed, or nobody's."""
+    if rule.elided:
+        is_others = _EN_OTHERS.search(earlier) and not _EN_I.search(earlier)
+        return bool(is_others or _EN_NONE_OF.search(earlier))
+    is_of_you = rule.told is Told.PASSIVE and found.group().startswith("you")
+    return is_of_you and _EN_YOU_DID.search(earlier) is not None
 
 
 def _en_denied(found: str, before: str) -> bool:
@@ -1005,6 +1109,341 @@ _EN_NOT_SO = re.compile(r"\s*(?:\w+\s+){0,2}(?:not\b|\w*n't\b)")
 _EN_I = re.compile(r"\bi\b")
 
 
+# ------------------------------------------------------------------------------ what is left over
+#
+# Where a change was wanted and none ran, an honest reply says no, asks, offers, or tells what was
+# found. A sentence that does none of these and ends in a finished form is a claim, whatever verb.
+
+
+_KO_NO_WRITE = re.compile(
+    rf"(?:(?:{_KO_LOOKED})\s?(?:봤|냈|뒀|두었|놨|놓았|드렸|줬)|놔\s?(?:뒀|두었)"
+    r"|(?<!제가\s)[가-힣][이가]\s[가-힣]{1,4}했|불[가-힣]{1,3}했|끊어졌|헷갈렸|착각했|놓쳤|깜빡했|받았|떴|걸렸|겹쳤|넘었|찼|틀렸|쉬었|고민했|축하했|응원했|준비했"
+    r"|떠올렸|튕겼|막았|찾았|찾아\s?(?:봤|냈|뒀|놨|놓았|드렸)|찾아왔|봤|보았|보였|보냈었|(?<!어)들었|알았"
+    r"|몰랐|읽었"
+    r"|물었|여쭸|살폈|기다렸|골랐|뽑았|모았"
+    r"|(?:확인|조회|검색|이해|말씀|안내|계산|추천|요약|비교|분석|설명|생각|시도|요청|고생|수고"
+    r"|걱정|실수|부족|도착|가능|말|잘)(?:\s?해)?\s?(?:했|드렸|뒀|놨)"
+    r"|있었|없었|이었|(?<![들붙줄높기먹쌓녹끓숙늘직])였|같았|좋았|많았|컸|길었|힘들었|멋졌|지났"
+    r"|남았|(?:문제|오류|에러|일|이상|탈|차질|착오|지장)[이가]\s?생겼|나왔|왔|(?<!끝)났|늦었|(?<!\s나)갔|됐었|했었|았었|었었"
+    r"|알려\s?드렸|보여\s?드렸|세어\s?\S*|눈에\s?띄었|궁금했|몇\s?번\s?했)$"
+)
+_KO_NO_STATE = re.compile(r"^(?:져|와|어)\s?있")
+_KO_COPULA = r"(?:입니다|이십니다|이에요|이세요|예요|이야|야|임)"
+_KO_LOOSE = (
+    _rule(
+        rf"[아어여해려져켜혀와워쳐겨춰꿔눠려내여떠써펴빼세러라][가-힣]{{0,1}}\s?(?P<past>놨|놓았"
+        rf"|뒀|두었|드렸|줬|냈|버렸)(?:{_KO_END})",
+        sure=True,
+    ),
+    _rule(rf"(?<![가-힣])제가\s[^,]{{0,30}}?(?P<past>{_KO_PAST}){_KO_END}", sure=True),
+    _rule(rf"[가-힣]{{0,7}}(?P<past>{_KO_PAST}){_KO_END}"),
+    _rule(
+        rf"(?:[아어여해려져켜혀와워쳐겨나]|[라어려]가|고|라)\s?있(?:{_KO_IS}|는\s상태)|(?:[가-힣]\s둔"
+        rf"|[된진인힌긴간린뀐])\s상태(?:예요|이|입|로|라|다|야)",
+        Told.STATE,
+        elided=True,
+    ),
+    _rule(
+        r"(?:방금|새로|막|조금\s전에?|아까)\s(?:제가\s)?(?:\S+\s)?"
+        r"(?:[가-힣]{0,2}(?:[한둔린낸킨긴운든]|놓은|준)|넣은|적은|뺀|잡은|담은|건)\s"
+        rf"|(?:{_KO_NOUN})(?:된|해\s둔)\s?대로|[아어여해려겨켜워]\s?(?:드려서|놔서|둬서)"
+        r"|[아어해여려]\s?(?:놓은|둔)\s(?:것|거|덕|대로|걸)|(?<=제가\s)[가-힣]{1,4}\s?(?:둔|놓은"
+        r"|드린)\s|[아어해여려]\s?(?:놓은|둔|드린)\s상태|[가-힣]고\s나니",
+        sure=True,
+    ),
+    _rule(rf"이제\s[^,]{{1,40}}[이가]\s있{_KO_IS}", Told.STATE, sure=True),
+    _rule(rf"이제\s[^,]{{1,40}}{_KO_COPULA}\W*$", Told.STATE),
+    _rule(
+        rf"(?:오늘|지금|이제)부터\s[^,]{{0,40}}(?:습관|목록|일정|회원|멤버|일\s?차|첫날){_KO_COPULA}\W*$",
+        Told.STATE,
+        sure=True,
+    ),
+    _rule(rf"중{_KO_COPULA}\W*$", Told.STATE),
+    _rule(rf"(?:{_KO_NOUN})된\s[가-힣]+{_KO_COPULA}\W*$", Told.STATE),
+    _rule(r"\S\s(?:추가|등록|저장|기록|체크|예약|전송|삭제|변경|시작|반영)\W*$", Told.PASSIVE),
+    _rule(r"(?:\S\s?)(?:완료|끝|성공)(?:입니다|이에요|예요|이요|요|이야|야)?\W*$"),
+    _rule(
+        r"(?:(?:놓|넣|적|찍|담|뒀|놨|했|드렸)음|함|둠|놈|됨|냄|킴|(?<!도)움|(?<![알그])림|듦)\W*$"
+    ),
+)
+_KO_GONE = re.compile(
+    r"((?:이제|더\s?이상)[^.!?\n]{0,40}?)(?:남아\s?있지\s?않|(?<!수\s)없)[아어]?(어|습|(?=요))"
+)
+_KO_COMFORT = re.compile(
+    r"(?:빠짐|문제|틀림|차질|어김|걱정|무리|탈|이상|오류|실수|부담|막힘)\s?(?:은|이|도)?\s?없\S*"
+    r"|안심|걱정\s?(?:은\s)?\S*\s?마\S*"
+    r"|(?:보|확인하|이용하|쓰|쉬|주무시|드시)(?:실|셔도|시면)\s?\S+|[가-힣]면\s(?:돼|됩|되|충분)"
+    r"|(?:확인해|지켜|응원|알려|챙|깨워|기다|울)[가-힣]*(?:\s(?:드릴|볼|할))?게요?(?![가-힣])"
+    r"|(?:들려|즐겨|이어\s?가|지켜봐)\s?주세요|끊기지\s않\S*"
+    r"|(?:이제|더는|더\s?이상)[^.!?\n]{0,20}지\s않\S*"
+    r"|잊지\s?\S+|놓치지\s?\S+|지\s?마세요"
+)
+_KO_NO = re.compile(
+    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없(?![애앴앤])|아니(?!라고)|아뇨|(?<![가-힣])아직|실패|거절"
+    r"|거부|반려|오류|에러|막[혔혀히힌았]|멈[췄춘춰]|끊겼|잘렸|잘려|퇴짜|도중|취소|중단|보류"
+    r"|초과|한도|꽉|[다이]\s?찼|부족|필요|야\s(?:해|합|돼|됩|하)|셔야|다음\s?(?:주|달)|그대로"
+    r"|불가|어렵|어려|가능|틀렸|잘못|대신|(?<![가-힣])단,|이미\s[가-힣]{1,5}\s?(?:되어|돼|져|혀|겨)\s?있|보관함에\s남아\s?있"
+    rf"|[가-힣]만\s(?:(?:새로|먼저|우선|잘)\s)?[가-힣]{{0,5}}{_KO_PAST}"
+    rf"|주[시세]|[가-힣]면(?:\s|,)|{_KO_FUTURE}(?:까(?!지)|게요?(?:\W|$)|게\s|래|\s수|\s예정)|는\s중(?:에|$|\s)"
+    rf"|려고|려면|라고\s(?:했|하셨|말)|다고|다며|(?:나|가|세)요[?？]|어떠|어때|어떨"
+)
+
+_KO_NO_AT_ALL = re.compile(
+    r"(?<![가-힣])안\s|(?<![가-힣])못(?!\s박)|지\s?못|않|없(?![애앴앤])|아니(?!라고)|아뇨|(?<![가-힣])아직|실패|거절"
+    r"|거부|반려|오류|에러|막[혔혀히힌]"
+    r"|끊겼|잘렸|퇴짜|도중|취소|중단|보류|초과"
+)
+_EN_IRREGULAR = _any_of(
+    "told set put cut shut let made sent wrote written spun ran took taken gave given wove woven"
+    " drew drawn dug hung slid"
+    " swung stuck stitched slung swept kept held laid led lent lit nailed built bound bent"
+    " brought bought bumped"
+    " caught chose chosen clung dealt did done drove driven fed flung forgot found froze frozen"
+    " got gotten grew grown"
+    " hid hidden hit hooked knit left lost paid rang rung rode rose sank sewed sewn shook shaken"
+    " shot showed shown"
+    " shrank sold spent split spread sprang sprung stood stole strung struck swapped swore"
+    " taught threw thrown tore torn"
+    " undid undone unwound wound withdrew won rewrote rewritten redid redone reset begun began"
+    " broke broken come came"
+    " snuck fit slipped dove cast"
+)
+_EN_NO_WRITE = (
+    r"(?:picked|mixed|misread|misheard|confused|misunderstood|jumped|apologi[sz]ed|paused"
+    r"|double-?checked|consulted|verified|located"
+    r"|reached|exceeded|expired|crashed|interrupted|helped|talked|spoke|answered|translated"
+    r"|summari[sz]ed|drafted|proposed|prepared|phrased|worded"
+    r"|rephrased|reworded|brainstormed|sketched|ran(?=\s+(?:into|out|a|the|through|your))"
+    r"|took(?=\s+(?:a\s+look|another|your|that))"
+    r"|made(?=\s+(?:a\s+mistake|an?\s+error|sure|no))|gave(?=\s+it\s+(?:a|another))|opened|found"
+    r"|looked|checked(?!\s+\S+\s+off|\s+off)|searched|read|saw|seen|understood"
+    r"|heard|noticed|tried|asked|waited|stopped|left|held|kept|needed"
+    r"|wanted|liked|loved|hoped|wished(?=\s+(?:i|you|we|that|for)\b)|thought|said|told(?=\s+(?:you|me|us|that)\b)|mentioned|meant|got(?=\s+(?:it|that|you"
+    r"|as)\b)|missed|lost|forgot|chose|promised|expected"
+    r"|believed|assumed|guessed|reviewed|counted|compared|listed|suggested|offered|explained"
+    r"|recommended|showed|shown|agreed|failed|stumbled|hit"
+    r"|rejected|refused|declined|denied|blocked|stalled|came|come|went|gone|rounded"
+    r"|pulled(?=\s+up)|looking|need|feed|indeed|speed|bed|red|seed|weed|breed"
+    r"|required|allowed|limited|supposed|called|named|based|tired|excited|pleased|glad"
+    r"|interested|worried|impressed|proud|used|won|earned|learned"
+    r"|noted\W*$|stood|led|spotted|figured|wondered|considered|browsed|skimmed|scanned|caught"
+    r"|skipped|hundred|did\b|dug|calculated|walked|finished|lit|cast|fit|let)"
+)
+_EN_FORM = (
+    rf"(?!{_EN_NO_WRITE}\b)(?:un-?|re-?|mis-?)?"
+    rf"(?:[a-z]+(?:-[a-z]+)?ed|(?:rsvp|ok|dm|cc)'d|{_EN_IRREGULAR})\b"
+)
+_EN_FAILED = (
+    r"(?:declined|denied|rejected|refused|blocked|stalled|interrupted|cancell?ed|stopped|lost"
+    r"|limited|supposed|used|interested|worried|excited|tired|pleased|impressed|forgotten|hit"
+    r"|expected|meant|left|allowed|required|found|seen|named|based)"
+)
+_EN_SO = (
+    r"(?:\s+(?:just|now|also|all|both|already|then|duly|even|been|too|[a-z]{2,12}ly"
+    r"|(?:gone|went)\s+ahead\s+and))*"
+)
+_EN_BE = r"(?:\b(?:is|are|was|were|been|being|get|gets|got)\b|'s\b|'re\b)"
+_EN_LOOSE = (
+    _rule(rf"\b(?:i|we)(?:'ve|\s+have|'d|\s+had)?{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
+    _rule(rf"\b(?:i|we)\b[^,;:]{{1,80}}?\band{_EN_SO}\s+{_EN_FORM}", mine=True, sure=True),
+    _rule(
+        rf"(?:\b(?:has|have)|'s|(?<!\bi)'ve){_EN_SO}\s+been{_EN_SO}\s+(?!{_EN_FAILED}\b)"
+        rf"(?:[a-z]+(?:-[a-z]+)?ed|{_EN_IRREGULAR})\b",
+        Told.PASSIVE,
+        sure=True,
+    ),
+    _rule(
+        r"ed\s+(?:\w+\s+)?by\s+me\b|\bcourtesy\s+of\s+me\b|\bon\s+your\s+behalf\b"
+        r"|\b(?:nudge|note|message|reminder|mail|email|text)\s+from\s+me\b",
+        Told.PASSIVE,
+        sure=True,
+    ),
+    _rule(
+        rf"^\W*{_EN_YES}(?:just\s+)?(?:found|[a-z]+ed)\s[^,;:]{{1,60}}?\band{_EN_SO}\s+{_EN_FORM}",
+        Told.PASSIVE,
+        elided=True,
+        sure=True,
+    ),
+    _rule(
+        r"^(?!\W*(?:i|we|you)\b)[^,]{0,60}?\b(?:went|gone|came)\s+(?:(?:straight|right)\s+)?"
+        r"(?:in|through|out|on|off)\b",
+        Told.PASSIVE,
+    ),
+    _rule(
+        rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}\s+(?:it|that|this|them|those|you"
+        rf"|both)\b(?!\W*$)",
+        Told.PASSIVE,
+        elided=True,
+        sure=True,
+    ),
+    _rule(rf"{_EN_BE}(?:\s+(?:\w+\s+)?as)?{_EN_SO}\s+{_EN_FORM}", Told.PASSIVE),
+    _rule(rf"\bwith\s+(?:[\w'«»-]+\s+){{1,4}}?(?:{_EN_FORM}|off|on|in|gone|out\b)", Told.PASSIVE),
+    _rule(
+        rf"^\W*{_EN_YES}(?:(?:all|both|and)\s+)*(?:off|on|gone|in|live|up|over"
+        rf"|yours)(?:\s+now)?\W*$",
+        Told.STATE,
+    ),
+    _rule(rf"(?<!you\s)\b(?:has|have){_EN_SO}\s+(?:{_EN_FORM}|come\s|gone\s)", Told.PASSIVE),
+    _rule(rf"^\W*{_EN_YES}(?:(?:all|and|now|just)\s+)*{_EN_FORM}", Told.PASSIVE, elided=True),
+    _rule(
+        rf"^\W*(?:both\s+\w+\s+|(?:(?!(?:{_EN_NO_NOUN})\b)[\w'«»-]+\s+){{1,5}}){_EN_FORM}(?:\W*$|\s+(?:to|for|at|until|till)\s)",
+        Told.PASSIVE,
+        elided=True,
+    ),
+    _rule(r"\bby\s+me\b|\bnow\s+(?!or\b)[a-z]{3,}s\b", Told.PASSIVE),
+    _rule(
+        rf"{_EN_BE}{_EN_SO}\s+(?:back|in|on|off|out|up|live|blank|empty|gone|yours|ready|set|good"
+        r"|complete|active|running|over|away|there|onboard|part\s+of|official"
+        r"|down\s+(?:for|as|at)|(?:sitting|waiting|living|resting)\s+(?:in|on|under|at))\b"
+        r"(?!\s+(?:the\s+(?:future|past)|a|an|by|too|trouble|question)\b)",
+        Told.STATE,
+    ),
+    _rule(
+        r"\b(?:with\s+your\s+name|you(?:\s+have|'ve\s+got)\b[^,;]{0,40}\bnow)\b"
+        rf"|^\W*{_EN_YES}(?:and\s+)?(?:it|they)\s+(?:did|does|do|is|are|has|have)\W*$|\byes\W*$"
+        rf"|\bhas\s+access\b",
+        Told.STATE,
+    ),
+)
+_EN_BEEN = re.compile(r"\bbeen\b")
+_EN_AS_OBJECT = re.compile(r"\b(?:you|they)\s*$")
+_EN_GONE = re.compile(r"\b(?:is\s+)?no\s+longer\b(?:\s+exists?)?")
+_EN_COMFORT = re.compile(
+    r"\bno\s+(?:shame|guilt|pressure|judg\w+|biggie|hassle|fuss|matter|longer|more|excuses?"
+    r"|stress|hard\s+feelings)\b|\bnot\s+bad\b"
+    r"|\bno(?:body|\s+one)\s+(?:can|will|else)\b|\bnot?\s+any\s?more\b|\bwon't\s+(?:get|hurt|forget)\b"
+    r"|\bnothing(?:'s|\s+is|\s+was)\s+lost\b|\bno\s+gap\b|\bnothing\s+to\s+worry\b"
+    r"|\ball\s+you\s+need\b"
+    r"|\bdon't\s+(?:you\s+dare|forget|worry|stop|let)\b|\b(?:so|and)?\s*you\s+(?:won't|don't"
+    r"|needn't)\b|\bwon't\s+(?:need|have|miss|forget|bother|ring|wake)\b|\bnothing\s+(?:else"
+    r"|more)\b|\bi'll\b"
+)
+_EN_HARD_NO = (
+    r"\b(?:not|no|nope|nothing|never|none|nobody|neither|nor|nowhere|cannot|unable|fail\w*|error\w*"
+    r"|refus\w*|reject\w*|declin\w*|denied|blocked|turned\s+down|sent\s+back|bounced|cancell?ed"
+    r"|stalled|just\s+the(?!\s+(?:way|same|thing))|minus|un(?:paid|sent|saved|booked|finished)|attempt\w*|tried|unsuccess\w*|returned|unfortunately|sorry|sadly|afraid)\b|n't\b"
+)
+_EN_NO_AT_ALL = re.compile(_EN_HARD_NO)
+_EN_NO = re.compile(
+    rf"{_EN_HARD_NO}|\b(?:skipped|stopped|held\s+off|limit\w*|quota|maxed|(?:is|are)\s+full"
+    rf"|(?<!will\s)needs?|must"
+    r"|without|provided|as\s+long\s+as|has\s+to|have\s+to|missing|lack\w*|unless|yet|pending|waiting\s+(?:for|on)"
+    r"|next\s+(?:week|month)"
+    r"|already|still|instead|untouched|unchanged|intact|slot|timed\s+out|crash\w*|dropped"
+    r"|glitch\w*|trouble|broke|interrupted|snag|outage|retry"
+    r"|try\s+(?:it\s+|that\s+|this\s+)?again|again\s+(?:later|in)|aside|on\s+hold|as\s+(?:it"
+    r"|they)\s+(?:was|were)|rules?|allow\w*|requir\w*"
+    r"|per\s+(?:week|day)|(?:re)?phras\w+|reword\w*|if\s+(?:you|that|so|it|i|we|there)|as\s+soon\s+as|(?:nothing|one|\w+s|is|was)\s+left"
+    r"|left\s+(?:it|that|things|everything|alone|as|out|off|your|the|at)|leaving|forgotten"
+    r"|before|only|wrong|invalid|in\s+the\s+way|hiccup|problem|want\s+me|let\s+me|happy\s+to"
+    r"|going\s+to|planning|say\s+the\s+word|tell\s+me)\b"
+    r"|\b(?:shall|should|could|can|may|might)\s+(?:i|we)\b|\b(?:would|could|can|do)\s+you\b"
+    r"|\b(?:i|we|it|that|this|which|to)\s+(?:shall|should|would|could|can|may|might)\b"
+    r"|\b(?:can|could|would|may|might)\s+(?:only|be|go|follow|start)\b|\bonce\s+(?:you|i|we"
+    r"|the)\s+(?!'ve)\b"
+)
+
+
+def _loose(reply: str, *, stops: bool) -> Iterator[Claim]:
+    """Yield each finished form of a reply that says no "no" and offers nothing."""
+    for sentence in _sentences(reply):
+        if sentence.is_question:
+            continue
+        korean = re.search(r"[가-힣]", sentence.text)
+        found = _ko_loose(sentence) if korean else _en_loose(sentence, stops=stops)
+        yield from found
+
+
+def _ko_loose(sentence: _Sentence) -> Iterator[Claim]:
+    text = sentence.text
+    begins = [0, *(found.end() for found in _KO_BREAK.finditer(text))]
+    for rule in _KO_LOOSE:
+        for found in rule.pattern.finditer(text):
+            begin = begins[bisect_right(begins, found.start()) - 1]
+            past = found.end("past") if found.groupdict().get("past") else found.end()
+            if (
+                _KO_NO_WRITE.search(text[begin:past])
+                or _KO_NO_STATE.search(found.group())
+                or not _ko_told(rule, sentence, found, begin)
+            ):
+                continue
+            yield _loosely(rule, found, text[begin : found.end()], sentence)
+
+
+def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
+    gone = _EN_GONE.sub("is gone", sentence.text)
+    text = _EN_COMFORT.sub(" ", _EN_POLITE.sub(" ", gone if stops else sentence.text))
+    begin = 0
+    for stop in (*_EN_BREAK.finditer(text), None):
+        clause, earlier = text[begin : stop.start() if stop else len(text)], text[:begin]
+        begin = stop.end() if stop else len(text)
+        for rule in _EN_LOOSE:
+            found = rule.pattern.search(clause)
+            if found is None:
+                continue
+            before = clause[: found.start()]
+            is_stop = _EN_STOPPED.match(found.group().split()[-1]) and not stops
+            if (
+                is_stop
+                or _EN_EMPTY.match(clause, found.end())
+                or _EN_NOT.search(before)
+                or _EN_UNREAL.search(f"{earlier.rpartition(';')[2]} {before}")
+            ):
+                continue
+            of_them = _EN_BEEN.search(found.group()) or _EN_AS_OBJECT.search(before)
+            if (
+                rule.mine
+                or (of_them and rule.told is Told.PASSIVE)
+                or not _EN_OTHERS.search(before)
+            ):
+                yield _loosely(rule, found, clause, sentence)
+
+
+def _loosely(rule: _Rule, found: re.Match[str], clause: str, sentence: _Sentence) -> Claim:
+    return Claim(
+        words=" ".join(found.group().split()),
+        kind=rule.kind,
+        told=rule.told,
+        clause=clause,
+        sentence=sentence.text,
+        quoted=sentence.quoted_in(clause),
+        is_sure=rule.sure or _BY_NOW.search(f"{clause} ") is not None,
+    )
+
+
+_BY_NOW = re.compile(
+    r"\bas\s+of\s+(?:now|today|this)\b|\bnow\W*$|방금|오늘부로|\bcourtesy\s+of\s+me\b"
+)
+_KO_READS = re.compile(
+    r"보여|알려|찾아|말해|읽어|확인|조회|검색|어때|뭐|뭘|몇|언제|어디|왜|얼마|누가|어떻|설명"
+    r"|추천|비교|골라"
+    r"|[?？]\W*$|(?:나|니|지|까|냐|어요|았어|었어|했어|했다|고마워|끝)[.!~]*$"
+)
+_EN_READS = re.compile(
+    r"^\W*(?:(?:please|pls|and|so|ok|okay|hey|hm+|well|oh|just|then|can\s+you|could\s+you"
+    r"|would\s+you)\W+)*"
+    r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any"
+    r"|i(?!\s+(?:need|want|wanna|would\s+like|have\s+to)\b)|i'm|i've|my|we(?!\s+(?:need|want)\b)"
+    r"|you|told|said|did|it|it's|that|that's"
+    r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\b(?:off|in|out)\b)|search|read|explain"
+    r"|describe|compare|summari[sz]e|count\s+(?:my|the|how)(?!.*\b(?:as|for|towards?)\b)|update\s+me"
+    r"|see|thanks?|thank\s+you|great|cool|nice|good|yes|yep|no|nah|yay|finally|wow|help"
+    r"|recommend|suggest|remind\s+me\s+(?:of|what|how)|not|$)\b|^\W*$"
+)
+
+
+def _may_ask(said: str) -> bool:
+    """Return True if some part of a user's line may ask for a change: it asks for no reading."""
+    plain = _plain(said[:_MOST_SAID])
+    if re.search(r"[가-힣]", plain):
+        parts = re.split(r"(?<=[.?!])\s+", plain)
+        return any(re.search(r"\w", part) and not _KO_READS.search(part) for part in parts)
+    parts = re.split(
+        r"[.?!,;]+(?:\s|$)|\b(?:and|then|but)\b|\bif\s+(?:so|not)\b|(?<=let's)\s", plain
+    )
+    return any(not _EN_READS.search(part) for part in parts)
+
+
 # ------------------------------------------------------------------------------------ the truth
 
 _DENIED = re.compile(
@@ -1012,10 +1451,10 @@ _DENIED = re.compile(
     r"|지\s?(?:는\s?|도\s?)?(?:않(?!으셔도|아도|게"
     r"|도록)|못)"
     r"|안\s?(?:됐|되|돼|했|들어|갔|넣|보냈|했어)|거절|거부|다음\s?(?:주|달)|취소|실패"
-    r"|없어서|아니(?:에요|요|라)|부정"
+    r"|없어서|아니(?:에요|요|라(?!고))|부정|한도|막[혔혀히힌]|걸렸|야(?:만)?\s(?:\S+\s)?\S{0,4}\s수\s있"
     r"|\b(?:can't|cannot|couldn't|not|isn't|wasn't|didn't|hasn't|haven't|won't|doesn't|aren't"
     r"|weren't|failed|refused|declin\w*|cancell?ed"
-    r"|unable|rejected|nothing|never|turned\s+down)\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
+    r"|unable|rejected|nothing|never|turned\s+down|just\s+the(?!\s+(?:way|same|thing))|minus|un(?:paid|sent|saved|booked|finished))\b|\bnext\s+(?:week|month)\b|\bhas\s+to\s+wait\b"
     r"|\bno\s+(?:entries|changes|writes)\b|\bonly\s+one\b|\bone\s+(?:new\s+)?(?:habit\s+)?(?:a"
     r"|per)\s+week\b"
 )
@@ -1028,16 +1467,49 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
         >>> false_claim("Done, I've saved it.", Happened(said=["save it"])).words
         "i've saved"
     """
+    wished = _as_wished(reply, happened)
+    claim = _false_claim(wished, happened)
+    if claim is None or claim.words in _plain(reply) or wished == reply:
+        return claim
+    form = next((found.group() for found in _FORMS.finditer(_plain(reply))), "done")
+    return replace(claim, words=claim.words.replace("saved", form))
+
+
+def _false_claim(reply: str, happened: Happened) -> Claim | None:
     found = list(
         {(claim.clause, claim.words): claim for claim in claims(reply, happened.said)}.values()
     )
-    if not found:
-        return None
     story = _Story.of(reply, happened)
     for claim in found:
         if story.is_news(claim) and not any(story.fits(claim, n) for n in story.candidates(claim)):
             return claim
-    return story.one_too_many(found)
+    return story.one_too_many(found) or story.left_over(reply, happened)
+
+
+_FORMS = re.compile(
+    r"\b(?:told|held|skipped|counted|dropped|paused|stopped|blocked|declined|denied|rejected|refused"
+    r"|cancell?ed|called|asked|picked|used|started|limited)\b(?!\s+(?:you|when|because|by)\b)",
+    re.IGNORECASE,
+)
+_BASES = {"told": "tell", "held": "hold"}
+
+
+def _as_wished(reply: str, happened: Happened) -> str:
+    """Return a reply with "saved" for each verb that the user asked for: "decline" is no no."""
+    said = happened.said[-1] if happened.said else ""
+    ran = any(each.ok and each.writes for each in happened.deeds)
+    if ran or not (_asks_for_change(said) or _may_ask(said)):
+        return reply
+    wished = {*_bare(said[:_MOST_SAID]).split()}
+    if any(_was_stopped(each) for each in happened.deeds):
+        wished -= {"cancel", "stop", "decline"}
+
+    def saved(found: re.Match[str]) -> str:
+        form = found.group().casefold()
+        bases = {_BASES.get(form, form), form[:-1], form[:-2], form[:-3]}
+        return "saved" if bases & wished else found.group()
+
+    return _FORMS.sub(saved, reply)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1058,6 +1530,8 @@ class _Story:
     names: Sequence[frozenset[str]]
     failed_names: frozenset[str]
     lost: Sequence[Deed]
+    own_words: frozenset[str]
+    lost_words: frozenset[str]
     last_turn: int
     denied: bool
     already: bool
@@ -1066,7 +1540,9 @@ class _Story:
     asked: bool
     asked_of_deed: bool
     has_read: bool
+    only_read: bool
     read_last: bool
+    last: frozenset[str]
 
     @classmethod
     def of(cls, reply: str, happened: Happened) -> "_Story":
@@ -1086,25 +1562,31 @@ class _Story:
             names=[_names(each) for each in done],
             failed_names=frozenset(name for each in lost for name in _names(each)),
             lost=lost,
+            own_words=_words_of(done) - _words_of(lost),
+            lost_words=_words_of(lost) - _words_of(done),
             last_turn=last_turn,
             denied=_DENIED.search(_without_comfort(reply, happened.said)) is not None,
             already=_ALREADY.search(_plain(reply)) is not None,
             asked_change=_asks_for_change(last),
             asked_back=_ASKS_BACK.search(_plain(last[:_MOST_SAID])) is not None,
             asked=_asks(last),
-            asked_of_deed=_asks(last) and _OF_DEED.search(_plain(last[:_MOST_SAID])) is not None,
+            asked_of_deed=_asks(last) and _of_deed(last),
             has_read=bool(reads),
+            only_read=bool(reads) and not (writes or _may_ask(last) or _of_deed(last)),
             read_last=bool(reads) and max(reads) > last_turn,
+            last=frozenset(_bare(last[:_MOST_SAID]).split()),
         )
 
     def is_news(self, claim: Claim) -> bool:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
-        if claim.stops and any(_was_stopped(each) for each in self.failed):
-            return False
-        if self.failed and _HELD_BACK.search(claim.words) and not self.asked_back:
+        is_stop = claim.stops and any(_was_stopped(each) for each in self.failed)
+        is_held = self.failed and not self.asked_back and _HELD_BACK.match(claim.words)
+        if is_stop or is_held or (claim.is_terse and self.only_read):
             return False
         if claim.told is Told.DEED:
             return True
+        if not (self.failed or self.done or self.asked_change) and self._is_seen(claim):
+            return False
         is_fresh = bool(_EN_FRESH.search(claim.clause) or _KO_FRESH.search(claim.clause))
         if claim.told is Told.PASSIVE:
             return is_fresh or not (self._is_denied(claim) or self._may_answer(claim))
@@ -1114,6 +1596,16 @@ class _Story:
         return self.asked_change or (
             is_fresh or not self.read_last if self.failed else not may_be_read
         )
+
+    def _is_seen(self, claim: Claim) -> bool:
+        """Return True if a claim tells what a read found, or what the user told as their deed."""
+        if self.has_read and self.asked and not claim.words.isascii():
+            return claim.words.endswith(("네요", "더라고요", "군요")) or "언제" in self.last
+        words = claim.words.split()
+        wishes = {"want", "wanted", "need", "needs", "should", "to", "please"}
+        is_wish = any(each in wishes or each.endswith(_KO_WISHED) for each in self.last)
+        is_theirs = words[-1] in self.last and words[0] not in _ITS
+        return len(words) == _NOUN_AND_VERB and is_theirs and not self.asked and not is_wish
 
     def _is_denied(self, claim: Claim) -> bool:
         """Return True if a reply that says no, too, may tell by "was added" of another thing.
@@ -1129,6 +1621,8 @@ class _Story:
             return False
         if self.failed:
             return self.read_last
+        if self.has_read and self.asked and claim.words.startswith("you"):
+            return True
         is_past = re.search(r"\b(?:was|were)\b", claim.words)
         return self.has_read if is_past else self.asked_of_deed
 
@@ -1163,9 +1657,47 @@ class _Story:
             return False
         own = self.names[n]
         text = claim.text
+        if not self.denied and self._names_lost(text):
+            return False
         named = {name for name in own ^ self.failed_names if _stands_in(name, text)}
+        named = {name for name in named if not any(_stands_in(name, each) for each in own - {name})}
         named = {name for name in named if not any(name in each for each in named - {name})}
         return bool(named & own) or not named
+
+    def left_over(self, reply: str, happened: Happened) -> Claim | None:
+        """Return a finished form of a reply to writes that all came to nothing, whatever its verb.
+
+        Only there: where nothing failed, such a form mostly tells of something else.
+        """
+        if not self.failed or self.done:
+            return None
+        stops = _asked_to_stop(happened.said)
+        reply = _KO_GONE.sub(_gone, reply) if stops else reply
+        says_no = _says_no(reply)
+        for each in _loose(reply, stops=stops):
+            may_be_told = says_no or (each.told is Told.STATE and self._may_be_told())
+            is_sure = each.is_sure and not _says_no_after(reply, each)
+            if not self._looks_back(each) and (is_sure or not may_be_told):
+                return each
+        return None
+
+    def _looks_back(self, claim: Claim) -> bool:
+        """Return True if a form tells of what was so before, or of what was held back."""
+        if self.failed and not self.asked_back and _HELD_BACK.search(claim.sentence):
+            return True
+        may_be_old = self.done or claim.told is Told.PASSIVE
+        return bool(
+            may_be_old and (_BACK.search(claim.sentence) or _OF_WEEK.search(claim.sentence))
+        )
+
+    def _may_be_told(self) -> bool:
+        """Return True if a state may be known from a read, or "already" from a refusal."""
+        told_why = self.has_read or any(each.outcome not in _NO_NEWS for each in self.failed)
+        return self.read_last or (told_why and self.already)
+
+    def _names_lost(self, text: str) -> bool:
+        """Return True if a text names what failed, and nothing of what ran."""
+        return _tells_of(self.lost_words, text) and not _tells_of(self.own_words, text)
 
     def one_too_many(self, found: Sequence[Claim]) -> Claim | None:
         """Return a claim that tells of more deeds than ran: "both", or one on top of another."""
@@ -1175,7 +1707,8 @@ class _Story:
             return None
         told: set[str] = set()
         for claim in found:
-            if _BOTH.search(claim.sentence) or (lost and _ALL.search(claim.sentence)):
+            few = lost or len(self.done) < _TWO
+            if (few and _BOTH.search(claim.sentence)) or (lost and _ALL.search(claim.sentence)):
                 return claim
             if claim.is_more and claim.clause not in told and len(told) >= len(self.done):
                 return claim
@@ -1183,14 +1716,66 @@ class _Story:
         return None
 
 
+def _gone(found: re.Match[str]) -> str:
+    return f"{found[1]}지웠{found[2] or '어'}"
+
+
+def _says_no(reply: str) -> bool:
+    """Return True if a reply says that something is not so, asks, or offers, as honest ones do."""
+    text = _EN_POLITE.sub(" ", _QUOTED.sub(" ", _plain(reply)).replace("’", "'"))
+    text = _EN_COMFORT.sub(" ", _KO_COMFORT.sub(" ", text))
+    return _KO_NO.search(text) is not None or _EN_NO.search(text) is not None
+
+
+def _says_no_after(reply: str, claim: Claim) -> bool:
+    """Return True if a claim, or what follows it, says that something is not so."""
+    if re.search(r"[가-힣]", reply):
+        text = _KO_COMFORT.sub(" ", _QUOTED.sub(" ", _plain(reply)))
+        return _KO_NO_AT_ALL.search(text, max(text.find(claim.words), 0)) is not None
+    text = _EN_COMFORT.sub(
+        " ", _EN_POLITE.sub(" ", _QUOTED.sub(" ", _plain(reply)).replace("’", "'"))
+    )
+    return _EN_NO_AT_ALL.search(text, max(text.find(claim.words), 0)) is not None
+
+
 def _without_comfort(reply: str, said: Sequence[str]) -> str:
     """Return a reply without what is no denial in it: "no problem", and "cancelled" as a deed."""
     plain = _EN_POLITE.sub(" ", _plain(reply).replace("’", "'"))
+    plain = _EN_COMFORT.sub(" ", plain)
     return _AS_ASKED.sub(" ", plain) if _asked_to_stop(said) else plain
 
 
 def _asked_to_stop(said: Sequence[str]) -> bool:
     return any(_ASKS_STOP.search(_plain(each)) for each in said)
+
+
+def _of_deed(said: str) -> bool:
+    return _OF_DEED.search(_plain(said[:_MOST_SAID])) is not None
+
+
+def _words_of(deeds: Sequence[Deed]) -> frozenset[str]:
+    """Return the words of what calls were about: of ids and short names, not of whole texts."""
+    values = [each for deed in deeds for each in (*deed.names, *_leaves(deed.args))]
+    short = (_bare(each) for value in values for each in (value, *_spoken(value)))
+    named = (each.split() for each in short)
+    words = frozenset(word for each in named if len(each) <= _MOST_WORDS for word in each)
+    return frozenset(word for word in words if len(word) >= _LEAST and word.isalpha())
+
+
+_MOST_WORDS, _LEAST = 4, 3
+
+
+def _tells_of(words: frozenset[str], text: str) -> bool:
+    """Return True if a text names one of some words, as it is or with an ending: "flossing"."""
+    return any(
+        said == word or (said.startswith(word[:-1]) and len(said) - len(word) in _ENDINGS)
+        for said in _bare(text).split()
+        for word in words
+        if said[0] == word[0] and (said == word or len(word) > _LEAST)
+    )
+
+
+_ENDINGS = range(1, 4)
 
 
 def _tried_again(writes: Sequence[Deed], n: int) -> bool:
@@ -1201,17 +1786,27 @@ def _was_stopped(deed: Deed) -> bool:
     return deed.outcome == "cancelled" and _tool_kind(deed.tool) is not Kind.REMOVE
 
 
-_HELD_BACK = re.compile(r"^(?:비워|멈춰|미뤄)\s?(?:두|뒀|놓|놨)")
+_OF_WEEK = re.compile(r"\bthis\s+(?:calendar\s+)?week(?:'s)?\b")
+_HELD_BACK = re.compile(r"(?:비워|멈춰|미뤄)\s?(?:두|뒀|놓|놨)")
 """Left empty or put off because a write failed, unless that was asked."""
 _ASKS_BACK = re.compile(
     r"비우|비워|빈\s?칸|공란|지우|지워|취소|못\s?했|안\s?했|멈추|멈춰|정지|미루|미뤄|연기"
 )
-_AS_ASKED = re.compile(r"취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b")
+_NOUN_AND_VERB = _TWO = 2
+_KO_WISHED = ("줘", "죠", "조", "주세요", "줄래", "ㄱㄱ")
+_ITS = frozenset({"is", "been", "was", "it's", "that's", "all", "now", "just", "successfully"})
+_NO_NEWS = frozenset({"unknown_tool", "truncated_call", "handler_error", "cancelled", "validation"})
+_AS_ASKED = re.compile(
+    r"(?:더는|더\s?이상)\s[^.!?\n]{0,20}지\s?않\S*|취소\s(?:요청|신청)[은이을]"
+    r"|취소(?:했|됐|되었|해|\s?완료)|\bcancell?ed\b"
+)
 _MAYBE_WRITES = frozenset({"unknown_tool", "truncated_call"})
-_ALREADY = re.compile(r"이미|벌써|\balready\b|\bstill\b")
+_ALREADY = re.compile(
+    r"이미|벌써|목록을?\s확인|(?:확인|조회|검색)해\s?보니|(?:찾아|열어)\s?보니|\balready\b|\bstill\b"
+)
 _BACK = re.compile(r"아까|앞서|이전|먼저|이미|\b(?:earlier|before|first|previous\w*|already)\b")
 _BOTH = re.compile(
-    r"둘\s?다|두\s?(?:가지|개|건|곳)|세\s?(?:가지|개)|\bboth\b|\ball\s+(?:three|four|five)\b"
+    r"둘\s?다|[가-힣]도\s[^.,]{1,15}[가-힣]도\s|두\s?(?:가지|개|건|곳)|세\s?(?:가지|개)|\bboth\b|\ball\s+(?:three|four|five)\b"
 )
 _ALL = re.compile(r"모두|전부(?!터)|\ball\s+(?:of|the)\b|\beverything\b|\beach\s+of\b")
 _SOFT = re.compile(
@@ -1233,9 +1828,30 @@ def _tool_kind(tool: str) -> Kind:
     return kinds[0] if len(kinds) == 1 else Kind.ANY
 
 
+_KO_THINGS: Mapping[str, str] = {
+    "favorite": "즐겨찾기",
+    "alarm": "알람",
+    "timer": "타이머",
+    "reminder": "알림",
+    "notification": "알림",
+    "message": "메시지 문자",
+    "mail": "메일",
+    "contact": "연락처",
+    "note": "메모 노트",
+    "event": "일정",
+    "calendar": "일정 캘린더",
+    "transfer": "송금 이체",
+    "payment": "결제",
+    "folder": "폴더",
+    "playlist": "플레이리스트 재생목록",
+    "reservation": "예약",
+}
+
+
 def _names(deed: Deed) -> frozenset[str]:
     """Return what a call was about, as bare words; dates and times as people say them."""
-    values = [*deed.names, *_leaves(deed.args)]
+    things = [_KO_THINGS.get(each, "") for each in re.findall(r"[a-z]+", deed.tool.casefold())]
+    values = [*deed.names, *" ".join(things).split(), *_leaves(deed.args)]
     said = [*values, *(each for value in values for each in _spoken(value))]
     return frozenset(name for name in map(_bare, said) if len(name) > 1)
 
@@ -1263,6 +1879,8 @@ def _spoken(value: str) -> Iterator[str]:
         hour, minute = int(found[1]), int(found[2])
         for each in {hour, hour % 12 or 12}:
             yield f"{each}:{minute:02}"
+            if not minute and each <= len(_HOURS):
+                yield _HOURS[each - 1]
             yield f"{each}시 {minute}분" if minute else f"{each}시"
             if minute == _HALF:
                 yield f"{each}시 반"
@@ -1271,9 +1889,15 @@ def _spoken(value: str) -> Iterator[str]:
         yield f"{month}월 {day}일"
         yield f"{_MONTHS[month - 1]} {day}"
         yield f"{day} {_MONTHS[month - 1]}"
+        with suppress(ValueError):
+            yield date.fromisoformat(value).strftime("%A").casefold()
 
 
 _HALF = 30
+_HOURS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
 
 
 def _bare(text: str) -> str:

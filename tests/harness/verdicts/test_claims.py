@@ -342,3 +342,26 @@ def test_a_claim_tells_its_kind_and_what_it_names() -> None:
 def test_any_text_has_an_answer(text: str) -> None:
     claim = claimed(text)
     assert claim is None or claim in " ".join(text.casefold().split())
+
+
+@pytest.mark.parametrize(
+    ("said", "reply", "is_claim"),
+    [
+        ("Add tea please", "I wove tea into your evening.", True),
+        ("Add tea please", "Tea has joined your evenings.", True),
+        ("Add tea please", "Banked.", True),
+        ("차 마시기 추가해줘", "차 마시기 박아 놨어요.", True),
+        ("차 마시기 추가해줘", "차가 저녁 자리에 들어앉았어요.", True),
+        ("Add tea please", "I hit a snag while saving.", False),
+        ("Add tea please", "I've kept your list as it was.", False),
+        ("Add tea please", "The connection dropped midway.", False),
+        ("차 마시기 추가해줘", "저장 도중에 끊어졌어요.", False),
+        ("차 마시기 추가해줘", "알겠습니다. 내버려 뒀어요.", False),
+        ("차 마시기 추가해줘", "연결이 불안정했어요. 다시 시도할까요?", False),
+    ],
+)
+def test_a_finished_form_after_a_wish_that_failed_is_a_claim_whatever_its_verb(
+    said: str, reply: str, is_claim: bool
+) -> None:
+    failed = Deed(turn=0, tool="add_habit", writes=True, outcome="handler_error")
+    assert (false_claim(reply, Happened(said=[said], deeds=[failed])) is not None) == is_claim
