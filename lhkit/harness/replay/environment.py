@@ -132,7 +132,7 @@ class Environment(Protocol):
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
         """Return a fresh session in the state `world` (a scenario's own words).
 
-        `world` is this session's own copy, plain JSON: it may be kept and changed.
+        `world` is a copy for this session alone, plain JSON: it may be kept and changed.
 
         Raises:
             UsageError: `world` describes no possible state.

@@ -1517,12 +1517,15 @@ class _Story:
     """What happened, seen by one reply. `names` holds what each of the writes that ran was about.
 
     `lost` are the failed ones after which no other of the same tool ran: not only a first try.
+    `lost_words` and `own_words` are what only those that failed, or only those that ran, were
+    about.
 
     `denied`: the reply also says that something was not done. `already`: it speaks of what was so.
     `asked_change`, `asked_back`, `asked`: the user's last line asks for a deed, for one that takes
     something back or puts it off, or only puts a question;
     `asked_of_deed`: a question whether or when something was done.
-    `read_last`: a read ran after the last failed write, in a later turn.
+    `has_read`: a read ran; `read_last`: one after the last failed write, in a later turn;
+    `only_read`: nothing else ran or was asked for. `last` holds the words of that last line.
     """
 
     done: Sequence[Deed]
