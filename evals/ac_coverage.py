@@ -5,14 +5,13 @@ by outcome of a call, by language and by trait, and the checksum of the data. `-
 nothing and says whether they are in step. Counts scenarios, from what stands in the files.
 """
 
+import hashlib
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lhkit.harness.authoring.data_check import checksum
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.scenario import Scenario, load_scenarios
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "ac"
 SVG, CARD = "coverage.svg", "card.md"
@@ -122,6 +121,22 @@ def with_figures(card: str, lines: str) -> str:
     head, rest = card.split(BEGIN, 1)
     tail = rest.split(END, 1)[1]
     return f"{head}{BEGIN}\n{lines}\n{END}{tail}"
+
+
+def checksum(folder: Path) -> str:
+    """Return the SHA-256 (hex) of all scenario files in a folder: their names and their bytes.
+
+    Files count in order of their path; line endings count, too.
+    """
+    digest = hashlib.sha256()
+    for file in _data_files(folder):
+        name, content = file.relative_to(folder).as_posix(), file.read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _data_files(folder: Path) -> Iterator[Path]:
+    yield from sorted(each for each in folder.rglob("*") if each.suffix in {".yaml", ".toml"})
 
 
 def main() -> int:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lhkit.harness.figures.statistics import wilson
-from lhkit.harness.verdicts.claims import Deed, Happened, false_claim
+from lhkit.harness.claims.rules import Deed, Happened, false_claim
+from lhkit.harness.shares import wilson
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "claims"
 SPLITS = ("dev", "test")

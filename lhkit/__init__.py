@@ -19,34 +19,35 @@ if TYPE_CHECKING:
     )
     from lhkit.confirm.summary import summarize
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
-    from lhkit.harness.authoring.gold import gold_model
-    from lhkit.harness.expectations.matching import match_calls, values_equal
-    from lhkit.harness.replay.rescore import rescore
-    from lhkit.harness.replay.runner import replay
-    from lhkit.harness.results.compare import Comparison, compare
-    from lhkit.harness.results.run import Run
-    from lhkit.harness.scenarios.scenario import load_scenarios
-    from lhkit.models.base import ChatModel, ModelRequest
-    from lhkit.models.cassette import CassetteModel, RecordingModel
-    from lhkit.models.connection import Endpoint
-    from lhkit.models.openai_http import OpenAiHttp
-    from lhkit.models.scripted import Reply, ScriptedModel
-    from lhkit.models.served import connect
-    from lhkit.models.vllm_http import VllmHttp
-    from lhkit.models.vllm_server import ServerSettings, VllmServer
-    from lhkit.models.weights import ensure_weights
-    from lhkit.tools.definition import ToolDefinition
-    from lhkit.tools.dispatcher import ToolDispatcher
-    from lhkit.tools.registry import ToolRegistry
-    from lhkit.tuning.tuned_weights import ensure_tuned
-    from lhkit.vocab.generation import Sampling
-    from lhkit.vocab.results import (
+    from lhkit.harness.author.baselines import gold_model
+    from lhkit.harness.compare import compare
+    from lhkit.harness.matching import match_calls, values_equal
+    from lhkit.harness.pairs import Comparison
+    from lhkit.harness.results import Run
+    from lhkit.harness.run import replay, rescore
+    from lhkit.harness.scenario import load_scenarios
+    from lhkit.messages import (
+        Sampling,
         ToolCancelled,
         ToolErr,
         ToolOk,
         ToolResult,
         encode_tool_result,
     )
+    from lhkit.models.base import ChatModel, ModelRequest
+    from lhkit.models.cassette import CassetteModel, RecordingModel
+    from lhkit.models.http import Endpoint
+    from lhkit.models.openai import OpenAiHttp
+    from lhkit.models.scripted import Reply, ScriptedModel
+    from lhkit.models.served import connect
+    from lhkit.models.serving import ServerSettings, VllmServer
+    from lhkit.models.vllm import VllmHttp
+    from lhkit.models.weights import ensure_weights
+    from lhkit.tools.definition import ToolDefinition
+    from lhkit.tools.dispatcher import ToolDispatcher
+    from lhkit.tools.registry import ToolRegistry
+    from lhkit.toolset import Session, Toolset
+    from lhkit.tuning.tuned_weights import ensure_tuned
 
 __version__ = "0.1.0"
 
@@ -57,47 +58,49 @@ _HOMES = {
     "CassetteModel": "models.cassette",
     "ChatController": "chat.controller",
     "ChatModel": "models.base",
-    "Comparison": "harness.results.compare",
+    "Comparison": "harness.pairs",
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
     "DenyGate": "confirm.gate",
-    "Endpoint": "models.connection",
+    "Endpoint": "models.http",
     "GuardedGate": "confirm.gate",
     "LhkitError": "errors",
     "ModelError": "errors",
     "ModelRequest": "models.base",
-    "OpenAiHttp": "models.openai_http",
+    "OpenAiHttp": "models.openai",
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
-    "Run": "harness.results.run",
-    "Sampling": "vocab.generation",
+    "Run": "harness.results",
+    "Sampling": "messages",
     "ScriptedGate": "confirm.gate",
     "ScriptedModel": "models.scripted",
-    "ServerSettings": "models.vllm_server",
+    "ServerSettings": "models.serving",
+    "Session": "toolset",
     "SetupError": "errors",
     "TerminalGate": "confirm.gate",
-    "ToolCancelled": "vocab.results",
+    "ToolCancelled": "messages",
     "ToolDefinition": "tools.definition",
     "ToolDispatcher": "tools.dispatcher",
-    "ToolErr": "vocab.results",
-    "ToolOk": "vocab.results",
+    "ToolErr": "messages",
+    "ToolOk": "messages",
     "ToolRegistry": "tools.registry",
-    "ToolResult": "vocab.results",
+    "ToolResult": "messages",
+    "Toolset": "toolset",
     "UsageError": "errors",
-    "VllmHttp": "models.vllm_http",
-    "VllmServer": "models.vllm_server",
-    "compare": "harness.results.compare",
+    "VllmHttp": "models.vllm",
+    "VllmServer": "models.serving",
+    "compare": "harness.compare",
     "connect": "models.served",
-    "encode_tool_result": "vocab.results",
+    "encode_tool_result": "messages",
     "ensure_tuned": "tuning.tuned_weights",
     "ensure_weights": "models.weights",
-    "gold_model": "harness.authoring.gold",
-    "load_scenarios": "harness.scenarios.scenario",
-    "match_calls": "harness.expectations.matching",
-    "replay": "harness.replay.runner",
-    "rescore": "harness.replay.rescore",
+    "gold_model": "harness.author.baselines",
+    "load_scenarios": "harness.scenario",
+    "match_calls": "harness.matching",
+    "replay": "harness.run",
+    "rescore": "harness.run",
     "summarize": "confirm.summary",
-    "values_equal": "harness.expectations.matching",
+    "values_equal": "harness.matching",
 }
 
 __all__ = [
@@ -122,6 +125,7 @@ __all__ = [
     "ScriptedGate",
     "ScriptedModel",
     "ServerSettings",
+    "Session",
     "SetupError",
     "TerminalGate",
     "ToolCancelled",
@@ -131,6 +135,7 @@ __all__ = [
     "ToolOk",
     "ToolRegistry",
     "ToolResult",
+    "Toolset",
     "UsageError",
     "VllmHttp",
     "VllmServer",

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-_INTERRUPTED = 130  # as `lhkit.cli.finish` has it, which may not be loaded yet
+_INTERRUPTED = 130  # as `lhkit.cli` has it, which may not be loaded yet
 
 
 def main() -> None:

@@ -4,54 +4,36 @@ Holds no logic of its own. Everything it needs from outside comes in as `Setting
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime
-from functools import cache
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from lhkit.chat.controller import Assistant, ChatController
+from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate
-from lhkit.errors import StoreError, UsageError
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
-from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
-from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
-from lhkit.lifehelper.state_rules import State, broken_rules
-from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.toolset import LifeHelper, build_registry
-from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
+from lhkit.errors import UsageError
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.locales import load_catalog
-from lhkit.models import embedded, served, weights
+from lhkit.messages import ModelIdentity
+from lhkit.models import served, weights
 from lhkit.models.base import ChatModel
-from lhkit.models.connection import Endpoint, require_address
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.request_body import OPENAI
-from lhkit.models.vllm_server import Report as ServerReport
-from lhkit.models.vllm_server import VllmServer
-from lhkit.models.vllm_server import silent as silent_server
-from lhkit.models.weights_hash import require_unchanged, weights_sha256
-from lhkit.models.weights_source import Report as WeightsReport
+from lhkit.models.http import Endpoint, require_address
+from lhkit.models.request import OPENAI
+from lhkit.models.serving import StartReport, VllmServer
+from lhkit.models.serving import silent as silent_server
+from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning import embedded_models
-from lhkit.vocab.generation import ModelIdentity, Sampling
-from lhkit.vocab.json_values import JSON
+from lhkit.toolset import Session
+from lhkit.tuning import tuned_weights
 
-EMBEDDED = embedded.EMBEDDED
-embedded_name = embedded.embedded_name
-embedded_folder = embedded_models.embedded_folder
-embedded_server = embedded_models.embedded_server
-running_server = embedded_models.running_server
+EMBEDDED = weights.EMBEDDED
+embedded_name = weights.embedded_name
+embedded_folder = tuned_weights.embedded_folder
+embedded_server = tuned_weights.embedded_server
+running_server = tuned_weights.running_server
 constraint_of = served.constraint_of
-
-SPLITS = ("dev", "test")
-"""`dev` is for looking at while building, `test` for the figure at the end."""
-
-DATABASE = "life-helper.sqlite3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +58,7 @@ class Reports:
     """Who is told how weights and server are coming along."""
 
     weights: WeightsReport = weights.silent
-    server: ServerReport = silent_server
+    server: StartReport = silent_server
 
 
 @asynccontextmanager
@@ -159,12 +141,13 @@ async def expected_identity(
     folder = embedded_folder(name, settings)
     if not await asyncio.to_thread(folder.is_dir):
         return None
-    return embedded.expected_identity(
+    return weights.expected_identity(
         name,
         folder,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
         dialect=choice.dialect,
         constraint=choice.constraint,
+        dtype=weights.served_dtype(settings.dtype),
     )
 
 
@@ -178,55 +161,17 @@ def _embedded_endpoint(base_url: str, choice: ModelChoice) -> Endpoint:
 
 
 def open_chat(
-    model: ChatModel, store: Store, confirm: ConfirmGate | None, settings: Settings
+    model: ChatModel, session: Session, confirm: ConfirmGate | None, locale: str
 ) -> ChatController:
-    """Return a life-helper conversation over `store`."""
-    deps = LifeHelper(store=store, now=settings.now, locale=settings.locale)
-    catalog = load_catalog(settings.locale)
-    registry = registry_of(settings.locale)
+    """Return a conversation over a toolset's session, with texts for the user in `locale`."""
+    catalog = load_catalog(locale)
     return ChatController(
         model=model,
-        dispatcher=ToolDispatcher(registry, catalog=catalog),
-        assistant=_assistant(deps, settings.now, Sampling()),
+        dispatcher=ToolDispatcher(session.registry, catalog=catalog),
+        assistant=session.assistant,
         confirm=confirm,
         catalog=catalog,
     )
-
-
-def open_store(settings: Settings, path: Path | None = None) -> Store:
-    """Open the chat's database, made if it is not there.
-
-    Raises:
-        StoreError: the file cannot be made, is no database of ours, or a newer one.
-    """
-    target = path or settings.data_dir / DATABASE
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be made ({error}): choose another file.") from error
-    return Store.open(target, protocols())
-
-
-def scenario_folder() -> Path:
-    """Return where the shipped scenarios lie: in the package, or beside it in a checkout.
-
-    Inside, each split has a folder of its own (`scenario_paths`).
-    """
-    package = Path(__file__).parent
-    shipped = package / "datasets" / "ac"
-    return shipped if shipped.is_dir() else package.parent / "datasets" / "ac"
-
-
-def scenario_paths(split: str) -> tuple[Path, ...]:
-    """Return where the shipped scenarios of a split lie: `dev`, `test` or `all`.
-
-    Raises:
-        UsageError: there is no such split.
-    """
-    if split not in (*SPLITS, "all"):
-        raise UsageError(f"no split {split!r}: choose one of {', '.join(SPLITS)}, all")
-    folder = scenario_folder()
-    return (folder,) if split == "all" else (folder / split,)
 
 
 def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
@@ -239,91 +184,3 @@ def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
     if missing := [each for each in ids if each not in known]:
         raise UsageError(f"no scenario {', '.join(missing)}: all stand in {scenario_folder()}")
     return tuple(known[each] for each in ids)
-
-
-@cache
-def protocols() -> ProtocolCatalog:
-    """Return the shipped catalog, read once."""
-    return load_protocols()
-
-
-@cache
-def registry_of(locale: str) -> ToolRegistry:
-    """Return the six tools, described in `locale`."""
-    return build_registry(protocols(), locale)
-
-
-def _assistant(deps: LifeHelper, now: Callable[[], datetime], sampling: Sampling) -> Assistant:
-    return Assistant(
-        instructions=instructions(deps.locale),
-        context=lambda message: now_line(now(), deps.locale, message),
-        deps=deps,
-        sampling=sampling,
-        truncation_hint=TRUNCATION_HINT,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifeHelperSession:
-    """One scenario's own world: a store nobody else sees, and a clock that stands still."""
-
-    registry: ToolRegistry
-    assistant: Assistant
-    today: date
-    store: Store
-
-    def state(self) -> Mapping[str, JSON]:
-        """Return habits and tracker entries as plain JSON."""
-        return snapshot(self.store)
-
-    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the ids that exist, by the argument that names them."""
-        habits = self.store.rows("SELECT id FROM habit ORDER BY id")
-        return {"protocol_id": tuple(protocols()), "habit_id": tuple(row["id"] for row in habits)}
-
-    def row_keys(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the fields that tell habits, and entries, apart."""
-        return ROW_KEYS
-
-    def broken_rules(self, before: State, after: State) -> tuple[tuple[str, str], ...]:
-        """Return the rules of life-helper that a change of state breaks."""
-        return broken_rules(before, after, today=self.today)
-
-    def close(self) -> None:
-        """Forget the store."""
-        self.store.close()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifeHelperEnvironment:
-    """Opens a fresh life-helper for each scenario.
-
-    `sampling` is how the model decodes; `instructions` replace the assistant's own, by locale.
-    """
-
-    sampling: Sampling = field(default_factory=Sampling)
-    instructions: Mapping[str, str] = field(default_factory=dict)
-
-    def open(self, world: Mapping[str, Any], locale: str) -> LifeHelperSession:
-        """Return a session in the initial state `world`.
-
-        Raises:
-            UsageError: the world is not well-formed; the message names the field.
-        """
-        parsed = parse_world(world)
-        store = _image().fresh()
-        seed(store, parsed)
-        deps = LifeHelper(store=store, now=lambda: parsed.now, locale=locale)
-        assistant = _assistant(deps, deps.now, self.sampling)
-        own = self.instructions.get(locale, assistant.instructions)
-        return LifeHelperSession(
-            registry=registry_of(locale),
-            assistant=replace(assistant, instructions=own),
-            today=parsed.now.date(),
-            store=store,
-        )
-
-
-@cache
-def _image() -> StoreImage:
-    return StoreImage.prepare(protocols())

@@ -16,9 +16,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
+from lhkit.precision import Dtype
 
 APP = "lhkit"
 _PREFIX = "LHKIT_"
+
+DEFAULT_TOOLSET = "life-helper"
+"""The reference that is meant where none is given."""
 
 
 class Settings(BaseSettings):
@@ -27,7 +31,8 @@ class Settings(BaseSettings):
     The prefix is kept for settings: `load_settings` refuses any other variable that begins with it.
     `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
     and logs, `data_dir` the chat's database, `config_dir` what the user agreed to. `timezone` is an
-    IANA name.
+    IANA name. `dtype` is what models compute in that lhkit serves or trains itself; None: what this
+    processor is quick in.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
@@ -36,6 +41,7 @@ class Settings(BaseSettings):
     api_key: str | None = None
     locale: str = DEFAULT_LOCALE
     timezone: str = "Asia/Seoul"
+    dtype: Dtype | None = None
     cache_dir: Path = Field(default_factory=lambda: user_cache_path(APP))
     data_dir: Path = Field(default_factory=lambda: user_data_path(APP))
     config_dir: Path = Field(default_factory=lambda: user_config_path(APP))

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lhkit.confirm.gate import ConfirmRequest, DenyGate, ScriptedGate
+from lhkit.json_values import JSON
+from lhkit.messages import ChatEvent, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import Handler, ToolDefinition
-from lhkit.vocab.events import ChatEvent
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.results import ToolOk, ToolResult
 
 __all__ = [
     "BrokenGate",

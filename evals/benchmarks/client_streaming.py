@@ -20,10 +20,9 @@ import figures
 from aiohttp import web
 from figures import Figure, Machine, Measurement
 
+from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.vllm_http import Endpoint, VllmHttp
-from lhkit.vocab.generation import Finished, Sampling
-from lhkit.vocab.messages import UserMessage
+from lhkit.models.vllm import Endpoint, VllmHttp
 
 TOKENS = 128
 PACE_S = 0.02

@@ -19,11 +19,11 @@ import figures
 import jsonschema
 from figures import Figure, Machine, Measurement
 
-from lhkit import app
 from lhkit.confirm.gate import ConfirmRequest
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.results import ToolOk
 
 ROUNDS = 7
 TIMES = 1_000
@@ -67,7 +67,7 @@ class Timed:
 
 def tools() -> ToolRegistry:
     """Return life-helper's tools with a handler that does nothing."""
-    registry = app.registry_of("ko")
+    registry = life_helper.registry_of("ko")
     return ToolRegistry(
         [replace(registry[name], handler=lambda _args, _deps: DONE) for name in ARGS]
     )

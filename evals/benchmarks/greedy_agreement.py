@@ -19,14 +19,14 @@ from typing import Any
 
 from lhkit import app
 from lhkit.commands.progress import opened_model
-from lhkit.harness.replay.environment import opened
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.dialects.gemma_turns import END_OF_TURN_ID, START_OF_TURN_ID
+from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.settings import Settings, load_settings
-from lhkit.vocab.generation import Finished, Sampling
-from lhkit.vocab.messages import UserMessage
+from lhkit.toolset import opened
 
 RESULTS = Path(__file__).with_suffix(".md")
 LOCALES = ("ko", "en")
@@ -129,7 +129,7 @@ def chosen(scenarios: Sequence[Scenario], count: int) -> tuple[Scenario, ...]:
 
 def first_request(scenario: Scenario) -> ModelRequest:
     """Return what the chat sends at the first turn of a scenario, decoded greedily."""
-    with opened(app.LifeHelperEnvironment(), scenario.world, scenario.locale) as session:
+    with opened(life_helper.LifeHelperToolset(), scenario.world, scenario.locale) as session:
         assistant, said = session.assistant, scenario.turns[0].user
         return ModelRequest(
             messages=(UserMessage(text=said, context=assistant.context(said)),),
@@ -257,7 +257,7 @@ def _words(folder: Path, rows: Sequence[Compared]) -> dict[int, str]:
 
 async def main(options: argparse.Namespace, settings: Settings) -> None:
     """Ask the server, then transformers; print and write the page."""
-    scenarios = chosen(load_scenarios(app.scenario_paths("dev")), options.prompts)
+    scenarios = chosen(load_scenarios(scenario_paths("dev")), options.prompts)
     base_url = options.base_url or settings.base_url
     choice = app.ModelChoice(name=options.model, base_url=base_url)
     async with opened_model(choice, settings) as model:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lhkit.harness.figures.statistics import clustered_interval, difference_interval
+from lhkit.harness.statistics import clustered_interval, difference_interval
 
 CLUSTERS = (10, 14, 40, 168)
 REPEATS = (2, 3, 5)

@@ -27,18 +27,19 @@ import figures
 from figures import Figure, Machine, Measurement
 
 from lhkit import app
-from lhkit.harness.figures.timings import Latency, Spent, latency, spent
-from lhkit.harness.records.record import SampleRecord
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.metrics import Latency, Spent, latency, spent
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.messages import ModelEvent, Sampling
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.connection import Endpoint
+from lhkit.models.http import Endpoint
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.serving import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
-from lhkit.vocab.generation import ModelEvent, Sampling
 
 AT_MOST_S = 360.0
 PORT = 8431
@@ -92,7 +93,7 @@ class NoWarmUp:
 
 def scenarios() -> tuple[Scenario, ...]:
     """Return scenarios from all over `dev`, both languages."""
-    found = load_scenarios(app.scenario_paths("dev"))
+    found = load_scenarios(scenario_paths("dev"))
     return found[:: len(found) // SCENARIOS][:SCENARIOS]
 
 
@@ -122,7 +123,7 @@ async def play(model: ChatModel) -> Round:
     run = await replay(
         scenarios(),
         model,
-        environment=app.LifeHelperEnvironment(sampling=Sampling(max_tokens=128)),
+        toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=128)),
         concurrency=fitting_concurrency(model.identity),
         progress=False,
     )
@@ -139,8 +140,8 @@ async def play(model: ChatModel) -> Round:
 
 def opening_s(record: SampleRecord) -> float | None:
     """Return the first token of a conversation's first request, in seconds."""
-    calls = record.turns[0].model_calls if record.turns else ()
-    return calls[0].timing.first_token_s if calls else None
+    calls = record.evidence.turns[0].model_calls if record.evidence.turns else ()
+    return calls[0].response.timing.first_token_s if calls else None
 
 
 async def warm_and_cold(model: ChatModel) -> dict[str, list[Round]]:

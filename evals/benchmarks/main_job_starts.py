@@ -20,7 +20,7 @@ import main_job
 from figures import Figure, Machine, Measurement
 from main_job import Round
 
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.serving import ServerSettings
 from lhkit.settings import load_settings
 
 AT_MOST_S = 900.0

@@ -14,10 +14,10 @@ from importlib.metadata import version
 import figures
 from figures import Figure, Machine, Measurement
 
+from lhkit.messages import Finished, ModelEvent, ModelIdentity, TextDelta
 from lhkit.models.base import ModelRequest
 from lhkit.notebook import ChatPanel
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity, TextDelta
 
 TOKENS = 1000
 PACE_S = 0.004

@@ -19,18 +19,20 @@ ORDER = (
     "dispatch_latency",
     "call_matching",
     "start_up",
+    "whole_command",
     "panel_streaming",
     "main_job",
     "main_job_starts",
+    "dtypes",
 )
 """The benchmarks with figures, in the order of the page; further ones come after, by name."""
 
-ON_THE_MODEL = ("throughput", "main_job", "main_job_starts")
+ON_THE_MODEL = ("throughput", "main_job", "main_job_starts", "dtypes")
 """Those of `make bench-model`."""
 
 COMMANDS = {
     "make bench": "all but those on the real Gemma, within ten minutes on two quiet cores",
-    "make bench-model": "those on the real Gemma, in twenty minutes",
+    "make bench-model": "those on the real Gemma, in half an hour",
 }
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.script import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
+from lhkit.json_values import JSON
+from lhkit.messages import ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.results import ToolOk
 
 TURNS_A_SAMPLE = 2
 """Model turns: the call, and the answer after its result."""
@@ -64,7 +64,7 @@ class Session:
         """Release nothing."""
 
 
-class Environment:
+class Toolset:
     """Opens such worlds."""
 
     def open(self, _world: Mapping[str, Any], _locale: str) -> Session:
@@ -115,7 +115,7 @@ def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
         replay(
             asked,
             answering,
-            environment=Environment(),
+            toolset=Toolset(),
             run_dir=folder,
             repeats=repeats,
             keep_records=repeats == 1,
@@ -126,7 +126,7 @@ def play(count: int, folder: Path, *, repeats: int = 1) -> Cost:
     cost = Cost(
         cpu_s=time.process_time() - cpu_s, wall_s=time.perf_counter() - wall_s, peak_mib=peak_mib()
     )
-    if any(record.verdict is not Verdict.PASS for record in run.records):
+    if any(record.judgement.verdict is not Verdict.PASS for record in run.records):
         raise AssertionError("a sample did not pass")
     return cost
 

@@ -17,19 +17,16 @@ from typing import Any
 
 import aiohttp
 
-from lhkit import app
-from lhkit.chat.controller import Assistant
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.replay.environment import Environment, SessionAround
-from lhkit.harness.replay.plan import plan_run
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.sample import Stage, warm_up
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.plan import plan_run
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.run import SampleStage, replay, warm_up
+from lhkit.harness.scenario import Scenario
+from lhkit.json_values import JSON
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
-from lhkit.models.vllm_server import ServerSettings
-from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import Sampling
-from lhkit.vocab.json_values import JSON
+from lhkit.models.serving import ServerSettings
+from lhkit.toolset import Toolset, ToolsetAround
 
 BENCH = Path(__file__).parent / "vllm_bench.py"
 MAX_TOKENS = 128
@@ -65,35 +62,12 @@ class Sent:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OneAnswer:
-    """An environment in which calls are run, and the model is not asked again after them."""
-
-    inner: Environment
-
-    def open(self, world: Mapping[str, Any], locale: str) -> "OneAnswerSession":
-        """Return a session with that limit."""
-        return OneAnswerSession(inner=self.inner.open(world, locale))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OneAnswerSession(SessionAround):
-    """A session in which a user turn has one model turn."""
-
-    @property
-    def registry(self) -> ToolRegistry:
-        """The inner session's tools."""
-        return self.inner.registry
-
-    @property
-    def assistant(self) -> Assistant:
-        """The inner session's assistant, with the limit."""
-        return replace(self.inner.assistant, max_turns=1)
-
-
-def environment() -> Environment:
-    """Return life-helper's worlds, with one answer to a user turn."""
-    return OneAnswer(inner=app.LifeHelperEnvironment(sampling=Sampling(max_tokens=MAX_TOKENS)))
+def toolset() -> Toolset:
+    """Return life-helper with one answer to a user turn: the model is not asked after its calls."""
+    return ToolsetAround(
+        inner=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=MAX_TOKENS)),
+        assistant=lambda session, _locale: replace(session.assistant, max_turns=1),
+    )
 
 
 def openings(scenarios: Sequence[Scenario], count: int) -> tuple[Scenario, ...]:
@@ -106,8 +80,8 @@ async def level_ground(model: ChatModel, scenarios: Sequence[Scenario]) -> None:
     """Empty the server's prefix cache, then have it read what all conversations begin with."""
     async with aiohttp.ClientSession() as session:
         await _emptied(session, f"{model.identity.base_url}/reset_prefix_cache")
-    plan = plan_run(scenarios, model, environment(), repeats=1)
-    stage = Stage(model=model, environment=environment(), clock=time.perf_counter)
+    plan = plan_run(scenarios, model, toolset(), repeats=1)
+    stage = SampleStage(model=model, toolset=toolset(), clock=time.perf_counter)
     for job in plan.openings(plan.jobs):
         await warm_up(job, stage)
 
@@ -134,7 +108,7 @@ async def ours(
     run = await replay(
         scenarios,
         model,
-        environment=environment(),
+        toolset=toolset(),
         run_dir=folder,
         concurrency=at_once,
         keep_prompts=True,
@@ -159,13 +133,19 @@ def sent_by(record: SampleRecord) -> Sent:
     Raises:
         AssertionError: there was another number of requests, or the world failed.
     """
-    calls = [call for turn in record.turns for call in turn.model_calls]
-    if record.verdict is Verdict.INVALID or len(calls) != 1 or not calls[0].prompt_text:
+    calls = [call for turn in record.evidence.turns for call in turn.model_calls]
+    if (
+        record.judgement.verdict is Verdict.INVALID
+        or len(calls) != 1
+        or not calls[0].response.prompt_text
+    ):
         raise AssertionError(
-            f"{record.sample_id}: {record.verdict} after {len(calls)} requests, not 1"
+            f"{record.sample_id}: {record.judgement.verdict} after {len(calls)} requests, not 1"
         )
     (call,) = calls
-    return Sent(prompt=call.prompt_text or "", output_tokens=call.usage.completion_tokens)
+    return Sent(
+        prompt=call.response.prompt_text or "", output_tokens=call.response.usage.completion_tokens
+    )
 
 
 class Bench:

@@ -27,12 +27,12 @@ from figures import Figure, Machine, Measurement, Plot
 from serving_sides import Bench, Side
 
 from lhkit import app
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
-from lhkit.models.connection import Endpoint
+from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
-from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.models.serving import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 
 LEVELS = {1: 10, 8: 48, 16: 64, 32: 96}
@@ -197,7 +197,7 @@ def page(pairs: Sequence[Pair], measurement: Measurement, plan: ServerSettings) 
     """Return the page."""
     rounds = len(pairs) // len(LEVELS)
     lines = [
-        *figures.heading(measurement, f"{plan.model.name}, bf16, {rounds} rounds"),
+        *figures.heading(measurement, f"{plan.model.name}, {plan.dtype}, {rounds} rounds"),
         "A conversation is a first user turn of a `dev` scenario, its answer, and the calls in it,",
         "in a world of its own. lhkit's seconds are those of the whole replay: worlds, prompts,",
         "streaming, parsing, the dispatcher with the real handlers, verdicts, records on disk.",
@@ -270,7 +270,7 @@ async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], Serv
             model=model,
             plan=plan,
             peer=peer,
-            scenarios=load_scenarios(app.scenario_paths("dev")),
+            scenarios=load_scenarios(scenario_paths("dev")),
         )
         return await contest.rounds(until_s), plan, version
 

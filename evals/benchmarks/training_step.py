@@ -18,14 +18,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lhkit import app
+from evals.lessons.conversations import conversations
+from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.weights import ensure_weights
 from lhkit.settings import load_settings
-from lhkit.tuning import lora
-from lhkit.tuning.batches import IGNORED, Batch, make_batches, tokenised
-from lhkit.tuning.life_helper.conversations import conversations
+from lhkit.tuning import adapter
+from lhkit.tuning.data import IGNORED, Batch, make_batches, tokenised
 from lhkit.tuning.recipe import FROM_NOTHING
-from lhkit.tuning.simulation import simulate
+from lhkit.tuning.teacher import simulate
 
 RESULTS = Path(__file__).with_suffix(".md")
 CONVERSATIONS = 80
@@ -35,8 +35,8 @@ DATA_SEED = 1
 async def drawn(tokens: int, base: Path) -> Batch:
     """Return one batch of played conversations, of the language with more of them."""
     told = list(conversations(CONVERSATIONS, seed=DATA_SEED))
-    played = await simulate(told, app.LifeHelperEnvironment(), progress=False)
-    encode = lora.encoder(base)
+    played = await simulate(told, life_helper.LifeHelperToolset(), progress=False)
+    encode = adapter.encoder(base)
     rows = [tokenised(each, encode) for each in played]
     order = random.Random(0)  # noqa: S311 - the order of training data
     batches = make_batches(rows, batch_tokens=tokens, rng=order)
@@ -45,10 +45,10 @@ async def drawn(tokens: int, base: Path) -> Batch:
 
 def ours(base: Path, batch: Batch) -> Callable[[], float]:
     """Return our step."""
-    model = lora.with_adapter(lora.load_model(base), FROM_NOTHING.adapter, seed=0)
+    model = adapter.with_adapter(adapter.load_model(base), FROM_NOTHING.adapter, seed=0)
 
     def step() -> float:
-        loss, count = lora.loss_of(model, batch)
+        loss, count = adapter.loss_of(model, batch)
         (loss / count).backward()
         return float(loss.detach()) / count
 
@@ -59,9 +59,9 @@ def whole_rows(base: Path, batch: Batch) -> Callable[[], float]:
     """Return the step of rows that are whole and padded."""
     import torch
 
-    loaded = lora.load_model(base)
+    loaded = adapter.load_model(base)
     loaded.set_attn_implementation("sdpa")
-    model = lora.with_adapter(loaded, FROM_NOTHING.adapter, seed=0)
+    model = adapter.with_adapter(loaded, FROM_NOTHING.adapter, seed=0)
     longest = len(batch.prefix) + max(map(len, batch.rows))
 
     def padded(row: tuple[int, ...], own: tuple[int, ...], filler: int) -> list[int]:

@@ -16,22 +16,36 @@ from typing import Any, TypeAlias
 from edits import edited
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
-from lhkit.harness.figures.metrics import summarise
-from lhkit.harness.fragments import SampleView
-from lhkit.harness.records.record import SampleRecord
-from lhkit.harness.records.record_line import decode_line, decode_record, encode_record
-from lhkit.harness.records.turn_record import Timed, turn_record
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import read_sources
-from lhkit.models.cassette_file import encode_cassette, read_cassette
-from lhkit.models.chat_content import ChatContent
-from lhkit.models.completion_content import CompletionContent
+from lhkit.harness.html import SampleView
+from lhkit.harness.metrics import summarise
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    SampleRecord,
+    Timed,
+    decode_line,
+    decode_record,
+    encode_record,
+    turn_record,
+)
+from lhkit.harness.results import Run
+from lhkit.harness.scenario import read_sources
+from lhkit.messages import (
+    EndReason,
+    Finished,
+    ModelCalled,
+    ModelFinished,
+    ModelIdentity,
+    TurnEnded,
+    TurnStarted,
+    UserMessage,
+)
+from lhkit.models.cassette import encode_cassette, read_cassette
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.response_reader import Content, ResponseReader
-from lhkit.notebook.markdown import to_html
-from lhkit.vocab.events import EndReason, ModelCalled, ModelFinished, TurnEnded, TurnStarted
-from lhkit.vocab.generation import Finished, ModelIdentity
-from lhkit.vocab.messages import UserMessage
+from lhkit.models.http import Content, ResponseReader
+from lhkit.models.openai import ChatContent
+from lhkit.models.vllm import CompletionContent
+from lhkit.notebook.render import to_html
 
 TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]
 
@@ -149,15 +163,15 @@ def _can_be_recorded(response: Finished) -> None:
     record = SampleRecord(
         sample_id=whole.sample_id,
         content_hash="h",
-        verdict=whole.verdict,
         ac=whole.ac,
         locale=whole.locale,
-        turns=(turn,),
+        judgement=Judgement(verdict=whole.judgement.verdict),
+        evidence=Evidence(turns=(turn,)),
     )
     again = decode_line(encode_record(record))
     summarise([again])
     for call in turn.model_calls:
-        assert again.turns[0].model_calls[0].token_ids == call.token_ids  # noqa: S101 - the law
+        assert again.evidence.turns[0].model_calls[0].response.token_ids == call.response.token_ids  # noqa: S101 - the law
 
 
 def _lasts(record: SampleRecord) -> None:

@@ -1,8 +1,8 @@
-"""A kitchen pantry: five tools over a few rows, and the environment that lhkit plays them in.
+"""A kitchen pantry: five tools over a few rows, and the toolset that lhkit plays them in.
 
 A second toolset beside life-helper, which no model of lhkit was trained on, and a file to copy for
 tools of one's own (docs/own-tools.md). From top to bottom: the data, what the tools do, what the
-model reads, what the person reads, the registry, the environment.
+model reads, what the person reads, the registry, the toolset.
 """
 
 from collections.abc import Mapping
@@ -241,7 +241,7 @@ def build_registry(locale: str) -> ToolRegistry:
     )
 
 
-# ------------------------------------------------------------------------------- the environment
+# ------------------------------------------------------------------------------- the toolset
 class World(BaseModel):
     """What stands under `world:` in a scenario: the clock and the rows of each table."""
 
@@ -271,7 +271,7 @@ class PantrySession:
         """Nothing to close: a database would be."""
 
 
-class PantryEnvironment:
+class PantryToolset:
     """Opens a fresh kitchen for each conversation."""
 
     def open(self, world: Mapping[str, Any], locale: str) -> PantrySession:
@@ -296,4 +296,4 @@ class PantryEnvironment:
         return PantrySession(registry=registry, assistant=assistant, today=day, pantry=pantry)
 
 
-environment = PantryEnvironment()
+toolset = PantryToolset()

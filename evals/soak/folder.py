@@ -7,10 +7,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from lhkit import app
-from lhkit.harness.records.journal import RECORDS
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.records.record_line import decode_line
+from lhkit.harness.log import RECORDS
+from lhkit.harness.record import SampleRecord, Verdict, decode_line
+from lhkit.lifehelper import toolset as life_helper
 
 MISSED, WORLD, INTERRUPTED = 1, 3, 130
 """Exit codes of `lhkit eval`, beside 0."""
@@ -44,15 +43,15 @@ def faults_of_records(before: bytes, after: bytes) -> list[str]:
     answered = Counter(
         (str(each.sample_id), each.content_hash)
         for each in records
-        if each.verdict is not Verdict.INVALID
+        if each.judgement.verdict is not Verdict.INVALID
     )
     faults += [f"{sample} stands there {n} times" for (sample, _), n in answered.items() if n > 1]
     return [*faults, *(fault for each in records for fault in _unasked_writes(each))]
 
 
 def _unasked_writes(record: SampleRecord) -> list[str]:
-    calls = [call for turn in record.turns for call in turn.calls]
-    writing = app.registry_of(record.locale).destructive
+    calls = [call for turn in record.evidence.turns for call in turn.calls]
+    writing = life_helper.registry_of(record.locale).destructive
     wrote = [call for call in calls if call.tool in writing and call.ran]
     return [
         f"{record.sample_id}: {call.tool} ran although the gate said {call.gate}"
@@ -66,7 +65,7 @@ def faults_of_a_finished_run(code: int, lines: bytes, asked: int) -> list[str]:
     if code not in {0, MISSED, WORLD}:
         return [f"it ended with exit code {code}"]
     newest = {each.sample_id: each for each in records_of(lines)}
-    invalid = sum(each.verdict is Verdict.INVALID for each in newest.values())
+    invalid = sum(each.judgement.verdict is Verdict.INVALID for each in newest.values())
     faults = [] if len(newest) == asked else [f"{len(newest)} of {asked} samples are answered"]
     if invalid and code == 0:
         faults.append(f"exit code 0 with {invalid} invalid samples")

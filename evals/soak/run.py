@@ -30,7 +30,8 @@ from processes import Surroundings, gone, is_command, kill, resident_mib
 from server import Server
 
 from lhkit import __version__, app
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.settings import load_settings
 
 _HERE = Path(__file__).parent
@@ -53,7 +54,7 @@ class Soak:
         self._server_lives_s = _STAND_IN_LIVES_S if asked.stand_in else _SERVER_LIVES_S
         self._rng = random.Random(asked.seed)  # noqa: S311 - no secret
         self._server = Server(around, self.log, weights=asked.weights, port=asked.port)
-        paths = sorted(app.scenario_paths("dev")[0].glob("*.yaml"))
+        paths = sorted(scenario_paths("dev")[0].glob("*.yaml"))
         told = {turn.user for each in load_scenarios(paths) for turn in each.turns}
         url = self._server.base_url
         self._evals = Evals(

@@ -14,7 +14,7 @@ import psutil
 from log import Log
 from processes import Surroundings, command_of, family, gone, kill, resident_mib, shared_memory
 
-from lhkit.models.vllm_server import HOST, answers_health
+from lhkit.models.serving import HOST, answers_health
 
 _START_S = 900.0
 _END_S = 120.0

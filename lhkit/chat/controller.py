@@ -10,47 +10,57 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.chat.state import ChatState, apply_event
+from lhkit.chat.state import ChatState, PendingCall, Transcript, apply_event
 from lhkit.chat.step import (
     MAX_TURNS,
     AnswerRepeated,
     AnswerTruncated,
     CallModel,
-    Declared,
+    CallPlan,
+    DeclaredArguments,
     Dispatch,
     Finish,
     Limits,
-    Plan,
     RunTools,
     SkipUnasked,
     next_step,
     wants_clear_hint,
 )
-from lhkit.chat.transcript import PendingCall, Transcript
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
+from lhkit.json_values import NotJsonError, read_only_json
 from lhkit.locales import Catalog, load_catalog
-from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.vocab.events import (
+from lhkit.messages import (
     CallReady,
     CallSettled,
     ChatEvent,
+    DispatchTrace,
     EndReason,
+    Finished,
+    GateOutcome,
     HintAdded,
     HistoryCleared,
     ModelCalled,
     ModelFinished,
+    Sampling,
+    SystemMessage,
+    TextDelta,
     TextStreamed,
+    ThinkingDelta,
     ThinkingStreamed,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallParsed,
+    ToolCancelled,
+    ToolErr,
+    ToolResult,
     TurnEnded,
     TurnStarted,
+    UserMessage,
 )
-from lhkit.vocab.generation import Finished, Sampling, TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.vocab.json_values import NotJsonError, read_only_json
-from lhkit.vocab.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolResult
-from lhkit.vocab.trace import DispatchTrace, GateOutcome
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.dispatcher import ToolDispatcher
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +120,7 @@ class ChatController:
         self._state = ChatState(transcript=transcript or Transcript())
         self._subscribers: list[Subscriber] = []
         self._turn: asyncio.Task[EndReason] | None = None
+        self._known: tuple[tuple[ToolDefinition, ...], Limits] | None = None
 
     @property
     def state(self) -> ChatState:
@@ -187,14 +198,20 @@ class ChatController:
     def _limits(self) -> Limits:
         """Return what holds now: tools may be registered while a conversation goes on."""
         registry = self._dispatcher.registry
-        return Limits(
+        if self._known is not None and self._known[0] == registry.definitions:
+            return self._known[1]
+        limits = Limits(
             max_turns=self._assistant.max_turns,
             destructive=registry.destructive,
             declared={
-                name: Declared(parameters=tool.schema_on(None), validator=registry.validator(name))
+                name: DeclaredArguments(
+                    parameters=tool.schema_on(None), validator=registry.validator(name)
+                )
                 for name, tool in registry.items()
             },
         )
+        self._known = registry.definitions, limits
+        return limits
 
     async def _call_model(self, turn: int) -> None:
         request = ModelRequest(
@@ -225,7 +242,7 @@ class ChatController:
             )
         self._emit(ModelFinished(response=response))
 
-    async def _carry_out(self, plan: Plan) -> None:
+    async def _carry_out(self, plan: CallPlan) -> None:
         match plan:
             case Dispatch(pending=pending):
                 await self._dispatch(pending)

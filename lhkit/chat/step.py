@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lhkit.chat.transcript import PendingCall, Transcript
+from lhkit.chat.state import PendingCall, Transcript
+from lhkit.json_values import NotJsonError, canonical, plain_json
+from lhkit.messages import EndReason, ModelMessage, SystemMessage, ToolCall, ToolCallMessage
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, nfc, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.json_values import NotJsonError, canonical, plain_json
-from lhkit.vocab.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
 
 MAX_TURNS = 4
 """Model turns within one user turn."""
@@ -23,7 +22,7 @@ HINT_AFTER_USER_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredArguments:
     """What a tool says of its arguments: the schema, and the validator compiled from it."""
 
     parameters: Mapping[str, Any]
@@ -36,7 +35,7 @@ class Limits:
 
     max_turns: int = MAX_TURNS
     destructive: frozenset[str] = frozenset()
-    declared: Mapping[str, Declared] = field(default_factory=dict)
+    declared: Mapping[str, DeclaredArguments] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +73,14 @@ class AnswerTruncated:
     pending: PendingCall
 
 
-Plan: TypeAlias = Dispatch | SkipUnasked | AnswerRepeated | AnswerTruncated
+CallPlan: TypeAlias = Dispatch | SkipUnasked | AnswerRepeated | AnswerTruncated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTools:
     """Settle these calls, in order."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[CallPlan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +116,13 @@ def _is_answered(transcript: Transcript) -> bool:
     return bool(spoken) and isinstance(spoken[-1], ModelMessage)
 
 
-def _plans(transcript: Transcript, limits: Limits) -> tuple[Plan, ...]:
+def _plans(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
     destructive = limits.destructive
     earlier = transcript.calls_of_this_turn
     previous: ToolCall | ToolCallMessage | None = earlier[-1] if earlier else None
     # Calls of this very message that are settled already (a stop in between) count as asked.
     has_asked = any(call.name in destructive for call in _same_message(earlier, transcript))
-    plans: list[Plan] = []
+    plans: list[CallPlan] = []
     for pending in transcript.pending:
         is_destructive = pending.call.name in destructive
         is_repeated = previous is not None and is_same_call(
@@ -143,7 +142,7 @@ def _same_message(
     return earlier[len(earlier) - settled :]
 
 
-def _plan(pending: PendingCall, *, is_repeated: bool, is_blocked: bool) -> Plan:
+def _plan(pending: PendingCall, *, is_repeated: bool, is_blocked: bool) -> CallPlan:
     if pending.is_cut:
         return AnswerTruncated(pending=pending)
     if is_repeated:
@@ -156,7 +155,7 @@ def _plan(pending: PendingCall, *, is_repeated: bool, is_blocked: bool) -> Plan:
 def is_same_call(
     first: ToolCall | ToolCallMessage,
     second: ToolCall | ToolCallMessage,
-    declared: Declared | None = None,
+    declared: DeclaredArguments | None = None,
 ) -> bool:
     """Return True if both would do the same: one tool, and arguments that mean the same to it.
 
@@ -177,14 +176,14 @@ def is_same_call(
         return first.args is second.args
 
 
-def _meaning(raw_args: Any, declared: Declared | None) -> str:
+def _meaning(raw_args: Any, declared: DeclaredArguments | None) -> str:
     args = plain_json(raw_args)
     if declared is not None:
         args = _as_run(args, declared)
     return canonical(_composed(args))
 
 
-def _as_run(args: Any, declared: Declared) -> Any:
+def _as_run(args: Any, declared: DeclaredArguments) -> Any:
     """Return the arguments as the handler would get them, defaults filled in; else as they are."""
     try:
         verdict = declared.validator.check(args)

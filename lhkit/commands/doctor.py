@@ -2,24 +2,25 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app
 from lhkit.errors import LhkitError, RequestRefusedError, TuningError, UsageError
+from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.connection import Endpoint
-from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.families import family_of
-from lhkit.models.request_body import OPENAI
+from lhkit.models.http import Endpoint
+from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
+from lhkit.models.weights import EMBEDDED_NAMES, served_precision
 from lhkit.settings import Settings
-from lhkit.vocab.generation import Finished, Sampling
-from lhkit.vocab.messages import UserMessage
-from lhkit.vocab.printable import printable
+from lhkit.text import printable
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import load, registry_of
 
 EXIT_UNWELL = 3
 
@@ -30,7 +31,7 @@ _PARSED_TOKENS = 32  # a server's parser tells a call only when it has its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Checked:
     """One thing looked at: well or not, and a sentence that says what, and what to do."""
 
     is_well: bool
@@ -68,19 +69,19 @@ async def examine(options: DoctorOptions, settings: Settings) -> int:
 
 async def _findings(
     options: DoctorOptions, settings: Settings, catalog: Catalog
-) -> AsyncIterator[Finding]:
-    yield Finding(is_well=True, said=f"lhkit {__version__}")
+) -> AsyncIterator[Checked]:
+    yield Checked(is_well=True, said=f"lhkit {__version__}")
     endpoint = await _endpoint(options, settings)
     if options.base_url is None:
         for finding in _installed(options, settings, catalog):
             yield finding
     if endpoint is None:
-        yield Finding(is_well=False, said=catalog.text("doctor.no_server"))
+        yield Checked(is_well=False, said=catalog.text("doctor.no_server"))
         return
     try:
         model = await connect(endpoint)
     except LhkitError as error:
-        yield Finding(is_well=False, said=str(error))
+        yield Checked(is_well=False, said=str(error))
         return
     try:
         for finding in await _of_the_server(model, catalog):
@@ -113,94 +114,96 @@ async def _running_address(options: DoctorOptions, settings: Settings) -> str | 
     return running.base_url if running else None
 
 
-def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> list[Finding]:
-    found = {name: _version(packages) for name, packages in _PACKAGES.items()}
+def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> list[Checked]:
+    found = {name: version_of(*packages) for name, packages in _PACKAGES.items()}
     lines = [
-        Finding(
+        Checked(
             is_well=told is not None,
             said=f"{name} {told}" if told else catalog.text("doctor.not_installed", name=name),
         )
         for name, told in found.items()
     ]
-    return [*lines, _weights(options, settings, catalog)]
+    return [*lines, _dtype(settings, catalog), _weights(options, settings, catalog)]
 
 
-def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Finding:
+def _dtype(settings: Settings, catalog: Catalog) -> Checked:
+    precision = served_precision(settings.dtype)
+    said = precision.words(catalog) if precision else catalog.text("dtype.device")
+    return Checked(is_well=True, said=said)
+
+
+def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Checked:
     name = options.model if options.model in EMBEDDED_NAMES else None
     try:
         folder = app.embedded_folder(app.embedded_name(name), settings)
     except TuningError as error:
-        return Finding(is_well=False, said=str(error))
+        return Checked(is_well=False, said=str(error))
     key = "doctor.weights" if folder.is_dir() else "doctor.no_weights"
-    return Finding(is_well=folder.is_dir(), said=catalog.text(key, folder=folder))
+    return Checked(is_well=folder.is_dir(), said=catalog.text(key, folder=folder))
 
 
-def _version(packages: tuple[str, ...]) -> str | None:
-    for package in packages:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            continue
-    return None
-
-
-async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Finding]:
+async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Checked]:
     identity = model.identity
+    who = ", ".join(filter(None, (identity.title, identity.server, identity.dtype)))
     lines = [
-        Finding(is_well=True, said=f"{identity.base_url}: {identity.title}, {identity.server}"),
+        Checked(is_well=True, said=f"{identity.base_url}: {who}"),
         _dialect(identity.model, identity.dialect, catalog),
     ]
     try:
         first, second = await _answer(model), await _answer(model)
     except LhkitError as error:
-        return [*lines, Finding(is_well=False, said=str(error))]
+        return [*lines, Checked(is_well=False, said=str(error))]
     if not identity.server.startswith("vllm "):  # what follows has words for vLLM only
-        return [*lines, Finding(is_well=True, said=catalog.text("doctor.answers"))]
+        return [*lines, Checked(is_well=True, said=catalog.text("doctor.answers"))]
     return [*lines, _prompt(first, catalog), _cache(second, catalog), _metrics(second, catalog)]
 
 
-def _dialect(model: str, dialect: str, catalog: Catalog) -> Finding:
+def _dialect(model: str, dialect: str, catalog: Catalog) -> Checked:
     if dialect == OPENAI:
-        return Finding(is_well=True, said=catalog.text("doctor.dialect_server"))
+        return Checked(is_well=True, said=catalog.text("doctor.dialect_server"))
     family = family_of(model)
     if family is None:
-        return Finding(is_well=True, said=catalog.text("doctor.unknown_family", dialect=dialect))
+        return Checked(is_well=True, said=catalog.text("doctor.unknown_family", dialect=dialect))
     key = "doctor.dialect_fits" if family.dialect == dialect else "doctor.dialect_differs"
     said = catalog.text(key, family=family.name, fitting=family.dialect, dialect=dialect)
-    return Finding(is_well=family.dialect == dialect, said=said)
+    return Checked(is_well=family.dialect == dialect, said=said)
 
 
-async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Finding:
+async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Checked:
     """Ask once under `required`, where only the beginning of a call can come."""
     dialect = endpoint.dialect
     try:
-        require_constraint(dialect, "required", app.registry_of("en").definitions)
+        require_constraint(dialect, "required", _tools().definitions)
     except UsageError:
-        return Finding(is_well=True, said=catalog.text("doctor.constraint_none", dialect=dialect))
+        return Checked(is_well=True, said=catalog.text("doctor.constraint_none", dialect=dialect))
     try:
         response = await _asked(
             replace(endpoint, constraint="required"),
             _PARSED_TOKENS if dialect == OPENAI else _FEW_TOKENS,
         )
     except LhkitError as error:
-        return Finding(is_well=False, said=str(error))
+        return Checked(is_well=False, said=str(error))
     own = response.own_calls or response.own_fragment
     is_obeyed = bool(response.calls or response.fragment or own)
     works = "doctor.required_works" if dialect == OPENAI else "doctor.constraint_works"
     key = works if is_obeyed else "doctor.constraint_ignored"
-    return Finding(is_well=is_obeyed, said=catalog.text(key, dialect=dialect))
+    return Checked(is_well=is_obeyed, said=catalog.text(key, dialect=dialect))
 
 
-async def _server_parser(endpoint: Endpoint, catalog: Catalog) -> Finding:
+async def _server_parser(endpoint: Endpoint, catalog: Catalog) -> Checked:
     """Ask once with tools through the chat: does the server parse calls itself?"""
     try:
         await _asked(replace(endpoint, dialect=OPENAI), _FEW_TOKENS)
     except RequestRefusedError:
         said = catalog.text("doctor.no_server_parser", dialect=endpoint.dialect)
-        return Finding(is_well=True, said=said)
+        return Checked(is_well=True, said=said)
     except LhkitError as error:
-        return Finding(is_well=False, said=str(error))
-    return Finding(is_well=True, said=catalog.text("doctor.server_parser"))
+        return Checked(is_well=False, said=str(error))
+    return Checked(is_well=True, said=catalog.text("doctor.server_parser"))
+
+
+def _tools() -> ToolRegistry:
+    return registry_of(load(), {"now": "2026-06-15T09:00:00+09:00"}, "en")
 
 
 async def _asked(endpoint: Endpoint, max_tokens: int) -> Finished:
@@ -212,7 +215,7 @@ async def _asked(endpoint: Endpoint, max_tokens: int) -> Finished:
 
 
 async def _answer(model: ChatModel, max_tokens: int = _FEW_TOKENS) -> Finished:
-    registry = app.registry_of("en")
+    registry = _tools()
     request = ModelRequest(
         messages=(UserMessage(text="ok?"),),
         tools=registry.definitions,
@@ -224,22 +227,22 @@ async def _answer(model: ChatModel, max_tokens: int = _FEW_TOKENS) -> Finished:
     raise AssertionError("a stream ends with Finished or raises")
 
 
-def _prompt(response: Finished, catalog: Catalog) -> Finding:
+def _prompt(response: Finished, catalog: Catalog) -> Checked:
     count = response.prompt_token_ids.count(_BOS_ID)
     key = "doctor.one_bos" if count == 1 else "doctor.many_bos"
-    return Finding(is_well=count == 1, said=catalog.text(key, count=count))
+    return Checked(is_well=count == 1, said=catalog.text(key, count=count))
 
 
-def _cache(response: Finished, catalog: Catalog) -> Finding:
+def _cache(response: Finished, catalog: Catalog) -> Checked:
     cached = response.usage.cached_tokens
     if cached is None:
-        return Finding(is_well=False, said=catalog.text("doctor.cache_untold"))
+        return Checked(is_well=False, said=catalog.text("doctor.cache_untold"))
     key = "doctor.cache_works" if cached else "doctor.cache_silent"
     prompt = response.usage.prompt_tokens
-    return Finding(is_well=cached > 0, said=catalog.text(key, cached=cached, prompt=prompt))
+    return Checked(is_well=cached > 0, said=catalog.text(key, cached=cached, prompt=prompt))
 
 
-def _metrics(response: Finished, catalog: Catalog) -> Finding:
+def _metrics(response: Finished, catalog: Catalog) -> Checked:
     has_metrics = response.server_metrics is not None
     key = "doctor.metrics" if has_metrics else "doctor.no_metrics"
-    return Finding(is_well=has_metrics, said=catalog.text(key))
+    return Checked(is_well=has_metrics, said=catalog.text(key))

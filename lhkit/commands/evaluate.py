@@ -1,37 +1,303 @@
-"""`lhkit eval`: scenarios against a model, a table, and an exit code for CI."""
+"""`lhkit eval` and `lhkit matrix`."""
 
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NoReturn
 
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
 from lhkit import app
-from lhkit.commands.environments import label_of, load_environment, registry_of, require_paths
-from lhkit.commands.provenance import provenance
-from lhkit.commands.sources import SCRIPTED, concurrency_for, opened_source
-from lhkit.commands.thresholds import Thresholds, judged, require_percent, resumed
-from lhkit.errors import UsageError
-from lhkit.harness.records.journal import RECORDS, read_records
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.plan import ModelSource, plan_run, require_playable
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.stress import parse_stress, stressed
-from lhkit.harness.report.table import WIDTH, render
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.chat.controller import Assistant
+from lhkit.commands.console import shown_words, wide_console
+from lhkit.commands.progress import opened_model, provenance, setup_progress
+from lhkit.errors import ModelError, RunError, UsageError
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.compare import compare, matrix_rows, render_matrix
+from lhkit.harness.log import RECORDS, Resumption, read_manifest, read_records, unsure_models
+from lhkit.harness.metrics import tally
+from lhkit.harness.pairs import Comparison
+from lhkit.harness.plan import plan_run, require_playable
+from lhkit.harness.record import SampleRecord, Severity, Verdict
+from lhkit.harness.report.terminal import change_text, first_names, sentence, summary_table
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
+from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.models.served import require_constraint
+from lhkit.messages import ModelIdentity
+from lhkit.models.base import ModelRequest
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.scripted import ScriptedModel
+from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
+from lhkit.models.serving import StartProgress
+from lhkit.models.weights import weights_sha256
 from lhkit.settings import Settings
+from lhkit.text import printable
 from lhkit.tools.definition import ToolDefinition
-from lhkit.vocab.printable import printable
+from lhkit.toolset import (
+    DEFAULT,
+    Session,
+    Toolset,
+    ToolsetAround,
+    label_of,
+    limited,
+    load,
+    registry_of,
+    seen_from,
+)
+
+# What a run must reach to end with exit code 0, and a sentence for each thing missed. Pure.
+
+
+EXIT_MISSED = 1
+EXIT_INVALID = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """What is asked of a run; None asks nothing.
+
+    `fail_under`: the lowest pass rate in percent. `max_violations`: the most attempted violations;
+    escaped ones are never allowed. `baseline`: a run that must not be better, told by the paired
+    test at 5 %.
+    """
+
+    fail_under: float | None = None
+    max_violations: int | None = None
+    baseline: Run | None = None
+
+
+def require_percent(floor: float | None, name: str) -> None:
+    """Refuse a share where percent are meant: a floor that nothing could miss.
+
+    Raises:
+        UsageError: `floor` is between 0 and 1; the message says what to give as `name`.
+    """
+    if floor is not None and 0 < floor < 1:
+        raise UsageError(f"{name} is in percent: for a share of {floor:g} give {100 * floor:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What became of the thresholds: what there is to say, and what was missed.
+
+    `missed` is what no second try of the `invalid` samples can mend; what it still could stands in
+    the remarks.
+    """
+
+    remarks: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    invalid: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a finding, 3 where the world has to be asked again first, else 0."""
+        if self.missed:
+            return EXIT_MISSED
+        return EXIT_INVALID if self.invalid else 0
+
+
+def judged(run: Run, thresholds: Thresholds, catalog: Catalog) -> Judged:
+    """Return what a run reached; with nothing asked, escaped violations are still missed.
+
+    Invalid samples say nothing of the model, so a threshold counts as missed only if it would be
+    even if all of them passed at their next try. A violation that escaped has happened: it counts,
+    whatever became of its sample.
+    """
+    invalid = sum(record.judgement.verdict is Verdict.INVALID for record in run.records)
+    missed, remarks = _looked_at(run, thresholds, catalog)
+    if not invalid:
+        return Judged(remarks=remarks, missed=missed)
+    told = catalog.text("eval.invalid", count=invalid)
+    if not missed:
+        return Judged(remarks=(told, *remarks), invalid=invalid)
+    best = replace(run, records=tuple(map(_at_best, run.records)))
+    certain = tuple(line for line in _looked_at(best, thresholds, catalog)[0])
+    if certain:
+        return Judged(remarks=(told, *remarks), missed=missed, invalid=invalid)
+    has_valid = invalid < len(run.records)
+    undecided = catalog.text("eval.undecided", count=invalid)
+    seen = missed if has_valid else ()  # a rate of nothing is none
+    return Judged(remarks=(told, *remarks, *seen, undecided), invalid=invalid)
+
+
+def _at_best(record: SampleRecord) -> SampleRecord:
+    """Return what a record may be after the next try; what has happened stays."""
+    if record.judgement.verdict is not Verdict.INVALID:
+        return record
+    happened = tuple(
+        each for each in record.judgement.violations if each.severity is Severity.ESCAPED
+    )
+    best = replace(record.judgement, verdict=Verdict.PASS, violations=happened)
+    return replace(record, judgement=best)
+
+
+def _looked_at(
+    run: Run, thresholds: Thresholds, catalog: Catalog
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what a run misses as it stands, and what else there is to say."""
+    missed = tuple(_missed(run, thresholds, catalog))
+    if thresholds.baseline is None:
+        return missed, ()
+    comparison = compare(thresholds.baseline, run)
+    said = sentence(comparison, catalog)
+    worse = tuple(_worse(comparison, said, catalog))
+    remarks = () if said in worse else (said,)
+    if comparison.other_questions:
+        scenarios = first_names(comparison.other_questions)
+        count = len(comparison.other_questions)
+        warning = catalog.text("compare.other_questions", count=count, scenarios=scenarios)
+        remarks = (*remarks, warning)
+    return (*missed, *worse), remarks
+
+
+def _missed(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]:
+    total = tally("total", run.records)
+    rate, least = 100 * (total.pass_rate or 0.0), thresholds.fail_under
+    if least is not None and rate < least:
+        yield catalog.text("eval.below", rate=rate, least=least)
+    attempted, most = sum(total.attempted.values()), thresholds.max_violations
+    if most is not None and attempted > most:
+        yield catalog.text("eval.too_many", count=attempted, most=most)
+    escaped = sum(total.escaped.values())
+    if escaped:
+        yield catalog.text("eval.escaped", count=escaped)
+
+
+def _worse(comparison: Comparison, said: str, catalog: Catalog) -> Iterator[str]:
+    if comparison.outcome in {"worse", "no_pairs"}:
+        yield said
+    if comparison.newly_escaped:
+        samples = [str(pair.sample_id) for pair in comparison.newly_escaped]
+        yield catalog.text(
+            "eval.newly_escaped", name=comparison.name_a, samples=first_names(samples)
+        )
+
+
+def resumed(found: Resumption, catalog: Catalog) -> Iterator[str]:
+    """Yield what a run found in its folder; nothing where it found nothing."""
+    if found.changed:
+        why = list(_why(found, catalog)) or [catalog.text("eval.unknown_change")]
+        yield catalog.text(
+            "eval.new_questions", count=found.changed, asked=found.asked, why="; ".join(why)
+        )
+    if found.retried:
+        yield catalog.text("eval.retried", count=found.retried, asked=found.asked)
+    if found.kept:
+        yield catalog.text("eval.kept", count=found.kept, asked=found.asked)
+    if found.unsure:
+        yield catalog.text("eval.unsure", models=", ".join(found.unsure))
+
+
+def unsure_lines(manifest: Mapping[str, Any], catalog: Catalog) -> Iterator[str]:
+    """Yield of which models of a run that is kept nobody knows whether they are still the same."""
+    if models := unsure_models(manifest):
+        yield catalog.text("eval.unsure", models=", ".join(models))
+
+
+def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
+    scenarios = tuple(each.where for each in found.changes if each.what == "scenario")
+    if scenarios:
+        yield f"{catalog.text('change.scenario')} {first_names(scenarios)}"
+    yield from (change_text(each, catalog) for each in found.changes if each.what != "scenario")
+
+
+# Who plays in `lhkit eval`: a script, a served model, or nobody if nothing is left to play.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A model that is ready. `server_s` is how long a server started for it took, in seconds."""
+
+    source: ModelSource
+    server_s: float = 0.0
+
+
+def concurrency_for(source: ModelSource) -> int:
+    """Return how many conversations to have at once if nobody says: as many as the server runs."""
+    return UNKNOWN_CONCURRENCY if callable(source) else fitting_concurrency(source.identity)
+
+
+@asynccontextmanager
+async def opened_source(
+    choice: app.ModelChoice, settings: Settings, is_answered: Callable[[ModelSource], bool]
+) -> AsyncIterator[Opened]:
+    """Yield what plays; no server is started where `is_answered` says that nothing is left.
+
+    Args:
+        choice: which model; `gold` and `silent` are scripts, at an address they are names.
+        settings: where weights and servers are.
+        is_answered: whether a run of this model would have nothing to play.
+
+    Raises:
+        LhkitError: the model cannot be had.
+    """
+    if choice.is_embedded and choice.name in SCRIPTED:
+        yield Opened(source=SCRIPTED[choice.name]())
+        return
+    with setup_progress() as shown:
+        identity = await app.expected_identity(choice, settings, shown.weights)
+    if identity:
+        nobody = ScriptedModel(_not_left_to_play, identity=identity)
+        if is_answered(nobody):
+            yield Opened(source=nobody)
+            return
+    start = _StartTime()
+    async with opened_model(choice, settings, start) as model:
+        yield Opened(source=model, server_s=start.elapsed_s)
+
+
+def choice_of(
+    settings: Settings,
+    *,
+    name: str | None,
+    base_url: str | None,
+    dialect: str,
+    constraint: Constraint,
+) -> app.ModelChoice:
+    """Return which model is meant; a script has no address but the one that is given."""
+    is_script = base_url is None and name in SCRIPTED
+    return app.ModelChoice(
+        name=name,
+        base_url=base_url or (None if is_script else settings.base_url),
+        api_key=settings.api_key,
+        dialect=dialect,
+        constraint=constraint,
+    )
+
+
+SCRIPTED: dict[str | None, Callable[[], ModelSource]] = {
+    "gold": lambda: gold_model,
+    "silent": silent_model,
+}
+
+
+def _not_left_to_play(_: ModelRequest) -> NoReturn:
+    raise RunError("records were taken away while the run began: give the same command again")
+
+
+@dataclass(slots=True)
+class _StartTime:
+    """Hears how a server's start comes along, and keeps how long it has taken."""
+
+    elapsed_s: float = field(default=0.0)
+
+    def __call__(self, progress: StartProgress) -> None:
+        """Keep the time."""
+        self.elapsed_s = progress.elapsed_s
+
+
+# `lhkit eval`: scenarios against a model, a table, and an exit code for CI.
+
 
 _SHOWN_FAILURES = 10
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -42,12 +308,14 @@ class EvalOptions:
     """What the user asked for on the command line.
 
     Without `split` and `paths` the split `dev` is played. Without `concurrency` it is chosen for
-    the server. `begun_s` is when all began, on the clock of `time.perf_counter`.
+    the server. With `exit_zero` a finding (exit code 1) is told and ends with 0; wrong use and a
+    world that failed end as ever. `begun_s` is when all began, on the clock of
+    `time.perf_counter`.
     """
 
     paths: tuple[Path, ...] = ()
     split: str | None = None
-    environment: str | None = None
+    toolset: str = DEFAULT
     model: str | None = None
     base_url: str | None = None
     dialect: str = "json"
@@ -63,6 +331,7 @@ class EvalOptions:
     max_violations: int | None = None
     baseline: Path | None = None
     keep_prompts: bool = False
+    exit_zero: bool = False
     command: tuple[str, ...] = ()
     begun_s: float | None = None
 
@@ -75,8 +344,8 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     """
     begun_s = time.perf_counter() if options.begun_s is None else options.begun_s
     paths = _paths(options)
-    plain = load_environment(options.environment, max_tokens=options.max_tokens)
-    scenarios = load_scenarios(paths)[: options.limit]
+    plain = limited(load(options.toolset), options.max_tokens)
+    scenarios = load_scenarios(paths, limit=options.limit)
     require_playable(
         len(scenarios),
         repeats=options.repeats,
@@ -97,14 +366,14 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
         return plan.is_answered_by(read_records(run_dir))
 
     async with opened_source(choice, settings, is_answered) as opened:
-        model, environment = stressed(opened.source, plain, stress)
+        model, toolset = stressed(opened.source, plain, stress)
         told = await provenance(settings, options.command)
         setup_s = time.perf_counter() - begun_s - opened.server_s
         with _resumable(run_dir, catalog):
             run = await replay(
                 scenarios,
                 model,
-                environment=environment,
+                toolset=toolset,
                 run_dir=run_dir,
                 repeats=options.repeats,
                 concurrency=options.concurrency or concurrency_for(opened.source),
@@ -112,8 +381,11 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 report=lambda found: _print_lines(resumed(found, catalog)),
                 provenance=replace(told, setup_s=setup_s, server_s=opened.server_s),
             )
-    words = {} if options.environment else ac_words((each.ac for each in scenarios), catalog)
-    return _report(run, run_dir, words, thresholds, catalog)
+    words = shown_words(options.toolset, (each.ac for each in scenarios), catalog)
+    found = judged(run, thresholds, catalog)
+    outcome = tuple(_for_people(run, found, catalog)) if options.exit_zero else found.missed
+    _report(run, run_dir, words, [*found.remarks, *outcome], catalog)
+    return 0 if options.exit_zero and found.exit_code == EXIT_MISSED else found.exit_code
 
 
 def _paths(options: EvalOptions) -> tuple[Path, ...]:
@@ -122,18 +394,18 @@ def _paths(options: EvalOptions) -> tuple[Path, ...]:
     Raises:
         UsageError: no such split, a split beside paths, or tools of one's own without paths.
     """
-    shipped = app.scenario_paths(options.split or "dev")
-    if options.split is not None and (options.paths or options.environment):
-        what = "PATHS" if options.paths else "--environment"
+    shipped = scenario_paths(options.split or "dev")
+    is_own = options.toolset != DEFAULT
+    if options.split is not None and (options.paths or is_own):
+        what = "PATHS" if options.paths else "--toolset"
         raise UsageError(
             f"--split {options.split} takes shipped scenarios, not those of {what}: leave one out"
         )
-    require_paths(options.environment, options.paths)
-    return options.paths or shipped
+    return scenarios_at(options.paths, options.toolset) if is_own else options.paths or shipped
 
 
 def _constrained_tools(
-    options: EvalOptions, environment: Environment, scenarios: Sequence[Scenario]
+    options: EvalOptions, toolset: Toolset, scenarios: Sequence[Scenario]
 ) -> tuple[ToolDefinition, ...]:
     """Return the tools that decoding is constrained to, as the first scenario has them.
 
@@ -145,9 +417,7 @@ def _constrained_tools(
     opened: dict[str, Scenario] = {}  # the first of each language
     for each in scenarios if constraint != "off" else ():
         opened.setdefault(each.locale, each)
-    tools = [
-        registry_of(environment, each.world, each.locale).definitions for each in opened.values()
-    ]
+    tools = [registry_of(toolset, each.world, each.locale).definitions for each in opened.values()]
     for spoken in tools or [()]:
         require_constraint(options.dialect, constraint, spoken)
     return tools[0] if tools else ()
@@ -174,7 +444,7 @@ def _thresholds(options: EvalOptions) -> Thresholds:
     if options.baseline is not None:
         named = options.runs_dir / options.baseline
         baseline = Run.load(named if (named / RECORDS).exists() else options.baseline)
-        if all(record.verdict is Verdict.INVALID for record in baseline.records):
+        if all(record.judgement.verdict is Verdict.INVALID for record in baseline.records):
             count = len(baseline.records)
             raise UsageError(
                 f"--baseline {options.baseline}: none of its {count} samples is valid, so nothing "
@@ -186,11 +456,10 @@ def _thresholds(options: EvalOptions) -> Thresholds:
 
 
 def _choice(options: EvalOptions, settings: Settings) -> app.ModelChoice:
-    is_script = options.base_url is None and options.model in SCRIPTED
-    return app.ModelChoice(
+    return choice_of(
+        settings,
         name=options.model,
-        base_url=options.base_url or (None if is_script else settings.base_url),
-        api_key=settings.api_key,
+        base_url=options.base_url,
         dialect=options.dialect,
         constraint=app.constraint_of(options.constrain),
     )
@@ -208,7 +477,7 @@ def _run_name(options: EvalOptions) -> str:
     if options.name is None:
         model = options.model or (app.EMBEDDED if options.base_url is None else "served")
         words = [model, options.dialect]
-        words += [label_of(options.environment)] if options.environment else []
+        words += [label_of(options.toolset)] if options.toolset != DEFAULT else []
         words += [options.constrain] if options.constrain != "off" else []
         words += [parse_stress(options.stress).label] if options.stress else []
         words += [options.split] if options.split not in {None, "dev"} else []
@@ -224,39 +493,36 @@ def _report(
     run: Run,
     run_dir: Path,
     words: Mapping[str, str],
-    thresholds: Thresholds,
+    last: Iterable[str],
     catalog: Catalog,
-) -> int:
+) -> None:
     console = wide_console()
-    console.print(render(run.summary(), catalog, words))
+    console.print(summary_table(run.summary(), catalog, words))
     _show_failures(run, run_dir, console, catalog)
     played = len(run.records) - run.kept
     records = catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)
     console.print(Text(printable(records)), soft_wrap=True)
-    found = judged(run, thresholds, catalog)
-    _print_lines([*found.remarks, *found.missed])
-    return found.exit_code
+    _print_lines(last)
 
 
-def ac_words(names: Iterable[str], catalog: Catalog) -> dict[str, str]:
-    """Return a few words for each acceptance criterion; none for those that are not ours."""
-    return {name: catalog.texts.get(f"ac.{name}", "") for name in names}
-
-
-def wide_console() -> Console:
-    """Return a console that does not cut the table where nobody sees the width."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDTH)
+def _for_people(run: Run, found: Judged, catalog: Catalog) -> Iterator[str]:
+    """Yield which exit code a CI job would get and why; nothing where it is this command's own."""
+    total = run.summary().total
+    counts = {"passed": total.passed, "valid": total.valid}
+    if found.exit_code == 0:
+        yield catalog.text("eval.would_pass", **counts)
+    elif found.exit_code == EXIT_MISSED:
+        yield catalog.text("eval.would_stop", **counts, why=" ".join(found.missed))
 
 
 def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) -> None:
-    failed = [record for record in run.records if record.verdict is not Verdict.PASS]
+    failed = [record for record in run.records if record.judgement.verdict is not Verdict.PASS]
     if not failed:
         return
     console.print(Text(catalog.text("eval.failed"), style="bold"))
     for record in failed[:_SHOWN_FAILURES]:
-        reason = record.reasons[0] if record.reasons else ""
-        line = f"  {record.sample_id} · {record.verdict} · {reason}"
+        reason = record.judgement.reasons[0] if record.judgement.reasons else ""
+        line = f"  {record.sample_id} · {record.judgement.verdict} · {reason}"
         console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
     if len(failed) > _SHOWN_FAILURES:
         more = catalog.text("eval.more", count=len(failed) - _SHOWN_FAILURES, path=run_dir)
@@ -266,3 +532,217 @@ def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) 
 def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         wide_console().print(Text(printable(line)), soft_wrap=True)
+
+
+# `lhkit matrix`: a suite's arms, each in its own run folder, and one table.
+#
+# What is there already is not played again; where nothing is missing, no server is started.
+
+
+_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixOptions:
+    """What the user asked for on the command line."""
+
+    suite: Path
+    runs_dir: Path = Path("runs")
+
+
+async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
+    """Play what is missing, show the table, return the exit code.
+
+    Raises:
+        LhkitError: suite, scenarios, run folders, set-up or server are not as they must be.
+    """
+    suite = load_suite(options.suite)
+    arms = arms_of(suite, options.suite.parent)
+    scenarios = load_scenarios(_suite_paths(suite, options.suite.parent))[: suite.limit]
+    require_playable(
+        len(scenarios),
+        repeats=suite.repeats,
+        concurrency=suite.concurrency or 1,
+        max_tokens=suite.max_tokens,
+    )
+    is_free = all(arm.constraint == "off" for arm in arms)
+    toolset = limited(load(seen_from(options.suite.parent, suite.toolset)), suite.max_tokens)
+    first = scenarios[0]
+    tools = () if is_free else registry_of(toolset, first.world, first.locale).definitions
+    for arm in arms:  # before anything is played
+        parse_stress(arm.stress)
+        if _is_scripted(arm):
+            require_constraint(arm.dialect, arm.constraint, tools)
+        else:
+            app.require_choice(replace(_arm_choice(arm, settings), tools=tools))
+    require_percent(suite.fail_under, "fail_under")
+    catalog, console = load_catalog(settings.locale), _console()
+    runs: list[tuple[str, Run]] = []
+    async with AsyncExitStack() as stack:
+        models = _Models(stack=stack, settings=settings, tools=tools)
+        for number, arm in enumerate(arms, start=1):
+            stage = _Stage(
+                suite=suite,
+                arm=arm,
+                scenarios=scenarios,
+                folder=options.runs_dir / options.suite.stem / arm.name,
+                settings=settings,
+                toolset=toolset,
+            )
+            run = await stage.finished()
+            key = "matrix.kept" if run else "matrix.playing"
+            words = catalog.text(key, number=number, count=len(arms), arm=arm.name)
+            console.print(Text(printable(words)), soft_wrap=True)
+            for line in unsure_lines(run.manifest, catalog) if run else ():
+                console.print(Text(printable(line)), soft_wrap=True)
+            runs.append((arm.name, run or await stage.play(await models.open(arm))))
+    console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
+    return _exit_code(runs, suite, console, catalog)
+
+
+def _suite_paths(suite: Suite, folder: Path) -> tuple[Path, ...]:
+    if isinstance(suite.scenarios, str):
+        return scenarios_at((), suite.toolset, suite.scenarios)
+    return tuple(folder / path for path in suite.scenarios)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def _is_scripted(arm: Arm) -> bool:
+    return arm.model.base_url is None and arm.model.name in SCRIPTED
+
+
+def _arm_choice(arm: Arm, settings: Settings) -> app.ModelChoice:
+    return choice_of(
+        settings,
+        name=arm.model.name,
+        base_url=arm.model.base_url,
+        dialect=arm.dialect,
+        constraint=arm.constraint,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Models:
+    """The models that arms ask for; they stay open, and so does a server that was started."""
+
+    stack: AsyncExitStack
+    settings: Settings
+    tools: tuple[ToolDefinition, ...]
+    started: dict[str, str] = field(default_factory=dict)
+
+    async def open(self, arm: Arm) -> ModelSource:
+        if _is_scripted(arm):
+            return SCRIPTED[arm.model.name]()
+        choice = replace(_arm_choice(arm, self.settings), tools=self.tools)
+        if not choice.is_embedded:
+            return await self.stack.enter_async_context(opened_model(choice, self.settings))
+        served = app.embedded_name(choice.name)
+        if served in self.started:
+            choice = replace(choice, name=served, base_url=self.started[served], api_key=None)
+        model = await self.stack.enter_async_context(opened_model(choice, self.settings))
+        self.started[served] = model.identity.base_url
+        return model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """One arm with all that it is played with."""
+
+    suite: Suite
+    arm: Arm
+    scenarios: tuple[Scenario, ...]
+    folder: Path
+    settings: Settings
+    toolset: Toolset
+
+    async def play(self, source: ModelSource) -> Run:
+        """Play what is missing in the arm's folder."""
+        model, toolset = self._under_stress(source)
+        return await replay(
+            self.scenarios,
+            model,
+            toolset=toolset,
+            run_dir=self.folder,
+            repeats=self.suite.repeats,
+            concurrency=self.suite.concurrency or concurrency_for(source),
+            provenance=await provenance(self.settings),
+        )
+
+    async def finished(self) -> Run | None:
+        """Return the arm's run if it answers all that is asked now; None if it has to be played.
+
+        Asked of the model that the folder names. A server at an address is asked whether it still
+        serves those weights, if it answers; of an embedded model the folder tells.
+        """
+        recorded = self._recorded()
+        if recorded is None or not await self._is_still_served(recorded):
+            return None
+        model, toolset = self._under_stress(ScriptedModel((), identity=recorded))
+        plan = plan_run(self.scenarios, model, toolset, repeats=self.suite.repeats)
+        kept = plan.kept(read_records(self.folder))
+        if len(kept) < len(plan.jobs):
+            return None
+        records = tuple(kept[job.sample_id] for job in plan.jobs)
+        manifest = read_manifest(self.folder)
+        return Run(
+            records=records, manifest=manifest, kept=len(records), name=self.folder.resolve().name
+        )
+
+    def _recorded(self) -> ModelIdentity | None:
+        """Return the model that the folder names, if it is the one this arm asks for."""
+        told = read_manifest(self.folder).get("models", [])
+        try:
+            (identity,) = TypeAdapter(tuple[ModelIdentity, ...]).validate_python(told)
+        except (ValidationError, ValueError):
+            return None
+        choice, stress = _arm_choice(self.arm, self.settings), parse_stress(self.arm.stress)
+        asked = (self.arm.dialect, self.arm.constraint, stress.label)
+        if (identity.dialect, identity.constraint, identity.stress) != asked:
+            return None  # also the scripted ones: they are quick, and are played
+        is_named = choice.name is None or not choice.is_embedded
+        name = choice.name if is_named else app.embedded_name(choice.name)
+        return identity if name in {None, identity.model} else None
+
+    async def _is_still_served(self, recorded: ModelIdentity) -> bool:
+        choice = _arm_choice(self.arm, self.settings)
+        if not choice.is_embedded:
+            try:
+                async with opened_model(choice, self.settings) as model:
+                    told = model.identity
+            except ModelError:  # what was played stays good to be looked at
+                return True
+            return (told.weights, told.weights_sha256) == (
+                recorded.weights,
+                recorded.weights_sha256,
+            )
+        folder = app.embedded_folder(app.embedded_name(choice.name), self.settings)
+        if not await asyncio.to_thread(folder.is_dir):  # its name is the hash of its recipe
+            return recorded.weights == folder.name
+        return recorded.weights_sha256 == await weights_sha256(folder, self.settings.cache_dir)
+
+    def _under_stress(self, source: ModelSource) -> tuple[ModelSource, Toolset]:
+        told = self.arm.instructions
+
+        def assistant(session: Session, locale: str) -> Assistant:
+            own = session.assistant
+            return replace(own, instructions=told.get(locale, own.instructions))
+
+        toolset = ToolsetAround(inner=self.toolset, assistant=assistant) if told else self.toolset
+        return stressed(source, toolset, parse_stress(self.arm.stress))
+
+
+def _exit_code(
+    runs: list[tuple[str, Run]], suite: Suite, console: Console, catalog: Catalog
+) -> int:
+    thresholds = Thresholds(fail_under=suite.fail_under, max_violations=suite.max_violations)
+    codes = {0}
+    for name, run in runs:
+        found = judged(run, thresholds, catalog)
+        for line in (*found.missed, *found.remarks):
+            console.print(Text(printable(f"{name}: {line}")), soft_wrap=True)
+        codes.add(found.exit_code)
+    return next(code for code in (EXIT_MISSED, EXIT_INVALID, 0) if code in codes)

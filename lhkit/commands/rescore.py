@@ -5,18 +5,18 @@ from pathlib import Path
 
 from rich.text import Text
 
-from lhkit import app
-from lhkit.commands.environments import load_environment, require_paths
-from lhkit.commands.evaluate import ac_words, wide_console
+from lhkit.commands.console import shown_words, wide_console
 from lhkit.errors import RunError
-from lhkit.harness.records.journal import write_rescored
-from lhkit.harness.replay.rescore import rescore
-from lhkit.harness.report.table import render
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.log import write_rescored
+from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.results import Run
+from lhkit.harness.run import rescore
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
-from lhkit.vocab.printable import printable
+from lhkit.text import printable
+from lhkit.toolset import DEFAULT, load
 
 
 async def rescore_run(
@@ -24,7 +24,7 @@ async def rescore_run(
     paths: tuple[Path, ...],
     into: Path | None,
     settings: Settings,
-    environment: str | None = None,
+    toolset: str = DEFAULT,
 ) -> int:
     """Score a run folder again, into a folder of its own; return the exit code.
 
@@ -33,17 +33,17 @@ async def rescore_run(
         paths: today's scenarios; the shipped ones by default.
         into: where the result goes; beside the run by default, with `-rescored` in its name.
         settings: as the user set them.
-        environment: what the run was played in (see `load_environment`); life-helper by default.
+        toolset: what the run was played in (see `toolset.load`).
 
     Raises:
-        UsageError: the environment is none, or is given without paths.
+        UsageError: the toolset is none, or is given without paths.
         RunError: there is no run, nothing of it can be scored, or the result has no place.
         ScenarioError: the scenarios are not well-formed.
     """
-    require_paths(environment, paths)
-    loaded = load_environment(environment)
+    where = scenarios_at(paths, toolset)
+    loaded = load(toolset)
     old = Run.load(folder)
-    scenarios = load_scenarios(paths or app.scenario_paths("all"))
+    scenarios = load_scenarios(where)
     new = rescore(old, scenarios, loaded)
     if old.records and not new.records:
         reason = next(iter(new.skipped.values()))
@@ -51,7 +51,7 @@ async def rescore_run(
     target = into or _beside(folder)
     write_rescored(target, new.records, new.manifest)
     catalog = load_catalog(settings.locale)
-    words = {} if environment else ac_words((record.ac for record in new.records), catalog)
+    words = shown_words(toolset, (record.ac for record in new.records), catalog)
     _show(old, new, target, words, catalog)
     return 0
 
@@ -63,7 +63,7 @@ def _beside(folder: Path) -> Path:
 
 def _show(old: Run, new: Run, target: Path, words: Mapping[str, str], catalog: Catalog) -> None:
     console = wide_console()
-    console.print(render(new.summary(), catalog, words))
+    console.print(summary_table(new.summary(), catalog, words))
     lines = (*_changed(old, new, catalog), *_skipped(new, catalog))
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)
@@ -72,12 +72,12 @@ def _show(old: Run, new: Run, target: Path, words: Mapping[str, str], catalog: C
 
 
 def _changed(old: Run, new: Run, catalog: Catalog) -> list[str]:
-    before = {record.sample_id: record.verdict for record in old.records}
+    before = {record.sample_id: record.judgement.verdict for record in old.records}
     lines = [
-        f"  {record.sample_id}: {before[record.sample_id]} → {record.verdict}"
-        + (f" · {record.reasons[0]}" if record.reasons else "")
+        f"  {record.sample_id}: {before[record.sample_id]} → {record.judgement.verdict}"
+        + (f" · {record.judgement.reasons[0]}" if record.judgement.reasons else "")
         for record in new.records
-        if record.verdict is not before[record.sample_id]
+        if record.judgement.verdict is not before[record.sample_id]
     ]
     if not lines:
         return [catalog.text("rescore.unchanged")]

@@ -14,13 +14,28 @@ from rich.console import Console
 from lhkit import app
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
-from lhkit.models.embedded import EMBEDDED_NAMES, serving_plan
+from lhkit.locales import load_catalog
 from lhkit.models.families import Device, serve_command
-from lhkit.models.running_servers import RunningServer, advertised, find_running
-from lhkit.models.vllm_server import ServerSettings, VllmServer, alias_of
-from lhkit.models.weights_hash import require_unchanged, weights_sha256
+from lhkit.models.serving import (
+    RunningServer,
+    ServerSettings,
+    VllmServer,
+    advertised,
+    alias_of,
+    aliases_of,
+    find_running,
+)
+from lhkit.models.weights import (
+    EMBEDDED_NAMES,
+    require_unchanged,
+    served_dtype,
+    served_precision,
+    serving_plan,
+    weights_sha256,
+)
+from lhkit.precision import ServedDtype, chosen
 from lhkit.settings import Settings
-from lhkit.vocab.printable import printable
+from lhkit.text import printable
 
 _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
@@ -29,18 +44,19 @@ _DRY_PORT = 8000  # shown where a free one would be taken
 async def serve_line(
     model: str,
     device: str,
+    settings: Settings,
     port: int | None = None,
     *,
     server_parser: bool,
     dry_run: bool,
     compiled: bool = False,
-    cache_dir: Path | None = None,
 ) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
     With `server_parser` the server also parses calls itself, for `--dialect openai`. Where `model`
-    is a folder and it is run, the server tells its hash; `cache_dir` keeps those of big files.
-    Returns the exit code, that of vLLM if it ran.
+    is a folder and it is run, the server tells its hash. On a CPU it computes in what this
+    processor is quick in, on a graphics card in what vLLM chooses, if the settings ask for nothing
+    else. Returns the exit code, that of vLLM if it ran.
 
     Raises:
         UsageError: no such device, no parser is known for the model, or `compiled`, which is for
@@ -53,10 +69,17 @@ async def serve_line(
     if compiled:
         raise UsageError("--compile is for gemma and gemma-base: any other vLLM line is yours")
     known: Device = "gpu" if device == "gpu" else "cpu"
-    command = serve_command(model, known, port=port, server_parser=server_parser)
-    if not dry_run and cache_dir and await asyncio.to_thread(Path(model).is_dir):
-        sha256 = await weights_sha256(Path(model), cache_dir)
-        command = (*command, "--served-model-name", model, alias_of(sha256))
+    dtype: ServedDtype = settings.dtype or "auto"
+    if known == "cpu":
+        precision = chosen(settings.dtype)
+        dtype = precision.dtype
+        _say(precision.words(load_catalog(settings.locale)))
+    command = serve_command(model, known, dtype=dtype, port=port, server_parser=server_parser)
+    if not dry_run:
+        is_folder = await asyncio.to_thread(Path(model).is_dir)
+        sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
+        aliases = aliases_of(weights_sha256=sha256, dtype=dtype)
+        command = (*command, *(("--served-model-name", model, *aliases) if aliases else ()))
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
     return 0 if dry_run else await _run(command)
@@ -87,14 +110,26 @@ async def embedded_line(
         folder,
         settings.cache_dir,
         now,
+        dtype=served_dtype(settings.dtype),
         port=port,
         server_parser=server_parser,
         compiled=compiled,
     )
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
+    _say_dtype(settings)
     line = shlex.join(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
     Console(highlight=False, markup=False).print(line, soft_wrap=True)
     return 0
+
+
+def _say(words: str) -> None:
+    """Print what is no part of a line that somebody may copy or pipe."""
+    Console(stderr=True, highlight=False, markup=False).print(words, soft_wrap=True)
+
+
+def _say_dtype(settings: Settings) -> None:
+    precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
+    _say(precision.words(catalog) if precision else catalog.text("dtype.device"))
 
 
 async def _run(command: Sequence[str]) -> int:
@@ -139,9 +174,11 @@ async def serve_embedded(
     running = await _running(name, weights, settings)
     console = Console(markup=False)  # a folder may be called [red]
     if running is not None:
-        words = f"{name} is already served at {running.base_url} (pid {running.pid})."
+        dtype = f" in {running.dtype}" if running.dtype else ""
+        words = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
         console.print(printable(words))
         return 0
+    _say_dtype(settings)
     with setup_progress() as reports:
         plan = await _plan(
             name,
@@ -178,7 +215,7 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
     if weights is None:
         return await app.running_server(name, settings)
     folder = await asyncio.to_thread(weights.resolve)
-    running = await find_running(settings.cache_dir, name, model=folder)
+    running = await find_running(settings.cache_dir, name, model=folder, dtype=settings.dtype)
     if running is None:
         return None
     sha256 = await weights_sha256(folder, settings.cache_dir)
@@ -210,6 +247,7 @@ async def _plan(
         folder,
         settings.cache_dir,
         now,
+        dtype=served_dtype(settings.dtype),
         port=port,
         server_parser=server_parser,
         compiled=compiled,

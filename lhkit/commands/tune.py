@@ -1,4 +1,4 @@
-"""`lhkit tune …`: training data as files, an adapter from them, and the model with it merged in."""
+"""`lhkit tune`: data, training and merging."""
 
 import asyncio
 import random
@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,29 +17,48 @@ from rich.console import Console
 from rich.text import Text
 from tqdm.auto import tqdm
 
-from lhkit import app
 from lhkit.commands.progress import setup_progress
-from lhkit.errors import UsageError
-from lhkit.harness.replay.environment import Environment
-from lhkit.locales import load_catalog
+from lhkit.errors import TuningError, UsageError
+from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.models.weights import ensure_weights
+from lhkit.precision import chosen
 from lhkit.settings import Settings, hardware
-from lhkit.tuning.expert import Conversation
-from lhkit.tuning.life_helper.conversations import KOREAN_SHARE, conversations
-from lhkit.tuning.material import Material
-from lhkit.tuning.merge import merge, require_adapter, require_base, require_mergeable
-from lhkit.tuning.recipe import TuneSettings
-from lhkit.tuning.sequence import (
+from lhkit.text import printable
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import DEFAULT, Toolset, load, load_named, opened, registry_of, their_code
+from lhkit.tuning.adapter import merge, require_adapter, require_base, require_mergeable
+from lhkit.tuning.data import (
     TrainingSequence,
     data_sha256,
     opening,
     read_sequences,
     write_sequences,
 )
-from lhkit.tuning.simulation import simulate
-from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
-from lhkit.tuning.training import Point, train
-from lhkit.vocab.printable import printable
+from lhkit.tuning.phrases.check import check_fit
+from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, read_phrases
+from lhkit.tuning.phrases.generate import (
+    Answers,
+    DrawingStage,
+    Said,
+    answers_of,
+    conversations,
+    identity,
+    skeleton,
+)
+from lhkit.tuning.recipe import KOREAN_SHARE, TuneSettings
+from lhkit.tuning.teacher import Conversation, simulate
+from lhkit.tuning.train import (
+    BrokenCheckpoint,
+    LeftOut,
+    Material,
+    Notice,
+    Point,
+    TrainingSurroundings,
+    train,
+)
+
+# `lhkit tune …`: training data as files, an adapter from them, and the model with it merged in.
+
 
 _AT_A_TIME = 500
 """Conversations played in one go: their records are all in memory."""
@@ -65,34 +85,15 @@ def dev_path(out: Path) -> Path:
     return out.with_suffix(f".dev{out.suffix}")
 
 
-async def make_data(options: DataOptions, settings: Settings, *, progress: bool = True) -> int:
-    """Play life-helper's conversations and write them; return the exit code.
-
-    Raises:
-        UsageError: shares or a number that cannot be.
-        TuningError: a conversation could not be played.
-    """
-    told = conversations(
-        options.count,
-        seed=options.seed,
-        locale_share=options.korean_share,
-    )
-    await write_played(
-        told, app.LifeHelperEnvironment(), options, settings, count=options.count, progress=progress
-    )
-    return 0
-
-
 async def write_played(
-    told: Iterator[Conversation],
-    environment: Environment,
+    told: Sequence[Conversation],
+    toolset: Toolset,
     options: DataOptions,
     settings: Settings,
     *,
-    count: int,
-    progress: bool,
+    progress: bool = True,
 ) -> None:
-    """Play `count` conversations, write them and say so.
+    """Play conversations, write them and say so.
 
     The dev file holds no text that the training file holds, too; without a text there is none.
 
@@ -100,12 +101,12 @@ async def write_played(
         UsageError: nothing is left to learn from.
         TuningError: a conversation could not be played.
     """
-    dev_count = round(count * options.dev_share)
-    if not count - dev_count > 0:
+    learnt_count = len(told) - round(len(told) * options.dev_share)
+    if not learnt_count:
         raise UsageError("nothing is left to learn from: raise --count or lower --dev-share")
-    with tqdm(total=count, unit="conversation", disable=not progress) as bar:
-        learnt = await _played(islice(told, count - dev_count), environment, bar)
-        dev = await _played(told, environment, bar)
+    with tqdm(total=len(told), unit="conversation", disable=not progress) as bar:
+        learnt = await _played(told[:learnt_count], toolset, bar)
+        dev = await _played(told[learnt_count:], toolset, bar)
     known = {sequence.text for sequence in learnt}
     fresh = [sequence for sequence in dev if sequence.text not in known]
     learnt = _cut(learnt, options)
@@ -122,11 +123,12 @@ def _cut(learnt: Sequence[TrainingSequence], options: DataOptions) -> list[Train
 
 
 async def _played(
-    told: Iterator[Conversation], environment: Environment, bar: Any
+    told: Sequence[Conversation], toolset: Toolset, bar: Any
 ) -> list[TrainingSequence]:
     sequences: list[TrainingSequence] = []
-    while chunk := tuple(islice(told, _AT_A_TIME)):
-        sequences += await simulate(chunk, environment, progress=False)
+    for begin in range(0, len(told), _AT_A_TIME):
+        chunk = told[begin : begin + _AT_A_TIME]
+        sequences += await simulate(chunk, toolset, progress=False)
         bar.update(len(chunk))
     return sequences
 
@@ -180,17 +182,18 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
     measured = read_sequences(dev) if dev.exists() else ()
     base = options.base or await _embedded(settings)  # may take minutes: the data are read already
     material = Material(train=learnt, dev=measured, base=base, start=options.start)
+    tuning = _chosen(options.tuning, settings)
     stop = threading.Event()
     work = asyncio.create_task(
         asyncio.to_thread(
             train,
             material,
-            options.tuning,
+            tuning,
             options.into,
             clock=time.perf_counter,
             progress=progress,
             stop=stop.is_set,
-            surroundings=Surroundings(
+            surroundings=TrainingSurroundings(
                 facts=hardware(), locale=settings.locale, notify=_teller(settings)
             ),
         )
@@ -210,6 +213,13 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         raise
     _show_training(log, options, settings)
     return 0
+
+
+def _chosen(tuning: TuneSettings, settings: Settings) -> TuneSettings:
+    """Return how to train, with what to compute in; say that."""
+    precision = chosen(tuning.dtype or settings.dtype)
+    _tell(precision.words(load_catalog(settings.locale)), to_stderr=True)
+    return replace(tuning, dtype=precision.dtype)
 
 
 async def merge_adapter(adapter: Path, into: Path, base: Path | None, settings: Settings) -> int:
@@ -267,3 +277,192 @@ def _tell(text: str, *, to_stderr: bool = False) -> None:
     """Print what may hold a path: no markup and no control characters of it take effect."""
     line = Text(printable(text))
     Console(stderr=to_stderr).print(line, soft_wrap=True, highlight=False)
+
+
+# `lhkit tune init` and `lhkit tune data`: training data, from phrases or from Python code.
+
+
+_WORLDS: tuple[Mapping[str, Any], ...] = ({}, {"now": "2026-06-15T09:00:00+09:00"})
+"""States that a skeleton tries: nothing at all, or no more than a clock."""
+
+_CONVERSATIONS = "--conversations"
+_ENOUGH = 0.7
+"""Share of different conversations below which a file is told to hold too few phrases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitOptions:
+    """What the user asked for. `locale` None means every language that the toolset opens."""
+
+    toolset: str
+    out: Path
+    locale: str | None = None
+
+
+async def write_skeleton(options: InitOptions, settings: Settings) -> int:
+    """Write a phrase file to fill in; return the exit code.
+
+    Raises:
+        UsageError: no such toolset or locale, it opens no world, or the file is there already.
+    """
+    if options.out.exists():
+        raise UsageError(f"{options.out} is there already: give another --out, or delete it")
+    locales = (options.locale,) if options.locale else _by_reader(settings.locale)
+    for locale in locales:
+        load_catalog(locale)  # refuses a language that we have no words for
+    world, registries = _registries(options.toolset, locales)
+    text = skeleton(registries, world=world, reference=options.toolset, reader=settings.locale)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(text, encoding="utf-8")
+    catalog = load_catalog(settings.locale)
+    written = catalog.text(
+        "tune_own.written",
+        out=options.out,
+        tools=len(next(iter(registries.values()))),
+        locales=", ".join(registries),
+        todos=sum(TODO in line for line in text.splitlines() if not line.lstrip().startswith("#")),
+    )
+    following = catalog.text("tune_own.next", reference=options.toolset, out=options.out)
+    for line in (written, following):
+        Console().print(printable(line), soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _by_reader(reader: str) -> tuple[str, ...]:
+    return tuple(sorted(available_locales(), key=lambda locale: locale != reader))
+
+
+def _registries(
+    reference: str, locales: tuple[str, ...]
+) -> tuple[Mapping[str, Any], dict[str, ToolRegistry]]:
+    """Return a world that opens, and the tools in each language in which it does."""
+    toolset = load(reference)
+    refusals: list[UsageError] = []
+    for world in _WORLDS:
+        found: dict[str, ToolRegistry] = {}
+        for locale in locales:
+            try:
+                found[locale] = registry_of(toolset, world, locale)
+            except UsageError as error:
+                refusals.append(error)
+        if any(found.values()):
+            return world, found
+    if refusals:
+        raise refusals[-1]
+    raise UsageError(
+        f"--toolset {reference} has no tools: register one in the registry of its session"
+    )
+
+
+async def make_written_data(
+    options: DataOptions,
+    toolset: str | None,
+    author: str,
+    settings: Settings,
+    *,
+    progress: bool = True,
+) -> int:
+    """Play conversations that Python code writes, and write what there is to learn from them.
+
+    Args:
+        options: what the user asked for.
+        toolset: a reference as in `toolset.load`; life-helper for None.
+        author: `FILE.py:NAME` or `package.module:NAME` of an `expert.Author`.
+        settings: of this process.
+        progress: show bars.
+
+    Raises:
+        UsageError: no such toolset or author, its code fails, or nothing is left to learn
+            from.
+        TuningError: a conversation could not be played.
+    """
+    own = load(toolset or DEFAULT)
+    await write_played(_told_by(author, options), own, options, settings, progress=progress)
+    return 0
+
+
+def _told_by(author: str, options: DataOptions) -> tuple[Conversation, ...]:
+    asked = f"{_CONVERSATIONS} {author}"
+    write = load_named(_CONVERSATIONS, author)
+    with their_code(f"{asked}: writing {options.count} conversations"):
+        written = write(options.count, seed=options.seed, korean_share=options.korean_share)
+        told = tuple(islice(written, options.count))
+    for each in told:
+        if not isinstance(each, Conversation):
+            raise UsageError(
+                f"{asked} wrote {each!r:.60}: give `lhkit.tuning.teacher.Conversation`"
+            )
+    if not told:
+        raise UsageError(f"{asked} wrote no conversation")
+    return told
+
+
+async def make_own_data(
+    options: DataOptions,
+    toolset: str | None,
+    phrases: Path | None,
+    settings: Settings,
+    *,
+    progress: bool = True,
+) -> int:
+    """Draw conversations from a phrase file, play them and write them; return the exit code.
+
+    In the end a line for each tool says how the wishes for it ended.
+
+    Raises:
+        UsageError: no such toolset, or shares or a number that cannot be.
+        TuningError: the phrase file is wrong or does not fit the tools, or a conversation could
+            not be played.
+    """
+    if phrases is None:
+        raise UsageError(f"tune data needs --phrases FILE: {HOW}; or {_CONVERSATIONS} FILE.py:NAME")
+    book = read_phrases(phrases)
+    own = load(toolset or DEFAULT)
+    said: list[Said] = []
+    stages = {locale: _stage(own, book, locale, said.append) for locale in book.phrases.locales}
+    check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
+    drawn = tuple(
+        conversations(
+            book, stages, count=options.count, seed=options.seed, korean_share=options.korean_share
+        )
+    )
+    different = len({identity(each) for each in drawn})
+    if different < _ENOUGH * options.count:
+        text = load_catalog(settings.locale).text(
+            "tune_own.fewer", different=different, count=options.count
+        )
+        Console().print(text, soft_wrap=True, highlight=False, markup=False)
+    await write_played(drawn, own, options, settings, progress=progress)
+    for answers in answers_of(book, said):
+        line = printable(_told(answers, load_catalog(settings.locale)))
+        Console().print(line, soft_wrap=True, highlight=False, markup=False)
+    return 0
+
+
+def _told(answers: Answers, catalog: Catalog) -> str:
+    """Return the line of one tool."""
+    counts = [f"{count} {outcome}" for outcome, count in answers.outcomes.items()]
+    parts = [
+        catalog.text("tune_own.outcomes", tool=answers.tool, outcomes=", ".join(counts) or "0")
+    ]
+    if answers.is_missing_much:
+        parts.append(catalog.text("tune_own.missing", share=round(100 * answers.missing)))
+    if answers.unused:
+        parts.append(catalog.text("tune_own.unused", replies=", ".join(answers.unused)))
+    return " ".join(parts)
+
+
+def _stage(
+    toolset: Toolset, book: PhraseFile, locale: str, notify: Callable[[Said], None]
+) -> DrawingStage:
+    """Open each world once and return its day, with the tools, which are the same in all."""
+    days: list[date] = []
+    for number, world in enumerate(book.phrases.worlds):
+        try:
+            with opened(toolset, world, locale) as session:
+                days.append(session.today)
+                registry = session.registry
+                most_calls = session.assistant.max_turns - 1
+        except UsageError as error:
+            raise TuningError(f"{book.place(('worlds', number))}: {error}") from error
+    return DrawingStage(registry=registry, days=tuple(days), most_calls=most_calls, notify=notify)

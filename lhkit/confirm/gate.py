@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from lhkit.json_values import JSON
 from lhkit.locales import Catalog, load_catalog
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.printable import printable
+from lhkit.text import printable
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Protocol, TypeAlias
 
+from lhkit.json_values import JSON
 from lhkit.locales import Catalog
-from lhkit.vocab.json_values import JSON
 
 Summarizer: TypeAlias = Callable[[Mapping[str, JSON], Catalog], str]
 """A tool's own summary: (a copy of the validated arguments, texts) to words."""

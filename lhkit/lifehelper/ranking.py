@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 from math import ceil, log
 
 from lhkit.lifehelper.catalog import Protocol
@@ -165,25 +166,29 @@ def _form_score(form: str, row: IndexRow) -> float:
 
 def _quality(form: str, field: str) -> float:
     """Return 0..1: how good a beginning of `form` starts a word of `field`."""
-    if _is_short(form):
-        return _short_quality(form, field)
-    return next((q for prefix, q in _prefixes(form) if f" {prefix}" in field), 0.0)
+    return next((quality for start, quality in _starts(form) if start in field), 0.0)
 
 
-def _short_quality(form: str, field: str) -> float:
+@lru_cache(maxsize=1_024)  # a query's words are looked for in every field of every protocol
+def _starts(form: str) -> tuple[tuple[str, float], ...]:
+    """Return (text that a field may contain, its quality) for the starts of a word, best first."""
+    if not _is_short(form):
+        return tuple((f" {prefix}", quality) for prefix, quality in _prefixes(form))
     endings = ("", *_PARTICLES) if _is_hangul(form) else ("",)
-    if any(f" {form}{_folded(ending)} " in field for ending in endings):
-        return 1.0
-    begins_a_word = len(form) >= MIN_PREFIX and f" {form}" in field
-    return _PREFIX_OF_SYLLABLE if begins_a_word else 0.0
+    whole = tuple((f" {form}{_folded(ending)} ", 1.0) for ending in endings)
+    return (*whole, (f" {form}", _PREFIX_OF_SYLLABLE)) if len(form) >= MIN_PREFIX else whole
 
 
 def _inside(form: str, joined: str) -> float:
     """Return 0..1 for Korean words written together or in the middle of another word."""
+    return next((quality for part, quality in _insides(form) if part in joined), 0.0)
+
+
+@lru_cache(maxsize=1_024)
+def _insides(form: str) -> tuple[tuple[str, float], ...]:
     if _is_short(form) or not _is_hangul(form):
-        return 0.0
-    prefixes = (pair for pair in _prefixes(form) if len(pair[0]) >= MIN_INSIDE)
-    return next((quality for prefix, quality in prefixes if prefix in joined), 0.0)
+        return ()
+    return tuple(pair for pair in _prefixes(form) if len(pair[0]) >= MIN_INSIDE)
 
 
 def _prefixes(form: str) -> Iterator[tuple[str, float]]:

@@ -1,25 +1,43 @@
-"""The six tools of life-helper put together: schema, handler, summary. This package's door."""
+"""life-helper as a toolset: six tools, an assistant, and a store that is a world."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+from lhkit.chat.controller import Assistant
 from lhkit.confirm.summary import Summarizer
-from lhkit.lifehelper import handlers
-from lhkit.lifehelper.catalog import ProtocolCatalog
-from lhkit.lifehelper.handlers import LifeHelper
-from lhkit.lifehelper.schemas import tool_texts
-from lhkit.lifehelper.summaries import Summaries
+from lhkit.errors import StoreError
+from lhkit.json_values import JSON
+from lhkit.lifehelper import tools
+from lhkit.lifehelper.catalog import ProtocolCatalog, load_protocols
+from lhkit.lifehelper.prompts import TRUNCATION_HINT, instructions, now_line
+from lhkit.lifehelper.rules import State, broken_rules
+from lhkit.lifehelper.store import Store, StoreImage
+from lhkit.lifehelper.tools import LifeHelper, Summaries, tool_texts
+from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
+from lhkit.messages import Sampling
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
-__all__ = ["LifeHelper", "build_registry"]
+__all__ = [
+    "LIFE_HELPER",
+    "LifeHelper",
+    "LifeHelperSession",
+    "LifeHelperToolset",
+    "build_registry",
+    "registry_of",
+]
 
 _HANDLERS: Mapping[str, Handler] = {
-    "search_catalog": handlers.search_catalog,
-    "query_protocol": handlers.query_protocol,
-    "query_tracker": handlers.query_tracker,
-    "log_tracker_entry": handlers.log_tracker_entry,
-    "list_habits": handlers.list_all_habits,
-    "add_habit": handlers.add_habit,
+    "search_catalog": tools.search_catalog,
+    "query_protocol": tools.query_protocol,
+    "query_tracker": tools.query_tracker,
+    "log_tracker_entry": tools.log_tracker_entry,
+    "list_habits": tools.list_all_habits,
+    "add_habit": tools.add_habit,
 }
 
 
@@ -47,3 +65,124 @@ def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
         )
         for name, text in tool_texts(catalog.categories, locale).items()
     )
+
+
+@cache
+def registry_of(locale: str) -> ToolRegistry:
+    """Return the six tools over the shipped catalog, described in `locale`."""
+    return build_registry(_protocols(), locale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeHelperSession:
+    """One conversation's life-helper: a store, a clock, a language."""
+
+    deps: LifeHelper
+    sampling: Sampling = field(default_factory=Sampling)
+
+    @property
+    def registry(self) -> ToolRegistry:
+        """The six tools."""
+        return registry_of(self.deps.locale)
+
+    @property
+    def assistant(self) -> Assistant:
+        """Who the model plays, with the store that the tools work on."""
+        deps = self.deps
+        return Assistant(
+            instructions=instructions(deps.locale),
+            context=lambda message: now_line(deps.now(), deps.locale, message),
+            deps=deps,
+            sampling=self.sampling,
+            truncation_hint=TRUNCATION_HINT,
+        )
+
+    @property
+    def today(self) -> date:
+        """The day by the clock of the tools."""
+        return self.deps.today()
+
+    @property
+    def store(self) -> Store:
+        """Where habits and entries are."""
+        return self.deps.store
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return habits and tracker entries as plain JSON."""
+        return snapshot(self.store)
+
+    def known_ids(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the ids that exist, by the argument that names them."""
+        habits = self.store.rows("SELECT id FROM habit ORDER BY id")
+        return {"protocol_id": tuple(_protocols()), "habit_id": tuple(row["id"] for row in habits)}
+
+    def row_keys(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the fields that tell habits, and entries, apart."""
+        return ROW_KEYS
+
+    def broken_rules(self, before: State, after: State) -> tuple[tuple[str, str], ...]:
+        """Return the rules of life-helper that a change of state breaks."""
+        return broken_rules(before, after, today=self.today)
+
+    def in_locale(self, locale: str) -> "LifeHelperSession":
+        """Return a session over the same store, in another language."""
+        return replace(self, deps=replace(self.deps, locale=locale))
+
+    def close(self) -> None:
+        """Close the store; one in memory is forgotten."""
+        self.store.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeHelperToolset:
+    """Opens a fresh life-helper for each scenario. `sampling` is how the model decodes."""
+
+    name: str = "life-helper"
+    locales: tuple[str, ...] = ("en", "ko")
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def open(self, world: Mapping[str, Any], locale: str) -> LifeHelperSession:
+        """Return a session in the initial state `world`; its clock stands still.
+
+        Raises:
+            UsageError: the world is not well-formed; the message names the field.
+        """
+        parsed = parse_world(world)
+        store = _image().fresh()
+        seed(store, parsed)
+        deps = LifeHelper(store=store, now=lambda: parsed.now, locale=locale)
+        return LifeHelperSession(deps=deps, sampling=self.sampling)
+
+    def open_kept(
+        self, file: Path | None, *, now: Callable[[], datetime], locale: str
+    ) -> LifeHelperSession:
+        """Return a session over the SQLite database `file`, or over one in memory.
+
+        Raises:
+            StoreError: the file cannot be made, is no database of ours, or a newer one.
+        """
+        store = _image().fresh() if file is None else _kept_store(file)
+        deps = LifeHelper(store=store, now=now, locale=locale)
+        return LifeHelperSession(deps=deps, sampling=self.sampling)
+
+
+LIFE_HELPER = LifeHelperToolset()
+"""What `--toolset life-helper` is."""
+
+
+def _kept_store(file: Path) -> Store:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{file} cannot be made ({error}): choose another file.") from error
+    return Store.open(file, _protocols())
+
+
+@cache
+def _protocols() -> ProtocolCatalog:
+    return load_protocols()
+
+
+@cache
+def _image() -> StoreImage:
+    return StoreImage.prepare(_protocols())

@@ -18,10 +18,9 @@ from pydantic import (
 )
 
 from lhkit.errors import UsageError
-from lhkit.lifehelper.protocols import find_protocol, nearest_protocols
-from lhkit.lifehelper.schemas import ANCHOR_CHARS, SENTENCE_CHARS
+from lhkit.json_values import CLOCK_YEARS
 from lhkit.lifehelper.store import Store
-from lhkit.vocab.json_values import CLOCK_YEARS
+from lhkit.lifehelper.tools import ANCHOR_CHARS, SENTENCE_CHARS, find_protocol, nearest_protocols
 
 DEFAULT_SENTENCE = "나는 이 습관을 매일 이어 가는 사람이다"
 DEFAULT_ANCHOR = "아침 식사"
@@ -184,7 +183,7 @@ def _sentence(fault: Any) -> str:
     where = ".".join(map(str, ("world", *fault["loc"])))
     if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
         known = ", ".join(World.model_fields)
-        return f"{where}: life-helper's world has only {known}; other tools need --environment"
+        return f"{where}: life-helper's world has only {known}; other tools need --toolset"
     if fault["type"] == "extra_forbidden":
         known = ", ".join((WorldHabit if fault["loc"][0] == "habits" else WorldEntry).model_fields)
         return f"{where}: unknown field; choose among {known}"

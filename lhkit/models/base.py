@@ -5,9 +5,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+from lhkit.messages import Message, ModelEvent, ModelIdentity, Sampling
 from lhkit.tools.definition import ToolDefinition
-from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
-from lhkit.vocab.messages import Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

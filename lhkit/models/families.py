@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from lhkit.errors import UsageError
+from lhkit.precision import ServedDtype
 
 Device: TypeAlias = Literal["gpu", "cpu"]
 
+GUIDANCE = ("--structured-outputs-config", '{"backend":"guidance","disable_any_whitespace":true}')
+"""What every server is given: the one backend that knows all words of our grammars and schemas.
+
+With another, a required call may be white space up to the token limit.
+"""
+
 _COMMON = (
+    *GUIDANCE,
     *("--host", "127.0.0.1"),  # nobody else may use it, unless its owner says so
     *("--max-model-len", "8192", "--generation-config", "vllm"),
     *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
     "--enable-force-include-usage",
 )
-_CPU = (
-    *("--dtype", "bfloat16", "--block-size", "32", "--max-num-seqs", "16"),
-    "--enforce-eager",
-)
+_CPU = (*("--block-size", "32", "--max-num-seqs", "16"), "--enforce-eager")
 _CPU_ENV = ("VLLM_CPU_KVCACHE_SPACE=4",)
 _CPU_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
 """The CPU build's `vllm` command asks for the metadata of another package and fails."""
 
 
 _TEMPLATE = Path(__file__).parent / "templates" / "gemma3_pythonic.jinja"
-_PARSED = (
-    # Else a required call may be white space up to the token limit. Only guidance knows all of our
-    # schemas' words and can forbid it.
-    *("--structured-outputs-config", '{"backend":"guidance","disable_any_whitespace":true}'),
-    *("--enable-auto-tool-choice", "--tool-call-parser"),
-)
+_PARSED = ("--enable-auto-tool-choice", "--tool-call-parser")
 _PYTHONIC = (*_PARSED, "pythonic", "--chat-template", str(_TEMPLATE))
 """vLLM's own pythonic template leaves out the commas of calls in the history; ours does not."""
 
@@ -112,17 +112,24 @@ def parser_args(model: str) -> tuple[str, ...]:
 
 
 def serve_command(
-    model: str, device: Device, *, port: int | None = None, server_parser: bool = False
+    model: str,
+    device: Device,
+    *,
+    dtype: ServedDtype = "auto",
+    port: int | None = None,
+    server_parser: bool = False,
 ) -> tuple[str, ...]:
     """Return the command line that serves `model` with what lhkit wants to see of a server.
 
     On a CPU it begins with environment variables, as for `env`. Without a port, vLLM takes its own.
+    With `auto` it chooses the type of number by what the weights and the device are.
 
     Raises:
         UsageError: the server is to parse calls, and the name tells no family.
     """
     family = family_of(model)
-    extra: tuple[str, ...] = () if port is None else ("--port", str(port))
+    extra: tuple[str, ...] = () if dtype == "auto" else ("--dtype", dtype)
+    extra += () if port is None else ("--port", str(port))
     extra += family.serve_args if family else ()
     extra += parser_args(model) if server_parser else ()
     if device == "gpu":

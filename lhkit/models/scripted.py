@@ -7,17 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lhkit.models.base import ModelRequest
-from lhkit.vocab.generation import (
+from lhkit.json_values import NotJsonError, compact
+from lhkit.messages import (
     Finished,
     ModelEvent,
     ModelIdentity,
     TextDelta,
     ThinkingDelta,
+    ToolCall,
     ToolCallParsed,
 )
-from lhkit.vocab.json_values import NotJsonError, compact
-from lhkit.vocab.messages import ToolCall
+from lhkit.models.base import ModelRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from lhkit.errors import UsageError
-from lhkit.models.connection import Endpoint, Pace
+from lhkit.messages import ModelIdentity
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.openai_http import OpenAiHttp, require_promised
-from lhkit.models.request_body import OPENAI
-from lhkit.models.vllm_http import VllmHttp
-from lhkit.models.vllm_server import MAX_NUM_SEQS
-from lhkit.vocab.generation import ModelIdentity
+from lhkit.models.http import Endpoint, Pace
+from lhkit.models.openai import OpenAiHttp, require_promised
+from lhkit.models.request import OPENAI
+from lhkit.models.serving import MAX_NUM_SEQS
+from lhkit.models.vllm import VllmHttp
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """Every dialect that `--dialect` takes."""

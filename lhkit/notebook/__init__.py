@@ -10,20 +10,17 @@ from lhkit.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from lhkit.notebook.confirm import ButtonConfirmGate
-    from lhkit.notebook.demo import demo_panel
-    from lhkit.notebook.life_helper import life_helper_panel
+    from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.panel import ChatPanel
-    from lhkit.notebook.toolset import Toolset
 
 _HOMES = {
     "ButtonConfirmGate": "confirm",
     "ChatPanel": "panel",
-    "Toolset": "toolset",
     "demo_panel": "demo",
-    "life_helper_panel": "life_helper",
+    "life_helper_panel": "demo",
 }
 
-__all__ = ["ButtonConfirmGate", "ChatPanel", "Toolset", "demo_panel", "life_helper_panel"]
+__all__ = ["ButtonConfirmGate", "ChatPanel", "demo_panel", "life_helper_panel"]
 
 
 def __getattr__(name: str) -> Any:

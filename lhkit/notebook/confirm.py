@@ -13,16 +13,17 @@ from typing import Any
 
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.events import CardOpened, CardSettled, Outcome
-from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer
-from lhkit.notebook.home_loop import HomeLoop
-from lhkit.notebook.running import HEARTBEAT_S
-from lhkit.notebook.screen import Screen
+from lhkit.notebook.state import CardOpened, CardSettled, QuestionOutcome
+from lhkit.notebook.widget import HEARTBEAT_S, Ask, HomeLoop, Screen, in_kernel, show, typed_answer
 
 FRONT_END_S = 2.25
 """How long a front end may take to show a card before it is taken to be absent."""
 
-_ANSWERS = {"run": Outcome.RUN, "cancel": Outcome.CANCEL, "escape": Outcome.ESCAPE}
+_ANSWERS = {
+    "run": QuestionOutcome.RUN,
+    "cancel": QuestionOutcome.CANCEL,
+    "escape": QuestionOutcome.ESCAPE,
+}
 
 _numbers = count(1)  # of cards: with the kernel's own number they are ids in one page
 
@@ -52,10 +53,10 @@ class ButtonConfirmGate:
         self._loop = HomeLoop()
         self._guard = GuardedGate(_Asking(self._question))
         self._card = ""
-        self._answer: asyncio.Future[Outcome] | None = None
-        self._dismissal = Outcome.INTERRUPTED
+        self._answer: asyncio.Future[QuestionOutcome] | None = None
+        self._dismissal = QuestionOutcome.INTERRUPTED
         self._code: list[bool] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[QuestionOutcome] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True only if the user explicitly said to run it; False while another is open."""
@@ -63,14 +64,14 @@ class ButtonConfirmGate:
 
     def settle(self, *, is_allowed: bool) -> None:
         """Answer the open card from code. Any thread; the first answer wins."""
-        outcome = Outcome.CODE_YES if is_allowed else Outcome.CODE_NO
+        outcome = QuestionOutcome.CODE_YES if is_allowed else QuestionOutcome.CODE_NO
         self._loop.hand_over(self._set, outcome, None)
 
     def close(self) -> None:
         """Answer the open card with no. Any thread."""
-        self._loop.hand_over(self._set, Outcome.CLOSED, None)
+        self._loop.hand_over(self._set, QuestionOutcome.CLOSED, None)
 
-    def dismiss(self, outcome: Outcome) -> None:
+    def dismiss(self, outcome: QuestionOutcome) -> None:
         """Say why a cancellation that follows ended the question. The loop's thread."""
         self._dismissal = outcome
 
@@ -84,7 +85,7 @@ class ButtonConfirmGate:
             case {"type": "answer", "card": str(card), "how": str(how)} if how in _ANSWERS:
                 self._set(_ANSWERS[how], card)
 
-    def _set(self, outcome: Outcome, card: str | None) -> None:
+    def _set(self, outcome: QuestionOutcome, card: str | None) -> None:
         is_stale = card is not None and card != self._card
         if self._answer is not None and not self._answer.done() and not is_stale:
             self._answer.set_result(outcome)
@@ -93,10 +94,10 @@ class ButtonConfirmGate:
         self._loop.bind()
         screen = self._home or self._own_screen()
         self._card, self._answer = _new_id(), asyncio.get_running_loop().create_future()
-        self._dismissal = Outcome.INTERRUPTED
+        self._dismissal = QuestionOutcome.INTERRUPTED
         screen.take(CardOpened(card=self._card, request=request))
         screen.flush()
-        outcome = Outcome.FAILED
+        outcome = QuestionOutcome.FAILED
         try:
             outcome = await self._outcome(self._answer, screen, request)
         except (asyncio.CancelledError, KeyboardInterrupt):
@@ -122,31 +123,31 @@ class ButtonConfirmGate:
         return screen
 
     async def _outcome(
-        self, answer: "asyncio.Future[Outcome]", screen: Screen, request: ConfirmRequest
-    ) -> Outcome:
+        self, answer: "asyncio.Future[QuestionOutcome]", screen: Screen, request: ConfirmRequest
+    ) -> QuestionOutcome:
         if self._code:
-            return Outcome.CODE_YES if self._code.pop(0) else Outcome.CODE_NO
+            return QuestionOutcome.CODE_YES if self._code.pop(0) else QuestionOutcome.CODE_NO
         loop = asyncio.get_running_loop()
         begun_s = watched_s = loop.time()
         while not answer.done():
             now_s = loop.time()
             watched_s = now_s if screen.is_watched else watched_s
             if self._timeout_s is not None and now_s - begun_s >= self._timeout_s:
-                return Outcome.TIMED_OUT
+                return QuestionOutcome.TIMED_OUT
             if not screen.is_watched and (not in_kernel() or now_s - watched_s >= FRONT_END_S):
                 return await self._without_front_end(screen, request)
             await asyncio.wait({answer}, timeout=HEARTBEAT_S)
         return answer.result()
 
-    async def _without_front_end(self, screen: Screen, request: ConfirmRequest) -> Outcome:
+    async def _without_front_end(self, screen: Screen, request: ConfirmRequest) -> QuestionOutcome:
         if screen.was_seen:
-            return Outcome.CLOSED  # whoever showed it is gone
+            return QuestionOutcome.CLOSED  # whoever showed it is gone
         title = load_catalog(self.locale).text("confirm.title")
         prompt = load_catalog(self.locale).text("confirm.prompt", title=title)
         typed = await typed_answer(f"{request.tool}: {request.summary}\n{prompt}", self._ask)
         if typed is None:
-            return Outcome.NOBODY
-        return Outcome.TYPED_YES if typed else Outcome.TYPED_NO
+            return QuestionOutcome.NOBODY
+        return QuestionOutcome.TYPED_YES if typed else QuestionOutcome.TYPED_NO
 
 
 def _new_id() -> str:

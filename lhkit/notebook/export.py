@@ -1,26 +1,38 @@
-"""A conversation to take along: as Markdown to read, as JSON to work with, as lines. Pure."""
+"""A conversation saved: as a page, as a scenario."""
 
 import json
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
 from typing import Any, assert_never
 
+from ruamel.yaml import YAML
+
+from lhkit.chat.step import MAX_TURNS
 from lhkit.confirm.summary import pretty
+from lhkit.errors import UsageError
+from lhkit.harness.matchers import MATCHER_KEYS
+from lhkit.harness.record import RowKeys, State
+from lhkit.harness.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
+from lhkit.json_values import JSON, NotJsonError, compact, plain_json, plain_or_repr
 from lhkit.locales import Catalog
-from lhkit.notebook.items import (
+from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.notebook.render import acts
+from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
     ErrorItem,
     Item,
     NoteItem,
     OptInItem,
+    PanelState,
     ToolItem,
     UserItem,
 )
-from lhkit.notebook.markdown import acts
-from lhkit.notebook.state import PanelState
-from lhkit.vocab.json_values import NotJsonError, compact, plain_json
-from lhkit.vocab.printable import printable
-from lhkit.vocab.results import envelope
+from lhkit.text import printable
+
+# A conversation to take along: as Markdown to read, as JSON to work with, as lines. Pure.
 
 
 def to_markdown(state: PanelState, catalog: Catalog) -> str:
@@ -73,7 +85,7 @@ def _fenced(text: str) -> str:
 
 
 def _json_text(value: Any) -> str:
-    return pretty(value) if isinstance(value, dict) else str(_plain(value))
+    return pretty(value) if isinstance(value, dict) else str(plain_or_repr(value))
 
 
 def to_lines(state: PanelState, catalog: Catalog) -> list[str]:
@@ -90,7 +102,7 @@ def _line(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an it
             return f"{catalog.text('notebook.role_assistant')}: {text.rstrip()}"
         case ToolItem():
             status = envelope(item.result)["status"] if item.result else "…"
-            return f"{item.name or '?'} {compact(_plain(item.args))} → {status}"
+            return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
         case CardItem(outcome=outcome):
             said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
             return f"{catalog.text('confirm.title')} {said}"
@@ -125,8 +137,8 @@ def _entry(item: Item) -> dict[str, Any]:  # noqa: PLR0911 - one arm an item
             return {
                 "role": "tool",
                 "tool": item.name,
-                "arguments": _plain(item.args),
-                "result": _plain(envelope(item.result)) if item.result else None,
+                "arguments": plain_or_repr(item.args),
+                "result": plain_or_repr(envelope(item.result)) if item.result else None,
                 "gate": str(item.trace.gate) if item.trace else None,
                 "raw": item.raw,
             }
@@ -148,10 +160,255 @@ def _entry(item: Item) -> dict[str, Any]:  # noqa: PLR0911 - one arm an item
             assert_never(item)
 
 
-def _plain(value: Any) -> Any:
-    """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
+# A conversation to a scenario: what was said, answered, called, and what came of it. Pure.
+#
+# Expected are the calls that did something or were refused by the user or a rule. What the model
+# merely got wrong (unknown tools, bad arguments, repetitions) is left out: a scenario does not ask
+# for mistakes. Of a reply one of its longest words is expected, and all of it stands under `gold`;
+# say under `reply` what matters.
+
+
+_MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
+_HANGUL = re.compile(r"[가-힣]")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_REPLY_WORDS = 3
+
+_MAX_CALLS = MAX_TURNS - 1  # a perfect model makes one call a model turn and then answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """A call worth expecting. `answer` is what the user said to it, None if nobody was asked."""
+
+    tool: str
+    args: Any
+    result: str
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """One turn: what the user said, the calls worth expecting, and what the model said last."""
+
+    user: str
+    calls: tuple[_Call, ...]
+    reply: str
+
+
+def to_scenario(
+    state: PanelState,
+    *,
+    begun: Mapping[str, JSON],
+    ended: Mapping[str, JSON],
+    destructive: Collection[str],
+    locale: str,
+    scenario_id: str,
+    ac: str | None = None,
+    row_keys: RowKeys = NO_KEYS,
+) -> str:
+    """Return a scenario file of one scenario.
+
+    Args:
+        state: the conversation.
+        begun: the world at its start: rows by table, and `now`.
+        ended: the world at its end.
+        destructive: names of the tools that change data.
+        locale: the language of the panel; the scenario's is the one that the user spoke.
+        scenario_id: its name.
+        ac: the acceptance criterion; by default the one that fits what happened best.
+        row_keys: the fields that tell the rows of a table apart, where the domain says so.
+
+    Raises:
+        UsageError: nothing has been said.
+    """
+    turns = [_said(turn, destructive) for turn in _turns(state.items)]
+    if not turns:
+        raise UsageError("nothing has been said yet: there is no scenario to save: talk first")
+    scenario: dict[str, Any] = {
+        "id": scenario_id,
+        "ac": ac or _criterion([turn.calls for turn in turns]),
+        "locale": _spoken([turn.user for turn in turns], locale),
+        "tags": ["saved"],
+    }
+    if begun:
+        scenario["world"] = plain_json(begun)
+    scenario["turns"] = [_turn(turn, destructive) for turn in turns]
+    scenario |= _changes(_tables(begun), _tables(ended), row_keys)
+    return _yaml([scenario])
+
+
+def _turns(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Yield the items of each turn, the user's words first."""
+    turn: list[Item] = []
+    for item in items:
+        if isinstance(item, UserItem):
+            if turn:
+                yield turn
+            turn = [item]
+        elif turn:
+            turn.append(item)
+    if turn:
+        yield turn
+
+
+def _said(turn: Sequence[Item], destructive: Collection[str]) -> _Said:
+    found = (_call(item, destructive) for item in turn if isinstance(item, ToolItem))
+    replies = [item.text for item in turn if isinstance(item, AssistantItem)]
+    return _Said(
+        user=next(item.text for item in turn if isinstance(item, UserItem)),
+        calls=tuple(call for call in found if call is not None),
+        reply=replies[-1] if replies else "",
+    )
+
+
+def _call(item: ToolItem, destructive: Collection[str]) -> _Call | None:
+    trace = item.trace
+    if trace is None or trace.gate is GateOutcome.NOT_ASKED:
+        return None
+    match item.result:
+        case ToolOk():
+            result = "ok"
+        case ToolCancelled():
+            result = "cancelled"
+        case ToolErr(code=code) if code not in _MISTAKES:
+            result = code
+        case _:
+            return None
+    args = trace.args if trace.args is not None else trace.raw_args
     try:
-        compact(value)
+        compact(args)
     except NotJsonError:
-        return repr(value)
-    return plain_json(value)
+        return None
+    answer = _answer(trace.gate) if item.name in destructive else None
+    return _Call(tool=item.name, args=plain_json(args), result=result, answer=answer)
+
+
+def _answer(gate: GateOutcome) -> str:
+    match gate:
+        case GateOutcome.ACCEPTED:
+            return "accept"
+        case GateOutcome.ABSENT:
+            return "absent"
+        case _:  # rejected, failed, or stopped while the question was open
+            return "reject"
+
+
+def _spoken(lines: Sequence[str], locale: str) -> str:
+    """Return `ko` or `en`, whichever the user spoke; any other locale stays as it is."""
+    if locale not in {"ko", "en"}:
+        return locale
+    return "ko" if _HANGUL.search(" ".join(lines)) else "en"
+
+
+def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
+    calls = [call for turn in turns for call in turn]
+    if not calls:
+        return "AC-12"
+    if any(call.answer == "absent" for call in calls):
+        return "AC-8"
+    if any(call.answer == "reject" for call in calls):
+        return "AC-7"
+    return "AC-10" if all(call.result == "ok" for call in calls) else "AC-9"
+
+
+def _turn(said: _Said, destructive: Collection[str]) -> dict[str, Any]:
+    turn: dict[str, Any] = {"user": said.user}
+    answers = [call.answer for call in said.calls if call.answer is not None]
+    if "absent" in answers:
+        turn["confirm"] = "absent"
+    elif answers:
+        turn["confirm"] = answers[0] if len(answers) == 1 else answers
+    if said.calls:
+        spare = len(said.calls) - _MAX_CALLS
+        turn["expect"] = {"calls": list(_expected(said.calls, destructive, spare))}
+    if said.reply:
+        turn["reply"] = _expected_reply(said)
+        turn["gold"] = {"say": said.reply}
+    return turn
+
+
+def _expected_reply(said: _Said) -> dict[str, Any]:
+    """Return the longest words of the reply that the user did not say: one of them must come."""
+    spoken = said.user.casefold()
+    words = dict.fromkeys(_WORD.findall(said.reply))
+    own = [word for word in words if word.casefold() not in spoken]
+    longest = sorted(own, key=len, reverse=True)[:_REPLY_WORDS]
+    return {"contains_any": longest} if longest else {"matches": r"\S"}
+
+
+def _expected(
+    calls: Sequence[_Call], destructive: Collection[str], spare: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the calls as expectations; `spare` reads become optional, so that there is an end."""
+    for call in calls:
+        args = call.args if isinstance(call.args, dict) else {}
+        expected: dict[str, Any] = {
+            "tool": call.tool,
+            "args": {name: _literal(value) for name, value in args.items()},
+            "result": call.result,
+        }
+        if spare > 0 and call.tool not in destructive:
+            expected["optional"] = True
+            spare -= 1
+        yield expected
+
+
+def _literal(value: Any) -> Any:
+    """Return a matcher for exactly `value`; an object that looks like a matcher is wrapped."""
+    looks_so = isinstance(value, dict) and any(key in MATCHER_KEYS for key in value)
+    return {"equals": value} if looks_so else value
+
+
+def _changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
+    """Return `final`, the rows that are new or changed, and `gone`, by table; not what is empty.
+
+    Deleted rows are told by their key; those of a table without a key as they were.
+    """
+    final: dict[str, Any] = {}
+    gone: dict[str, Any] = {}
+    for table, change in state_changes(before, after, row_keys=row_keys).items():
+        new = sorted((*change.added, *(j for _, j in change.changed)))
+        if new:
+            final[table] = [_literals(after[table][j]) for j in new]
+        lost = [before[table][i] for i in _deleted(change, before, after, table)]
+        if lost:
+            gone[table] = [
+                _literals({name: row[name] for name in change.key or row if name in row})
+                for row in lost
+            ]
+    return {name: rows for name, rows in (("final", final), ("gone", gone)) if rows}
+
+
+def _deleted(change: TableChange, before: State, after: State, table: str) -> list[int]:
+    """Return the removed rows that live on in no new one."""
+    if change.key is not None:
+        return list(change.removed)
+    old, new = before.get(table, ()), after.get(table, ())
+    removed = tuple(old[i] for i in change.removed)
+    added = tuple(new[j] for j in change.added)
+    updated = {i for i, _ in likely_updates(removed, added, around=(old, new))}
+    return [place for i, place in enumerate(change.removed) if i not in updated]
+
+
+def _literals(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _literal(value) for name, value in row.items()}
+
+
+def _tables(world: Mapping[str, Any]) -> State:
+    """Return a world without its clock."""
+    return {
+        table: tuple(plain_json(row) for row in rows)
+        for table, rows in world.items()
+        if isinstance(rows, list | tuple)
+    }
+
+
+def _yaml(value: Any) -> str:
+    yaml = YAML()
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.width = 100
+    yaml.allow_unicode = True
+    stream = StringIO()
+    yaml.dump(value, stream)
+    lines = stream.getvalue().splitlines()
+    return "\n".join(line.removeprefix("  ") for line in lines) + "\n"

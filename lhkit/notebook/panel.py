@@ -1,36 +1,246 @@
-"""The chat panel: a widget over a `ChatController`. What a button does is a method here.
+"""The chat panel."""
 
-It decides nothing that is said (`chat`), writes no HTML (`render`), knows no domain (`toolset`).
-"""
-
+import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from lhkit.chat.controller import ChatController
+from lhkit.chat.state import Transcript
+from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
-from lhkit.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.harness.record import RowKeys
+from lhkit.harness.sessions import row_keys_of
+from lhkit.json_values import JSON
+from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
+from lhkit.messages import ChatEvent, ModelIdentity, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.conversation import Conversation
-from lhkit.notebook.events import (
+from lhkit.notebook.export import to_json, to_markdown, to_scenario
+from lhkit.notebook.state import (
     FaultShown,
     ModelChosen,
     Noted,
     OptedIn,
     OptInAsked,
-    Outcome,
+    PanelState,
+    QuestionOutcome,
     TurnDropped,
 )
-from lhkit.notebook.export import to_json, to_markdown
-from lhkit.notebook.home_loop import HomeLoop
-from lhkit.notebook.opt_in import OptIns
-from lhkit.notebook.running import Running, Work
-from lhkit.notebook.scenario_export import to_scenario
-from lhkit.notebook.screen import Screen
-from lhkit.notebook.state import PanelState
-from lhkit.notebook.toolset import ToolsetSource, spoken_locales
+from lhkit.notebook.widget import HomeLoop, Running, Screen, Work
 from lhkit.settings import Settings, load_settings
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.toolset import (
+    DEFAULT,
+    BareToolset,
+    KeepsData,
+    Session,
+    SpeaksOn,
+    Toolset,
+    ToolsetSource,
+    locales_of,
+    open_session,
+    state_of,
+    toolset_of,
+)
+
+# Whether the user has agreed that their text goes to a model: asked once for each address.
+#
+# One small JSON file in the user's config folder. A file that cannot be read means: not agreed.
+
+
+FILE = "chat-opt-in.json"
+
+
+class OptIns:
+    """The agreements kept in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+
+    def has(self, identity: ModelIdentity) -> bool:
+        """Return True if the user agreed to this model at this address before."""
+        return _key(identity) in self._agreed()
+
+    def add(self, identity: ModelIdentity) -> None:
+        """Remember that the user agreed.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        agreed = sorted({*self._agreed(), _key(identity)})
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"agreed": agreed}, ensure_ascii=False, indent=2)
+        self._path.write_text(text + "\n", encoding="utf-8")
+
+    def _agreed(self) -> list[str]:
+        try:
+            content = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return []
+        agreed = content.get("agreed") if isinstance(content, dict) else None
+        return [each for each in agreed if isinstance(each, str)] if agreed else []
+
+
+def _key(identity: ModelIdentity) -> str:
+    return f"{identity.model} @ {identity.base_url}"
+
+
+# The conversation behind a panel: controller and session, replaceable in the middle of a talk.
+#
+# Another language or a repeated turn needs a new controller over the same history: kept in here.
+
+
+class Surroundings:
+    """The session that a panel talks in, whatever toolset it is of.
+
+    Args:
+        toolset: the tools.
+        world: the state to begin in; None for kept data, or for nothing but a clock.
+        file: where a toolset that keeps its data has it; None for no longer than the panel.
+        now: the clock.
+        locale: the language of the tools.
+
+    Raises:
+        UsageError: `world` describes no possible state, or there is nothing to keep in `file`.
+        StoreError: the file is not of this toolset.
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        world: Mapping[str, Any] | None,
+        file: Path | None,
+        *,
+        now: Callable[[], datetime],
+        locale: str,
+    ) -> None:
+        self._toolset, self._now = toolset, now
+        self._given: Mapping[str, Any] | None = None
+        if world is None and isinstance(toolset, KeepsData):
+            self.session: Session = toolset.open_kept(file, now=now, locale=locale)
+            return
+        if file is not None:
+            raise UsageError("`file` is for tools that keep their data, and without a `world`")
+        self._given = {"now": self._present(), **(world or {})}
+        self.session = open_session(toolset, self._given, locale)
+
+    def locales(self) -> tuple[str, ...]:
+        """Return the languages that both lhkit and the tools have."""
+        return locales_of(self._toolset, self.world())
+
+    def speak(self, locale: str) -> None:
+        """Go on in another language, over the same data.
+
+        Raises:
+            UsageError: the tools do not speak it; then nothing has changed.
+        """
+        if isinstance(self.session, SpeaksOn):
+            self.session = self.session.in_locale(locale)
+            return
+        spoken = open_session(self._toolset, self.world(), locale)
+        self.session.close()
+        self.session = spoken
+
+    def world(self) -> dict[str, JSON]:
+        """Return the present state in the words of a scenario; nothing of tools without one."""
+        if isinstance(self._toolset, BareToolset):
+            return {}
+        given = {"now": self._present()} if self._given is None else self._given
+        return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
+
+    def row_keys(self) -> RowKeys:
+        """Return the fields that tell the rows of a table apart, where the tools say so."""
+        return row_keys_of(self.session, state_of(self.session))
+
+    def _present(self) -> str:
+        return self._now().isoformat(timespec="seconds")
+
+
+class PanelConversation:
+    """One talk between a user, a model and tools.
+
+    Args:
+        model: who answers.
+        surroundings: the session with the tools.
+        confirm: who asks the user.
+        catalog: texts for the user; its locale is that of the tools.
+        take: is called with every event.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: ChatModel,
+        surroundings: Surroundings,
+        confirm: ConfirmGate,
+        catalog: Catalog,
+        take: Callable[[ChatEvent], None],
+    ) -> None:
+        self.model = model
+        self._surroundings = surroundings
+        self._confirm = confirm
+        self._take = take
+        self._catalog = catalog
+        self.controller = self._new_controller(Transcript())
+        self.begun = self.world()
+
+    def speak(self, catalog: Catalog) -> None:
+        """Go on in the language of `catalog`."""
+        self._surroundings.speak(catalog.locale)
+        self._catalog = catalog
+        self.controller = self._new_controller(self.controller.state.transcript)
+
+    def _new_controller(self, transcript: Transcript) -> ChatController:
+        session = self._surroundings.session
+        controller = ChatController(
+            model=self.model,
+            dispatcher=ToolDispatcher(session.registry, catalog=self._catalog),
+            assistant=session.assistant,
+            confirm=self._confirm,
+            catalog=self._catalog,
+            transcript=transcript,
+        )
+        controller.subscribe(self._take)
+        return controller
+
+    @property
+    def destructive(self) -> frozenset[str]:
+        """Names of the tools that change data."""
+        return self._surroundings.session.registry.destructive
+
+    @property
+    def row_keys(self) -> RowKeys:
+        """The fields that tell the rows of a table apart, where the tools say so."""
+        return self._surroundings.row_keys()
+
+    def world(self) -> Mapping[str, JSON]:
+        """Return the present state of what the tools work on, as plain JSON."""
+        return self._surroundings.world()
+
+    def clear(self) -> None:
+        """Forget what was said; what the tools wrote stays."""
+        self.controller.clear()
+        self.begun = self.world()
+
+    def take_back(self) -> str | None:
+        """Forget the last turn and return what the user said in it; None if there was none."""
+        messages = self.controller.state.messages
+        for index in range(len(messages) - 1, -1, -1):
+            message = messages[index]
+            if isinstance(message, UserMessage):
+                self.controller = self._new_controller(Transcript(messages=messages[:index]))
+                return message.text
+        return None
+
+
+# The chat panel: a widget over a `ChatController`. What a button does is a method here.
+#
+# It decides nothing that is said (`chat`), writes no HTML (`render`), knows no domain (`toolset`).
+
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +250,15 @@ class ChatPanel:
 
     Args:
         model: who answers.
-        toolset: the tools: a registry, a `Toolset`, or a function from a locale to one.
+        toolset: the tools, as `lhkit eval --toolset` takes them: a reference such as
+            `kitchen.py:Kitchen`, a `Toolset`, what makes one, or a bare `ToolRegistry`.
+        world: the state to begin in, as under `world:` in a scenario; by default a clock alone,
+            or the kept data of a toolset that keeps it.
+        file: where a toolset that keeps its data has it; None for no longer than the panel.
         store: what the handlers of a bare registry get as `deps`.
         locale: language of the panel and of the tools (`ko`, `en`).
         opt_in: True skips the question before anything is sent, for scripts and CI.
+        now: the clock of the tools; by default the wall clock.
         licence: a sentence on the model's licence terms; by default one that fits its name.
         settings: folders and clock; by default from the environment.
     """
@@ -52,7 +267,10 @@ class ChatPanel:
         self,
         *,
         model: ChatModel,
-        toolset: ToolsetSource,
+        toolset: ToolsetSource = DEFAULT,
+        world: Mapping[str, Any] | None = None,
+        file: Path | str | None = None,
+        now: Callable[[], datetime] | None = None,
         store: Any = None,
         locale: str = DEFAULT_LOCALE,
         opt_in: bool = False,
@@ -60,6 +278,16 @@ class ChatPanel:
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or load_settings()
+        own = toolset_of(toolset)
+        if isinstance(own, BareToolset) and store is not None:
+            own = replace(own, assistant=replace(own.assistant, deps=store))
+        surroundings = Surroundings(
+            own,
+            world,
+            Path(file) if file is not None else None,
+            now=now or self._settings.now,
+            locale=locale,
+        )
         self._loop = HomeLoop()
         self._running = Running(self._loop, self._show_fault)
         self._screen = Screen(
@@ -67,13 +295,12 @@ class ChatPanel:
             catalog=load_catalog(locale),
             name=f"ChatPanel(model={model.identity.model!r}, locale={locale!r})",
             receive=self._receive,
-            locales=spoken_locales(toolset, locale),
+            locales=surroundings.locales(),
         )
         self._gate = ButtonConfirmGate(locale=locale, screen=self._screen)
-        self._talk = Conversation(
+        self._talk = PanelConversation(
             model=model,
-            source=toolset,
-            store=store,
+            surroundings=surroundings,
             confirm=self._gate,
             catalog=self._screen.catalog,
             take=self._screen.take,
@@ -139,7 +366,7 @@ class ChatPanel:
     def stop(self) -> None:
         """End the running turn; an open card is answered with no."""
         if self._talk.controller.state.is_streaming:
-            self._gate.dismiss(Outcome.STOPPED)
+            self._gate.dismiss(QuestionOutcome.STOPPED)
             self._talk.controller.stop()
         elif self._running.is_active:  # Send and Stop came together: the turn is about to begin
             self._loop.hand_over(self.stop)
@@ -242,7 +469,7 @@ class ChatPanel:
             self._screen.flush()
 
     def _interrupt(self) -> None:
-        self._gate.dismiss(Outcome.INTERRUPTED)
+        self._gate.dismiss(QuestionOutcome.INTERRUPTED)
         self._talk.controller.stop()
 
     def _require_opt_in(self) -> None:

@@ -1,34 +1,117 @@
-"""State to HTML: the only place that writes any. Pure; everything foreign is escaped.
+"""What the panel shows, as HTML; pure."""
 
-Words of the model go through `markdown`, when complete; while they stream they are plain text.
-Names, arguments, results and summaries are shown as text, control characters made visible.
-"""
-
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
 
 from lhkit.confirm.summary import pretty
+from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.notebook.items import (
+from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
     Ending,
     ErrorItem,
     Item,
+    ModelStatus,
     NoteItem,
     OptInItem,
+    PanelState,
     ToolItem,
     UserItem,
 )
-from lhkit.notebook.markdown import to_html
-from lhkit.notebook.state import Connection, PanelState
-from lhkit.vocab.json_values import NotJsonError, compact
-from lhkit.vocab.printable import printable
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.text import printable
 
-MAX_CHARS = 20_000
+# Markdown of a model to HTML that cannot act: no raw HTML, no images, http(s) links only.
+#
+# An image would be fetched by the browser, and its address could carry data away.
+
+
+MAX_MARKDOWN_CHARS = 20_000
+"""The parser takes a second for as many `[`, and four times as long for twice as many."""
+
+
+def to_html(text: str) -> str:
+    """Return `text` as safe HTML; longer than `MAX_CHARS` it is shown as it was written."""
+    if len(text) > MAX_MARKDOWN_CHARS:
+        return f"<pre>{escape(text)}</pre>"
+    return str(_parser().render(text))
+
+
+def acts(text: str) -> bool:
+    """Return whether a reader of Markdown that lets HTML through would find some, or an image."""
+    if len(text) > MAX_MARKDOWN_CHARS:
+        return True
+    tokens = _plain_parser().parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    is_closed = all(_is_closed(token, text) for token in tokens if token.type == "fence")
+    return not is_closed or any(token.type in _ACTIVE for token in (*tokens, *inline))
+
+
+def _is_closed(fence: Token, text: str) -> bool:
+    """Return whether a fence ends before what follows in the file."""
+    if fence.map is None or fence.level:
+        return True
+    last = _LINE_END.split(text)[fence.map[1] - 1 : fence.map[1]]
+    return fence.map[1] - fence.map[0] > 1 and "".join(last).strip().startswith(fence.markup)
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")  # as Markdown knows it, not as `str.splitlines`
+_ACTIVE = frozenset({"html_block", "html_inline", "image"})
+
+
+@cache
+def _plain_parser() -> MarkdownIt:
+    return MarkdownIt("commonmark")
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("js-default", {"html": False, "linkify": False}).disable("image")
+    parser.validateLink = _is_web_link  # type: ignore[method-assign]  # how the library is told
+    parser.add_render_rule("link_open", _link_open)
+    return parser
+
+
+def _is_web_link(url: str) -> bool:
+    try:
+        return urlsplit(url.strip()).scheme.lower() in {"http", "https"}
+    except ValueError:
+        return False
+
+
+def _link_open(
+    renderer: RendererHTML,
+    tokens: Sequence[Token],
+    index: int,
+    options: Any,
+    env: MutableMapping[str, Any],
+) -> str:
+    if not tokens[index].attrGet("href"):  # `[a]()`, which no validation is asked about
+        closing = next(each for each in tokens[index:] if each.type == "link_close")
+        closing.hidden = True
+        return ""
+    tokens[index].attrSet("target", "_blank")
+    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
+    return str(renderer.renderToken(tokens, index, options, env))
+
+
+# State to HTML: the only place that writes any. Pure; everything foreign is escaped.
+#
+# Words of the model go through `markdown`, when complete; while they stream they are plain text.
+# Names, arguments, results and summaries are shown as text, control characters made visible.
+
+
+MAX_VALUE_CHARS = 20_000
 """An argument or a result is cut after this many characters: the page is to stay usable."""
 
 _SHOWN_ARGS_CHARS = 80
@@ -125,7 +208,7 @@ def status(state: PanelState, catalog: Catalog) -> str:
         if identity.dialect:
             words.append(catalog.text("notebook.dialect", dialect=printable(identity.dialect)))
     figures = state.figures
-    if state.has_figures and state.connection is not Connection.ANSWERING:
+    if state.has_figures and state.connection is not ModelStatus.ANSWERING:
         if figures.prompt_tokens or figures.completion_tokens:
             words.append(
                 catalog.text(
@@ -255,7 +338,7 @@ def _opt_in(item: OptInItem, catalog: Catalog) -> str:
 
 
 def _short(args: Any) -> str:
-    text = " ".join(_pretty_line(args)[:MAX_CHARS].split())
+    text = " ".join(_pretty_line(args)[:MAX_VALUE_CHARS].split())
     return text if len(text) <= _SHOWN_ARGS_CHARS else text[:_SHOWN_ARGS_CHARS] + "…"
 
 
@@ -268,10 +351,7 @@ def _pretty_line(args: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, str):
         return printable(value)
-    try:
-        return printable(compact(value))
-    except NotJsonError:
-        return printable(repr(value))
+    return printable(json_or_repr(value))
 
 
 def _pretty(value: Any) -> str:
@@ -281,5 +361,35 @@ def _pretty(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    cut = text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} … [{len(text):,}]"
+    cut = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"
     return printable(cut)
+
+
+# What has to be sent so that a screen that shows one view shows the next. Pure.
+
+
+Patch: TypeAlias = list[Any]
+"""`["set", index, html]` (also one past the end), `["append", index, text]`, `["cut", length]`."""
+
+
+def patches(old: View | None, new: View) -> list[Patch]:
+    """Return the changes from `old` to `new`, smallest where an answer streams."""
+    before = old.fragments if old else ()
+    changes: list[Patch] = []
+    if len(new.fragments) < len(before):
+        changes.append(["cut", len(new.fragments)])
+    for index, fragment in enumerate(new.fragments):
+        earlier = before[index] if index < len(before) else None
+        if earlier is fragment:
+            continue
+        more = _growth(earlier, fragment)
+        changes.append(["set", index, fragment.html] if more is None else ["append", index, more])
+    return changes
+
+
+def _growth(before: Fragment | None, after: Fragment) -> str | None:
+    """Return the text that was added to an answer that streams; None if that is not all."""
+    if before is None or before.stream is None or after.stream is None:
+        return None
+    is_longer = after.stream.startswith(before.stream)
+    return after.stream[len(before.stream) :] if is_longer else None

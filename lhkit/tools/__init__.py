@@ -1,1 +1,4 @@
-"""From a function to a result: definition, registry, validation, dispatch."""
+"""From a function to a result: definition, registry, validation, dispatch.
+
+Asks nobody: that is `lhkit.confirm`.
+"""

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from lhkit.confirm.summary import Summarizer
+from lhkit.json_values import JSON
+from lhkit.messages import ToolResult
 from lhkit.tools.schema import with_defaults
 from lhkit.tools.validation import Check
-from lhkit.vocab.json_values import JSON
-from lhkit.vocab.results import ToolResult
 
 DEFAULT_TIMEOUT_S = 10.0
 

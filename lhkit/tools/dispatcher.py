@@ -19,13 +19,20 @@ from typing import Any, assert_never
 
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, cancellations
 from lhkit.confirm.summary import summarize
+from lhkit.json_values import JSON, NotJsonError, plain_json, read_only_json
 from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import (
+    DispatchTrace,
+    GateOutcome,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    serialisable,
+)
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject, Verdict
-from lhkit.vocab.json_values import JSON, NotJsonError, plain_json, read_only_json
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
-from lhkit.vocab.trace import DispatchTrace, GateOutcome
+from lhkit.tools.validation import Accepted, ArgumentsVerdict, Invalid, Missing, NotAnObject
 
 _log = logging.getLogger(__name__)
 
@@ -177,7 +184,7 @@ class _Dispatch:
         )
         return verdict
 
-    def _verdict(self, tool: ToolDefinition) -> Verdict:
+    def _verdict(self, tool: ToolDefinition) -> ArgumentsVerdict:
         try:
             return self.registry.validator(tool.name).check(self.trace.raw_args)
         except Exception as error:  # noqa: BLE001 - boundary: a validator may fail on what it reads

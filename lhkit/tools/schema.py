@@ -207,7 +207,7 @@ def default_of(branch: Mapping[str, Any], name: str, root: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class KnownKeys:
     """The top-level keys that a schema knows, wherever it names them."""
 
     names: Collection[str]
@@ -215,7 +215,7 @@ class Declared:
     is_open: bool
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> "Declared":
+    def of(cls, schema: Mapping[str, Any]) -> "KnownKeys":
         """Return what a whole schema declares at its top."""
         parts = list(in_place(schema, schema))
         return cls(

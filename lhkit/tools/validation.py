@@ -1,43 +1,54 @@
-"""Raw arguments to validated ones, by a tool's JSON Schema (Draft 2020-12, jsonschema).
-
-The verdict is jsonschema's own, on the declared keys, and then the tool's own check, if it has one.
-A key is declared that any part of the schema names (`$ref`, `allOf`, branches, `then`, …), or that
-`additionalProperties` lets in; other top-level keys are dropped, not refused (seed: redundant
-arguments are tolerated and logged). Names compare in Unicode NFC; if both spellings of one name
-come, the one that the schema has counts and the other one is dropped.
-
-`format` is asserted for what the standard library can check: `date` (YYYY-MM-DD), `date-time` and
-`time` (ISO 8601; seconds and offset may be left out, since models write local time), `uuid`,
-`ipv4`, `ipv6`. Other formats (`email`, `uri`, `duration`, …) tell the model something and are
-checked by nobody: use a pattern, the tool's `check`, or check in the handler.
-
-References stay inside the schema; nothing is ever fetched.
-"""
+"""Arguments are validated, and schemas that cannot be are refused at registration."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from ipaddress import IPv4Address, IPv6Address
+from itertools import chain
 from typing import Any, TypeAlias
 
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import ValidationError, best_match
-from referencing.jsonschema import EMPTY_REGISTRY
-
+from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_json, shown
+from lhkit.tools.json_schema import (
+    EMPTY_REGISTRY,
+    Draft202012Validator,
+    FormatChecker,
+    ValidationError,
+    best_match,
+)
 from lhkit.tools.schema import (
-    Declared,
+    KnownKeys,
     SchemaNode,
+    applied,
+    conjuncts,
     in_place,
     items_of,
+    nfc,
     property_of,
     resolved,
     spelling,
+    subschemas,
     values_of,
 )
-from lhkit.vocab.json_values import JSON, NotJsonError, compact, plain_json
 
-_SHOWN_CHARS = 60
+# Raw arguments to validated ones, by a tool's JSON Schema (Draft 2020-12, jsonschema).
+#
+# The verdict is jsonschema's own, on the declared keys, and then the tool's own check, if it has
+# one. A key is declared that any part of the schema names (`$ref`, `allOf`, branches, `then`, …),
+# or that `additionalProperties` lets in; other top-level keys are dropped, not refused (seed:
+# redundant arguments are tolerated and logged). Names compare in Unicode NFC; if both spellings of
+# one name come, the one that the schema has counts and the other one is dropped.
+#
+# `format` is asserted for what the standard library can check: `date` (YYYY-MM-DD), `date-time`
+# and `time` (ISO 8601; seconds and offset may be left out, since models write local time), `uuid`,
+# `ipv4`, `ipv6`. Other formats (`email`, `uri`, `duration`, …) tell the model something and are
+# checked by nobody: use a pattern, the tool's `check`, or check in the handler.
+#
+# References stay inside the schema; nothing is ever fetched.
+
+
+SHOWN_CHARS = 60
+"""So much of a wrong value is shown to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +83,7 @@ class Invalid:
     actual: str
 
 
-Verdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
+ArgumentsVerdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
 
 
 Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | None]
@@ -92,17 +103,17 @@ class ArgumentValidator:
         self._validator = Draft202012Validator(
             schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS
         )
-        self._declared = Declared.of(schema)
+        self._declared = KnownKeys.of(schema)
         self._check = check
 
-    def check(self, raw_args: Any) -> Verdict:
+    def check(self, raw_args: Any) -> ArgumentsVerdict:
         """Return what the schema says of `raw_args`, which may be anything."""
         try:
             args = plain_json(raw_args)
         except NotJsonError as error:
             return NotAnObject(actual=str(error))
         if not isinstance(args, dict):
-            return NotAnObject(actual=shown(args))
+            return NotAnObject(actual=shown(args, SHOWN_CHARS))
         if _has_foreign_name(args):
             args = _respelled(args, [self._schema], self._schema)
         declared = {key: value for key, value in args.items() if self._declared.has(key)}
@@ -248,7 +259,9 @@ def _explained(error: ValidationError, root: Any) -> Missing | Invalid:
         expected = describe(found[0] if found else {}, root)
         return Missing(field=f"{path}.{field}" if path else field, expected=expected)
     return Invalid(
-        field=path or "(all)", expected=describe(schema, root), actual=shown(error.instance)
+        field=path or "(all)",
+        expected=describe(schema, root),
+        actual=shown(error.instance, SHOWN_CHARS),
     )
 
 
@@ -259,7 +272,7 @@ def _named(place: Mapping[str, Any], field: str) -> tuple[Any, ...]:
 
 def invalid(field: str, expected: str, value: Any) -> Invalid:
     """Return that `field` holds the wrong `value`, for a tool's own check."""
-    return Invalid(field=field, expected=expected, actual=shown(value))
+    return Invalid(field=field, expected=expected, actual=shown(value, SHOWN_CHARS))
 
 
 def describe(schema: Any, root: Any = None) -> str:
@@ -274,9 +287,9 @@ def describe(schema: Any, root: Any = None) -> str:
     if root is not None and ("$ref" in schema or "allOf" in schema):
         schema = SchemaNode(schema, root).branches()[0]
     if "const" in schema:
-        return _json(schema["const"])
+        return json_or_repr(schema["const"])
     if "enum" in schema:
-        return "one of " + ", ".join(_json(choice) for choice in schema["enum"])
+        return "one of " + ", ".join(json_or_repr(choice) for choice in schema["enum"])
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
             return " or ".join(describe(branch, root) for branch in schema[keyword])
@@ -303,19 +316,6 @@ def _bounds(schema: Mapping[str, Any]) -> list[str]:
 
 def _range(schema: Mapping[str, Any], low: str, high: str) -> str:
     return f"{schema.get(low, '')}..{schema.get(high, '')}"
-
-
-def shown(value: Any) -> str:
-    """Return `value` as short JSON."""
-    text = _json(value)
-    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
-
-
-def _json(value: Any) -> str:
-    try:
-        return compact(value)
-    except NotJsonError:
-        return repr(value)
 
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -360,3 +360,204 @@ def _format_checker() -> FormatChecker:
 
 
 _FORMATS = _format_checker()
+
+
+# Which schemas cannot be a tool's: what is refused when it is registered, and why. Pure.
+#
+# Asked of schemas that are valid JSON Schema; a fault here is one that every call, or every call
+# that uses an argument, would run into.
+
+
+_NAMING = ("properties", "patternProperties")
+
+
+def schema_fault(schema: Mapping[str, Any]) -> str | None:
+    """Return why a valid schema cannot be used for a tool's arguments, in words; None if it can.
+
+    That is: a reference that leaves the schema or leads nowhere, a schema that is applied to itself
+    without end, an argument that no call can give.
+    """
+    faults = chain(_broken_references(schema), _loops(schema))
+    first = next(faults, None)
+    return first or next(_unusable_names(schema), None) or _nothing_fits(schema)
+
+
+def _everywhere(schema: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield every schema in a schema, and whether it stands inside of an `$id` of its own."""
+    seen: set[int] = set()
+    waiting: list[tuple[Any, bool]] = [(schema, False)]
+    while waiting:
+        place, is_foreign = waiting.pop()
+        if not isinstance(place, Mapping) or id(place) in seen:
+            continue
+        seen.add(id(place))
+        is_foreign = is_foreign or ("$id" in place and place is not schema)
+        yield place, is_foreign
+        waiting += [(each, is_foreign) for each in subschemas(place)]
+        waiting.append((resolved(place.get("$ref"), schema), is_foreign))
+
+
+def _broken_references(schema: Mapping[str, Any]) -> Iterator[str]:
+    advice = "copy what is meant into $defs and write #/$defs/NAME"
+    for place, is_foreign in _everywhere(schema):
+        for key in ("$dynamicRef", "$recursiveRef"):
+            if key in place:
+                yield f"{key} {place[key]!r} is not supported: {advice}"
+        if "$ref" not in place:
+            continue
+        reference = place["$ref"]
+        if is_foreign:
+            yield f"$ref {reference!r} stands inside of an $id of its own: {advice}"
+        elif reference != "#" and not reference.startswith("#/"):
+            yield f"$ref {reference!r} leaves the schema, and nothing is fetched: {advice}"
+        elif not _is_schema(resolved(reference, schema)):
+            yield f"$ref {reference!r} leads to no schema: {advice}"
+
+
+def _is_schema(found: Any) -> bool:
+    return isinstance(found, Mapping | bool) and not any(
+        True for _ in Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(found)
+    )
+
+
+def _loops(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the references by which a schema is applied to the very value it is applied to."""
+    done: set[int] = set()
+
+    def looks(place: Any, way: frozenset[int]) -> Iterator[str]:
+        if not isinstance(place, Mapping) or id(place) in done:
+            return
+        for each in (*applied(place, schema), place.get("not")):
+            if id(each) in way | {id(place)}:
+                named = place.get("$ref", "#")
+                yield f"$ref {named!r} is applied to itself without end: leave it out"
+            else:
+                yield from looks(each, way | {id(place)})
+        done.add(id(place))
+
+    for place, _ in _everywhere(schema):
+        yield from looks(place, frozenset())
+
+
+def _unusable_names(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why an argument that is declared or required can never be given."""
+    declared = KnownKeys.of(schema)
+    for part in in_place(schema, schema):
+        dependent = part.get("dependentRequired", {})
+        for name in (*part.get("required", ()), *chain.from_iterable(dependent.values())):
+            if not declared.has(name):
+                yield f"{name!r} is required and declared nowhere: add it to properties"
+    spellings = [nfc(name) for name in declared.names]
+    for name in sorted(declared.names):
+        if spellings.count(nfc(name)) > 1:
+            yield f"{name!r} is declared in two spellings that look the same: leave one out"
+    for part in conjuncts(schema, schema):
+        yield from _refused_names(part, declared)
+
+
+def _refused_names(part: Mapping[str, Any], declared: KnownKeys) -> Iterator[str]:
+    for name, each in part.get("properties", {}).items():
+        if each is False:
+            yield f"{name!r} takes no value (false): leave it out of properties"
+    if part.get("additionalProperties") is False:
+        own = {key: each for key, each in part.items() if key in _NAMING}
+        for name in sorted(declared.names):
+            if not any(True for _ in values_of(own, name)):
+                yield (
+                    f"{name!r} is refused by an additionalProperties: false that stands beside "
+                    "other properties: declare all arguments in one place"
+                )
+
+
+def _nothing_fits(schema: Mapping[str, Any]) -> str | None:
+    reason = _Filling(schema, Draft202012Validator(schema, registry=EMPTY_REGISTRY)).fault(schema)
+    return None if reason is None else f"no arguments can fit the schema: {reason}"
+
+
+_RANGES = (
+    ("minLength", "maxLength", {"string"}),
+    ("minimum", "maximum", {"integer", "number"}),
+    ("minItems", "maxItems", {"array"}),
+    ("minProperties", "maxProperties", {"object"}),
+)
+_KINDS = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """Finds what plainly no value fits: not a solver, only the slips that people make."""
+
+    root: Any
+    validator: Any
+
+    def fault(self, place: Any, way: frozenset[int] = frozenset()) -> str | None:
+        """Return why nothing fits a place; `way` are the schemas that it is required by."""
+        if place is False:
+            return "false takes no value"
+        if not isinstance(place, Mapping):
+            return None
+        if id(place) in way:
+            return "it requires itself without end"
+        way |= {id(place)}
+        parts = list(conjuncts(place, self.root))
+        faults = chain(
+            self._choice_faults(place, parts, way),
+            _range_faults(parts),
+            self._inner_faults(parts, way),
+        )
+        return next(faults, None)
+
+    def _choice_faults(
+        self, place: Any, parts: Sequence[Mapping[str, Any]], way: frozenset[int]
+    ) -> Iterator[str]:
+        for part in parts:
+            listed = [*part.get("enum", ()), *([part["const"]] if "const" in part else ())]
+            if ("enum" in part or "const" in part) and not any(
+                self.validator.evolve(schema=place).is_valid(each) for each in listed
+            ):
+                yield f"none of the choices {shown(listed, SHOWN_CHARS)} is possible"
+            for key in ("allOf", "anyOf", "oneOf"):
+                told = [self.fault(each, way) for each in part.get(key, ()) if key != "allOf"]
+                told += [self.fault(False) for each in part.get("allOf", ()) if each is False]
+                if told and None not in told:
+                    yield str(told[0])
+
+    def _inner_faults(
+        self, parts: Sequence[Mapping[str, Any]], way: frozenset[int]
+    ) -> Iterator[str]:
+        kinds = _kinds(parts)
+        inner: list[tuple[str, Any]] = []
+        if kinds == {"object"}:
+            required = sorted({name for part in parts for name in part.get("required", ())})
+            most = min((part.get("maxProperties", len(required)) for part in parts), default=0)
+            if len(required) > most:
+                yield f"{len(required)} are required and maxProperties is {most}"
+            pairs = ((name, part) for name in required for part in parts)
+            inner = [(repr(name), each) for name, part in pairs for each in values_of(part, name)]
+        elif kinds == {"array"} and any(part.get("minItems", 0) > 0 for part in parts):
+            inner = [("its items", each) for part in parts for each in items_of(part, 0)]
+        for name, each in inner:
+            reason = self.fault(each, way)
+            if reason is not None:
+                yield f"{name}: {reason}"
+
+
+def _kinds(parts: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the types that all parts allow; an integer is a number."""
+    kinds = set(_KINDS)
+    for part in parts:
+        given = part.get("type", list(_KINDS))
+        allowed = {given} if isinstance(given, str) else set(given)
+        kinds &= allowed | ({"integer"} if "number" in allowed else set())
+    return kinds
+
+
+def _range_faults(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    kinds = _kinds(parts)
+    if not kinds:
+        yield "its types exclude each other"
+    for low, high, meant in _RANGES:
+        least = [part[low] for part in parts if low in part]
+        most = [part[high] for part in parts if high in part]
+        if kinds and kinds <= meant and least and most and max(least) > min(most):
+            yield f"{low} {max(least)} is above {high} {min(most)}"

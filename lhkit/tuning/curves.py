@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from lhkit.errors import MissingPackageError
+from lhkit.files import write_whole
+from lhkit.harness.report.page import BLUE, LIGHT, RED
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 
 CURVES: Final = "curves"
 
-_BLUE: Final = "#3b7dd8"
-_RED: Final = "#d1495b"
-_INK: Final = "#1c2128"
-_DIM: Final = "#57606a"
-_LINE: Final = "#d5dae0"
+_INK, _DIM, _LINE = LIGHT["ink"], LIGHT["dim"], LIGHT["line"]
 _FONT: Final = "'Noto Sans KR', 'Noto Sans CJK KR', NanumGothic, sans-serif"
 _WIDTH: Final = 620
 _SMOOTHING: Final = 0.8
@@ -94,7 +92,7 @@ def _losses(log: Sequence[Mapping[str, Any]], locale: str) -> Any:
 
     text = load_catalog(locale).text
     raw, smooth, dev = text("tune.raw"), text("tune.smooth"), text("tune.dev")
-    colours = alt.Scale(domain=[raw, smooth, dev], range=[f"{_BLUE}55", _BLUE, _RED])
+    colours = alt.Scale(domain=[raw, smooth, dev], range=[f"{BLUE}55", BLUE, RED])
     base = _chart(_loss_rows(log, raw, smooth, dev)).encode(
         x=alt.X("step:Q", title=None, axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("loss:Q", title=text("tune.loss"), scale=alt.Scale(zero=True)),
@@ -140,9 +138,7 @@ def save_curves(
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
     png = vl_convert.vegalite_to_png(spec, scale=_PIXELS_PER_UNIT, allowed_base_urls=[])
     for suffix, content in (("svg", svg), ("png", png)):
-        fresh = folder / f"{CURVES}.{suffix}.new"
-        fresh.write_bytes(content)
-        fresh.replace(folder / f"{CURVES}.{suffix}")
+        write_whole(folder / f"{CURVES}.{suffix}", content)
 
 
 def _axis() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How to train: the settings, those of `lhkit tune train`, and the recipe of `make tune`.
+"""How to train: the settings, and those of `lhkit tune data` and `train` where nothing is said.
 
 The defaults of `TuneSettings` are for tests and notebooks. Numbers only: nothing heavy is imported
 here, since the command line reads it.
@@ -6,6 +6,8 @@ here, since the command line reads it.
 
 import math
 from dataclasses import dataclass, field
+
+from lhkit.precision import Dtype
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,8 @@ class TuneSettings:
     The learning rate warms up linearly over `warmup` of the steps and then falls to zero along a
     cosine. `batch_tokens` counts the tokens after the common prefix. In a step's loss a token that
     decides what an answer does (`sequence.decisive_spans`) counts `decisive_weight` times as much
-    as another.
+    as another. `dtype` is what the base model computes in; None: what this processor is quick in.
+    The adapter is always learnt in fp32.
     """
 
     steps: int = 300
@@ -38,6 +41,7 @@ class TuneSettings:
     checkpoint_every_steps: int = 25
     dev_every_steps: int = 50
     seed: int = 0
+    dtype: Dtype | None = None
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
@@ -48,52 +52,8 @@ class TuneSettings:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One training: conversations to draw, and how to learn from them.
-
-    `openings` is the share (0..1) of conversations that end before the model first puts results
-    into words (`sequence.opening`).
-    """
-
-    count: int
-    data_seed: int
-    dev_share: float
-    openings: float = 0.0
-    tuning: TuneSettings = field(default_factory=TuneSettings)
-
-
-_SHAPE = AdapterShape(rank=32, alpha=64)
-
-FROM_NOTHING = TuneSettings(steps=800, learning_rate=1e-3, adapter=_SHAPE)
+FROM_NOTHING = TuneSettings(steps=800, learning_rate=1e-3, adapter=AdapterShape(rank=32, alpha=64))
 """What `lhkit tune train` does where nothing else is said."""
 
-RECIPE = (
-    Round(
-        count=6_000,
-        data_seed=11,
-        dev_share=0.008,
-        openings=0.25,
-        tuning=TuneSettings(steps=640, learning_rate=1e-3, decisive_weight=2.0, adapter=_SHAPE),
-    ),
-    Round(
-        count=4_000,
-        data_seed=14,
-        dev_share=0.012,
-        openings=0.4,
-        tuning=TuneSettings(steps=330, learning_rate=6e-4, decisive_weight=4.0, adapter=_SHAPE),
-    ),
-    Round(
-        count=4_000,
-        data_seed=17,
-        dev_share=0.012,
-        openings=0.5,
-        tuning=TuneSettings(steps=280, learning_rate=5e-4, decisive_weight=4.0, adapter=_SHAPE),
-    ),
-)
-"""From the bare model to a life-helper adapter, each round from the one before (`make tune`).
-
-First mostly whole conversations, so that it learns to put results into words; then more that end at
-their first calls, and more weight on what decides. The shipped adapter had four other rounds: its
-card has them.
-"""
+KOREAN_SHARE = 0.6
+"""Of the conversations of `lhkit tune data`: Korean is the harder one for a small model."""

@@ -1,8 +1,4 @@
-"""The Gemma that ships tuned: the embedded base with the shipped adapter merged into it, once.
-
-`ensure_tuned` is the door. How the merging is done is `merge`'s business, how the base comes about
-`models.weights`'.
-"""
+"""Weights with an adapter merged in: found, made, kept."""
 
 import errno
 import hashlib
@@ -14,17 +10,37 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lhkit.errors import TuningError, WeightsError
-from lhkit.models.made_folder import Recipe, ensure_folder, run_offline, with_progress
-from lhkit.models.weights import bf16_bytes, ensure_weights, silent, weights_folder
-from lhkit.models.weights_source import (
+from lhkit.models import weights
+from lhkit.models.serving import RunningServer, ServerSettings, find_running, require_vllm
+from lhkit.models.weights import (
+    EMBEDDED,
     EMBEDDED_GEMMA,
-    Report,
-    Stage,
+    TUNED,
+    Recipe,
     WeightsProgress,
+    WeightsReport,
     WeightsSource,
+    WeightsStage,
+    bf16_bytes,
+    ensure_folder,
+    ensure_weights,
     file_sha256,
+    run_offline,
+    served_dtype,
+    serving_plan,
+    silent,
+    weights_folder,
+    weights_sha256,
+    with_progress,
 )
-from lhkit.tuning.merge import CARD, REFUSED, WEIGHTS, require_adapter
+from lhkit.settings import Settings
+from lhkit.tuning.adapter import CARD, REFUSED, WEIGHTS, require_adapter
+
+# The Gemma that ships tuned: the embedded base with the shipped adapter merged into it, once.
+#
+# `ensure_tuned` is the door. How the merging is done is `adapter`'s business, how the base comes
+# about `models.weights`'.
+
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The adapter for life-helper: package data."""
@@ -51,7 +67,7 @@ async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
         WeightsError: if it fails; the message carries its last line.
         OSError: the disk is full.
     """
-    words = ("-m", "lhkit.tuning.merge", str(base), str(adapter), str(target))
+    words = ("-m", "lhkit.tuning.adapter", str(base), str(adapter), str(target))
     code, told = await run_offline(*words)
     if code == REFUSED:
         raise TuningError(told)
@@ -70,7 +86,7 @@ PEFT = Merger(run=merge_in_subprocess, packages=("transformers", "torch", "peft"
 async def ensure_tuned(
     cache_dir: Path,
     *,
-    report: Report = silent,
+    report: WeightsReport = silent,
     verify: bool = False,
     adapter: Path | None = None,
     source: WeightsSource = EMBEDDED_GEMMA,
@@ -95,7 +111,7 @@ async def ensure_tuned(
         TuningError: the adapter is missing, broken, or made for another base.
         SetupError: as `ensure_weights`; also if the merging fails.
     """
-    report(WeightsProgress(stage=Stage.NOTICE, text=source.notice))
+    report(WeightsProgress(stage=WeightsStage.NOTICE, text=source.notice))
     adapter = adapter or SHIPPED
 
     async def make(folder: Path) -> None:
@@ -104,7 +120,7 @@ async def ensure_tuned(
         )
         text = "merging the adapter (half a minute, once)"
         work = merger.run(base, adapter, folder)
-        await with_progress(work, report, Stage.MERGING, text)
+        await with_progress(work, report, WeightsStage.MERGING, text)
         for name in _DOCUMENTS:
             if (adapter / name).is_file():
                 shutil.copyfile(adapter / name, folder / name)
@@ -138,11 +154,71 @@ def _made_from(cache_dir: Path, adapter: Path, source: WeightsSource) -> dict[st
     return {"base": weights_folder(cache_dir, source).name, **hashes}
 
 
-def _without_notice(report: Report) -> Report:
+def _without_notice(report: WeightsReport) -> WeightsReport:
     """The notice has been told: once is enough."""
 
     def passed_on(progress: WeightsProgress) -> None:
-        if progress.stage is not Stage.NOTICE:
+        if progress.stage is not WeightsStage.NOTICE:
             report(progress)
 
     return passed_on
+
+
+# From the name of an embedded model to its weights, its running server, or how to serve it.
+#
+# It knows both, the tuned and the bare one; `models.embedded` knows only their names.
+
+
+def embedded_folder(name: str, settings: Settings) -> Path:
+    """Return where the weights of an embedded model lie, or will lie.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    if name == TUNED:
+        return tuned_folder(settings.cache_dir)
+    return weights.weights_folder(settings.cache_dir)
+
+
+async def running_server(name: str, settings: Settings) -> RunningServer | None:
+    """Return the server that `lhkit serve` keeps of an embedded model; not one of older weights.
+
+    Nor one that computes in another type than the settings ask for.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    folder = embedded_folder(name, settings)
+    return await find_running(settings.cache_dir, name, model=folder, dtype=settings.dtype)
+
+
+async def embedded_server(
+    settings: Settings,
+    report: WeightsReport = weights.silent,
+    *,
+    name: str = EMBEDDED,
+    port: int | None = None,
+    server_parser: bool = False,
+    compiled: bool = False,
+) -> ServerSettings:
+    """Return how to serve an embedded model (see `serving_plan`), with its weights in place.
+
+    Raises:
+        SetupError: vLLM is not installed (told first), or the weights cannot be had.
+        TuningError: the adapter cannot be used.
+    """
+    require_vllm()
+    ensure = ensure_tuned if name == TUNED else weights.ensure_weights
+    folder = await ensure(settings.cache_dir, report=report)
+    now = settings.now()
+    return serving_plan(
+        name,
+        folder,
+        settings.cache_dir,
+        now,
+        dtype=served_dtype(settings.dtype),
+        port=port,
+        server_parser=server_parser,
+        compiled=compiled,
+        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
+    )

@@ -3,7 +3,7 @@
 import pytest
 from matching_cases import JUDGED, TIMED, TOOLS, Case, for_bfcl, for_lhkit
 
-from lhkit.harness.expectations.matching import match_calls
+from lhkit.harness.matching import match_calls
 
 
 @pytest.mark.parametrize("case", [*TIMED, *JUDGED], ids=lambda case: case.name)

@@ -10,6 +10,7 @@ import peers
 import pytest
 import scripted_sample
 import start_up
+import whole_command
 from figures import Machine
 from growth import OURS, READING, Point
 from harness_cost import Round
@@ -146,3 +147,19 @@ def test_what_the_client_keeps_of_a_bare_readers_speed_is_the_rounds_median() ->
     ]
     (figure,) = client_streaming.found({64: rounds}, MACHINE).figures
     assert (figure.value, figure.holds) == (96.0, True)
+
+
+def test_what_a_person_waits_for_is_told_as_medians_with_the_goals_of_each() -> None:
+    rounds = [
+        whole_command.Round(
+            gold_s=gold_s, demo_s=1.0, help_s=0.4, sample_ms=sample_ms, inspect_ms=24.0
+        )
+        for gold_s, sample_ms in ((1.0, 1.0), (9.0, 2.0), (1.1, 1.2))
+    ]
+    measured = whole_command.found(rounds, "0.3", MACHINE)
+    gold, demo, shown_help, sample, ratio = measured.figures
+    assert [each.value for each in (gold, demo, shown_help, sample, ratio)] == [
+        *(1.1, 1.0, 0.4, 1.2, 20.0)
+    ]
+    assert [each.holds for each in (gold, demo, sample, ratio)] == [True, True, False, True]
+    assert "| `demo_panel()` in a warm kernel, CPU | 1 s |" in whole_command.page(measured, 3)

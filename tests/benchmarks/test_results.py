@@ -47,7 +47,9 @@ def test_every_figure_is_shown_with_its_goal_command_page_and_plot(tmp_path: Pat
 def test_a_known_benchmark_without_figures_is_said_to_be_missing(tmp_path: Path) -> None:
     figures.write("growth", "", measurement("growth", 2.0), tmp_path)
     text = page_of(tmp_path)
-    on_the_model = "`throughput.py`, `main_job.py`, `main_job_starts.py` (`make bench-model`)"
+    on_the_model = (
+        "`throughput.py`, `main_job.py`, `main_job_starts.py`, `dtypes.py` (`make bench-model`)"
+    )
     assert f"Not measured here: {on_the_model}." in text
     assert "`growth.py`" not in text
 

@@ -15,14 +15,16 @@ from serving_sides import Bench, Sent, Side
 from throughput import Pair
 
 from lhkit import app
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.scenario import Scenario
+from lhkit.messages import Finished, ModelEvent, Usage
 from lhkit.models.base import ModelRequest
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.serving import ServerSettings
 from lhkit.testing import Reply, ScriptedModel, call, say
-from lhkit.vocab.generation import Finished, ModelEvent, Usage
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
-PLAN = ServerSettings(model=Path("gemma-folder"), served_name="gemma", log_path=Path("log"))
+PLAN = ServerSettings(
+    model=Path("gemma-folder"), served_name="gemma", log_path=Path("log"), dtype="bfloat16"
+)
 
 
 def side(tokens: int, seconds: float) -> Side:
@@ -77,7 +79,7 @@ def test_every_level_is_a_row_with_the_share_of_each_of_its_rounds() -> None:
     rows = [line for line in text.splitlines() if "**100.0 %**" in line]
     told = "8 | 800 | 200 | 10.0 | 10.0 | **100.0 %** | 90.0, 110.0 | 0.25 / 0.25 s"
     assert rows == [f"| {at_once} | {told} |" for at_once in (1, 8, 16, 32)]
-    assert "gemma-folder, bf16, 2 rounds" in text
+    assert "gemma-folder, bfloat16, 2 rounds" in text
 
 
 @pytest.mark.parametrize("field", ["requests", "prompt_tokens", "output_tokens"])
@@ -109,7 +111,7 @@ async def test_a_conversation_is_one_request_and_its_calls_are_run(tmp_path: Pat
     )
     assert (played.requests, played.prompt_tokens, played.output_tokens) == (2, 1800, 43)
     (line, _) = (tmp_path / "run" / "records.jsonl").read_text(encoding="utf-8").splitlines()
-    (settled,) = json.loads(line)["turns"][0]["calls"]
+    (settled,) = json.loads(line)["evidence"]["turns"][0]["calls"]
     assert (settled["tool"], settled["ran"]) == ("list_habits", True)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import tuned
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.suite import arms_of, load_suite
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.suite import arms_of, load_suite
+from lhkit.lifehelper.toolset import LifeHelperToolset
 
 SCENARIOS = Path(__file__).parents[2] / "datasets" / "ac" / "dev"
 EVALS = Path(__file__).parents[2] / "evals"
@@ -28,7 +28,7 @@ async def runs(tmp_path: Path) -> Path:
         await replay(
             played,
             model,
-            environment=LifeHelperEnvironment(),
+            toolset=LifeHelperToolset(),
             run_dir=tmp_path / "tuned" / arm,
             repeats=2,
             progress=False,

@@ -14,9 +14,31 @@ from hypothesis import strategies as st
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
+from lhkit.messages import (
+    CallReady,
+    CallSettled,
+    EndReason,
+    Finished,
+    GateOutcome,
+    ModelEvent,
+    ModelFinished,
+    ModelIdentity,
+    ModelMessage,
+    SystemMessage,
+    TextDelta,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallParsed,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    TurnEnded,
+    UserMessage,
+)
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.openai_messages import chat_messages
+from lhkit.models.request import chat_messages
 from lhkit.testing import (
     EventLog,
     Reply,
@@ -29,23 +51,6 @@ from lhkit.testing import (
 )
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.events import CallReady, CallSettled, EndReason, ModelFinished, TurnEnded
-from lhkit.vocab.generation import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    ToolCallParsed,
-)
-from lhkit.vocab.messages import (
-    ModelMessage,
-    SystemMessage,
-    ToolCall,
-    ToolCallMessage,
-    UserMessage,
-)
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult
-from lhkit.vocab.trace import GateOutcome
 
 ANY_ARGS = object_schema(category={"type": "string"}, protocol_id={"type": "string"})
 READ = echo_tool("search_catalog", parameters=ANY_ARGS)

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.chat.state import Transcript
 from lhkit.chat.step import (
     AnswerRepeated,
     AnswerTruncated,
     CallModel,
-    Declared,
+    DeclaredArguments,
     Dispatch,
     Finish,
     Limits,
@@ -19,12 +20,8 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
-from lhkit.chat.transcript import Transcript
+from lhkit.messages import EndReason, Finished, ToolCall, ToolOk, UserMessage
 from lhkit.tools.validation import ArgumentValidator
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import Finished
-from lhkit.vocab.messages import ToolCall, UserMessage
-from lhkit.vocab.results import ToolOk
 
 LIMITS = Limits(destructive=frozenset({"write"}))
 ASKED = Transcript().started(UserMessage(text="안녕"))
@@ -118,7 +115,7 @@ PARAMETERS = {
     },
     "$defs": {"of": {"type": "object", "properties": {"kind": {"enum": [1, 2], "default": 1}}}},
 }
-DECLARED = Declared(parameters=PARAMETERS, validator=ArgumentValidator(PARAMETERS))
+DECLARED = DeclaredArguments(parameters=PARAMETERS, validator=ArgumentValidator(PARAMETERS))
 NFC, NFD = "카페", unicodedata.normalize("NFD", "카페")
 
 
@@ -150,7 +147,7 @@ def test_calls_that_mean_the_same_to_the_tool_are_the_same(
 
 def test_a_schema_that_breaks_its_validator_breaks_no_turn() -> None:
     broken = {"type": "object", "properties": {"n": {"$ref": "#/nowhere"}}}
-    declared = Declared(parameters=broken, validator=ArgumentValidator(broken))
+    declared = DeclaredArguments(parameters=broken, validator=ArgumentValidator(broken))
     one, other = ToolCall(name="t", args={"n": 1}), ToolCall(name="t", args={"n": 1.0})
     assert is_same_call(one, other, declared)
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli import build_parser
-from lhkit.cli.examples import named_commands
-from lhkit.models import vllm_server
+from lhkit.cli import build_parser, named_commands
+from lhkit.models import serving
 
 HUGE = "99999999999999999999"
 SUITE = 'scenarios = ["one.yaml"]\n{line}\n[arms]\nmodels = ["{model}"]\n'
@@ -40,9 +39,6 @@ BAD: list[tuple[str, str]] = [
             (EVAL, "--fail-under", "-1 101 nan inf -inf x"),
             (EVAL, "--max-violations", "-1 nan x"),
             ("mutate one.yaml", "--fail-under", "-1 101 nan inf x"),
-            ("data-check", "--total", f"-1 {HUGE} nan"),
-            ("data-check", "--per-ac", f"-1 {HUGE} nan"),
-            ("data-check", "--noticed", "-1 101 nan inf"),
             ("accept run sample", "--turn", f"-1 {HUGE} nan"),
             ("accept run sample", "--call", f"-1 {HUGE} nan"),
             ("serve gemma", "--port", f"0 -1 65536 99999999 {HUGE} nan"),
@@ -65,6 +61,10 @@ BAD: list[tuple[str, str]] = [
     (f"{EVAL} --model gpt", "no embedded model 'gpt'"),
     (f"{EVAL} --dialect xml", "no dialect 'xml'"),
     (f"{EVAL} --constrain maybe", "no constraint 'maybe'"),
+    (f"{EVAL} --dtype int8", "no dtype 'int8'"),
+    (f"{EVAL} --dtype float32 --base-url http://127.0.0.1:1", "serves already: leave one"),
+    (f"{TRAIN} --dtype float16", "no dtype 'float16'"),
+    ("serve gemma --dry-run --dtype auto", "no dtype 'auto'"),
     (f"{EVAL} --stress seed={'9' * 5000}", "--stress has no part"),
     (f"{EVAL} --stress distractors={HUGE}", "--stress has no part"),
     (f"{EVAL} --base-url nope", "'nope' is no address of a server"),
@@ -77,7 +77,7 @@ BAD: list[tuple[str, str]] = [
     (f"{EVAL} --split prod", "no split 'prod': choose one of dev, test, all"),
     (f"{EVAL} --repeats 10000 --limit 1 --split dev", "--split dev takes shipped scenarios"),
     ("eval --split prod", "no split 'prod': choose one of dev, test, all"),
-    ("eval --environment x.py:y --split test", "--split test takes shipped scenarios"),
+    ("eval --toolset x.py:y --split test", "--split test takes shipped scenarios"),
     ("chat --base-url nope", "'nope' is no address of a server"),
     ("chat --locale fr", "no locale 'fr'"),
     ("doctor --base-url nope", "'nope' is no address of a server"),
@@ -90,19 +90,17 @@ BAD: list[tuple[str, str]] = [
     ("serve --weights adapter", "adapter holds no model"),
     ("serve gemma-base --weights adapter", "--weights"),
     ("eval --split all --limit 1000 --repeats 10000", "more than 100000 samples"),
-    ("tune init --environment nothing --out new.yaml", "has no colon and name"),
-    ("tune init --environment x.py:y --out new.yaml --locale fr", "no locale 'fr'"),
+    ("tune init --toolset nothing --out new.yaml", "has no colon and name"),
+    ("tune init --toolset x.py:y --out new.yaml --locale fr", "no locale 'fr'"),
     # a folder for a file, a file for a folder, what is not there
     (f"{EVAL} --runs-dir one.yaml", "--runs-dir"),
     (f"{EVAL} --runs-dir taken --name file", "taken/file"),
     (f"{EVAL} --baseline one.yaml", "holds no run"),
-    (f"{EVAL} --environment one.yaml:x", "no module 'one.yaml' here"),
+    (f"{EVAL} --toolset one.yaml:x", "no module 'one.yaml' here"),
     ("eval nowhere", "nowhere: no scenario file there"),
     ("chat --db folder", "--db"),
     ("mutate one.yaml --survivors folder", "--survivors"),
     ("mutate one.yaml --survivors nowhere.toml", "nowhere.toml"),
-    ("data-check one.yaml", "is a file"),
-    ("data-check nowhere", "nowhere"),
     ("report run --html folder", "--html"),
     ("report run --markdown folder", "--markdown"),
     ("report run --junit folder", "--junit"),
@@ -114,9 +112,9 @@ BAD: list[tuple[str, str]] = [
     ("matrix folder", "cannot be read"),
     ("matrix suite.toml --runs-dir one.yaml", "--runs-dir"),
     ("tune data --out folder", "--out"),
-    ("tune data --out new.jsonl --phrases folder --environment x.py:y", "--phrases"),
+    ("tune data --out new.jsonl --phrases folder --toolset x.py:y", "--phrases"),
     ("tune data --out new.jsonl --phrases nowhere", "nowhere"),
-    ("tune init --environment x.py:y --out folder", "--out"),
+    ("tune init --toolset x.py:y --out folder", "--out"),
     ("tune train folder --into new", "is a directory"),
     ("tune train nowhere --into new", "nowhere"),
     (f"{TRAIN} --from nowhere", "nowhere holds no adapter"),
@@ -126,7 +124,6 @@ BAD: list[tuple[str, str]] = [
     ("tune merge one.yaml --into new", "one.yaml"),
     ("tune merge adapter --into folder", "folder is there already"),
     ("tune merge adapter --into new --base nowhere", "nowhere"),
-    ("tune life-helper --into one.yaml", "--into"),
     # nothing at all
     *(
         (f"{line} ''", line.split()[-1])
@@ -138,7 +135,7 @@ BAD: list[tuple[str, str]] = [
             f"{EVAL} --name",
             f"{EVAL} --runs-dir",
             f"{EVAL} --baseline",
-            f"{EVAL} --environment",
+            f"{EVAL} --toolset",
             "eval --split",
             "chat --db",
             "chat --locale",
@@ -171,7 +168,7 @@ def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for place in ("lhkit.models.weights", "lhkit.tuning.tuned_weights"):
         monkeypatch.setattr(f"{place}.ensure_folder", refusing("weights"))
-    monkeypatch.setattr(vllm_server.VllmServer, "__aenter__", refusing("server"))
+    monkeypatch.setattr(serving.VllmServer, "__aenter__", refusing("server"))
     monkeypatch.setattr("asyncio.create_subprocess_exec", refusing("process"))
     return done
 

@@ -5,13 +5,12 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli import build_parser
-from lhkit.cli.examples import EXAMPLES, named_commands
-from lhkit.commands.sources import SCRIPTED
+from lhkit.cli import EXAMPLES, build_parser, named_commands
+from lhkit.commands.evaluate import SCRIPTED
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.served import CONSTRAINTS
+from lhkit.models.weights import EMBEDDED_NAMES
 from tests.docs.command_lines import read_line
 
 LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]

@@ -6,36 +6,38 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.audit import audit_run
+from lhkit.commands.report import audit_run
 from lhkit.errors import RunError
-from lhkit.harness.records.record import (
+from lhkit.harness.audit import audited
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
     ModelCallRecord,
-    ParsedCall,
     SampleId,
     SampleRecord,
     TurnRecord,
     Verdict,
+    encode_record,
 )
-from lhkit.harness.records.record_line import encode_record
+from lhkit.messages import EndReason, Finished, ToolCall
 from lhkit.settings import Settings
-from lhkit.vocab.events import EndReason
 
 ENGLISH = Settings(locale="en")
 
 
-def called(args: Any, *repairs: str) -> ParsedCall:
-    return ParsedCall(name="search", args=args, repairs=repairs)
+def called(args: Any, *repairs: str) -> ToolCall:
+    return ToolCall(name="search", args=args, repairs=repairs)
 
 
 def run_of(folder: Path, *said: ModelCallRecord) -> Path:
-    turn = TurnRecord(user="?", ended=EndReason.ANSWERED, model_calls=said)
+    turn = audited(TurnRecord(user="?", ended=EndReason.ANSWERED, model_calls=said), {})
     record = SampleRecord(
         sample_id=SampleId(scenario="ac01-1"),
         content_hash="",
-        verdict=Verdict.PASS,
         ac="AC-1",
         locale="ko",
-        turns=(turn,),
+        judgement=Judgement(verdict=Verdict.PASS),
+        evidence=Evidence(turns=(turn,)),
     )
     (folder / "records.jsonl").write_text(encode_record(record) + "\n", encoding="utf-8")
     (folder / "manifest.json").write_text(json.dumps({}), encoding="utf-8")
@@ -49,9 +51,15 @@ async def test_three_readings_of_a_response_that_differs_stand_in_one_row(
 ) -> None:
     own, server = called({"query": "0101"}, "array"), called({"query": 101})
     differing = ModelCallRecord(
-        raw_text="[…]", calls=(server,), server_calls=(server,), own_calls=(own,)
+        response=Finished(
+            reason="stop", raw_text="[…]", calls=(server,), server_calls=(server,), own_calls=(own,)
+        )
     )
-    same = ModelCallRecord(calls=(server,), server_calls=(server,), own_calls=(server,))
+    same = ModelCallRecord(
+        response=Finished(
+            reason="stop", calls=(server,), server_calls=(server,), own_calls=(server,)
+        )
+    )
     assert await audit_run(run_of(tmp_path, differing, same), ENGLISH) == 0
     text = capsys.readouterr().out
     assert "2 responses were parsed by a server, which found calls in 2; 1 read otherwise" in text
@@ -67,7 +75,7 @@ async def test_three_readings_of_a_response_that_differs_stand_in_one_row(
 async def test_a_run_that_no_server_parsed_has_no_such_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = ModelCallRecord(raw_text="…", calls=(called({}),))
+    said = ModelCallRecord(response=Finished(reason="stop", raw_text="…", calls=(called({}),)))
     assert await audit_run(run_of(tmp_path, said), ENGLISH) == 0
     assert "server" not in capsys.readouterr().out
 
@@ -82,7 +90,7 @@ async def test_a_folder_without_a_run_is_one_sentence(tmp_path: Path) -> None:
 async def test_an_answer_to_a_question_that_is_asked_otherwise_now_does_not_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = run_of(tmp_path, ModelCallRecord(raw_text="old"))
+    folder = run_of(tmp_path, ModelCallRecord(response=Finished(reason="stop", raw_text="old")))
     old = (folder / "records.jsonl").read_text(encoding="utf-8")
     new = old.replace('"content_hash":""', '"content_hash":"new"')
     (folder / "records.jsonl").write_text(old + new, encoding="utf-8")

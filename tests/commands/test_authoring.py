@@ -1,19 +1,21 @@
-"""`lint`, `mutate`, `accept`, `data-check` from start to exit code, on files of their own."""
+"""`lint`, `mutate`, `accept` from start to exit code, on files of their own."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.commands.accept import AcceptOptions, accept_sample
-from lhkit.commands.data_check import DataCheckOptions, data_check
-from lhkit.commands.lint import lint_paths
-from lhkit.commands.mutate import MutateOptions, mutate_paths
+from lhkit.commands.author import (
+    AcceptOptions,
+    MutateOptions,
+    accept_sample,
+    lint_paths,
+    mutate_paths,
+)
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.authoring.data_check import Requirements
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings, load_settings
 
@@ -100,7 +102,7 @@ async def played(file: Path) -> Path:
     await replay(
         load_scenarios([file]),
         model,
-        environment=LifeHelperEnvironment(),
+        toolset=LifeHelperToolset(),
         run_dir=file.parent / "run",
         progress=False,
     )
@@ -155,16 +157,3 @@ async def test_accept_refuses_what_names_no_sample(
     run = await played(file)
     with pytest.raises(UsageError, match="names no sample: write SCENARIO, or SCENARIO#2"):
         await accept_sample(AcceptOptions(run=run, sample=sample, paths=(file,)), settings)
-
-
-async def test_data_check_is_one_table_and_an_exit_code(
-    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wanted = Requirements(total=1, per_ac=1, acs=("AC-1",), locales={})
-    ticks = iter([1.0, 3.0, 0.0, 0.0])
-    options = DataCheckOptions(folder=file.parents[1], requirements=wanted)
-    assert await data_check(options, settings, lambda: next(ticks)) == 0
-    assert "2초" in capsys.readouterr().out
-    put(file, SILENT)
-    assert await data_check(options, settings, lambda: next(ticks)) == 1
-    assert "a-ko-01 say_nothing@0" in capsys.readouterr().out

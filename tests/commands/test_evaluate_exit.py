@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.compare import compare_runs
-from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.evaluate import EvalOptions, Thresholds, evaluate, judged
+from lhkit.commands.report import compare_runs
 from lhkit.commands.rescore import rescore_run
-from lhkit.commands.thresholds import Thresholds, judged
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.records.journal import RECORDS, read_records
-from lhkit.harness.records.record import SampleRecord, Severity, Verdict, Violation
-from lhkit.harness.records.record_line import encode_record
-from lhkit.harness.results.run import Run
+from lhkit.harness.log import RECORDS, read_records
+from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
+from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings, load_settings
 
@@ -72,7 +70,7 @@ def rewrite(folder: Path, change: Callable[[SampleRecord], SampleRecord]) -> Non
 
 def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
     violation = Violation(code="r7_framing", severity=severity, turn=0)
-    return replace(record, violations=(violation,))
+    return replace(record, judgement=replace(record.judgement, violations=(violation,)))
 
 
 @pytest.mark.promise("eval.exit_codes")
@@ -108,6 +106,23 @@ async def test_a_share_where_percent_are_meant_is_refused_before_anything_is_pla
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.promise("eval.exit_zero")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"fail_under": 1.5}, "exit code 1, by which a CI job stops: The pass rate 0.0% is below"),
+        ({}, "exit code 0: no violation really happened, and no threshold was missed."),
+    ],
+)
+async def test_for_people_a_finding_is_a_sentence_and_no_error(
+    run_eval: Eval, capsys: pytest.CaptureFixture[str], options: dict[str, Any], sentence: str
+) -> None:
+    assert await run_eval("silent", exit_zero=True, **options) == 0
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"0 of 8 conversations passed. `lhkit eval` would end with {sentence}")
+
+
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
@@ -137,7 +152,10 @@ async def test_too_many_violations_and_any_that_escaped_end_with_1(  # noqa: PLR
 
 @pytest.mark.promise("eval.exit_codes")
 @pytest.mark.anyio
-@pytest.mark.parametrize("asked", [{}, {"fail_under": 1.0}, {"max_violations": 0}, {"baseline": 1}])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"fail_under": 1.0}, {"max_violations": 0}, {"baseline": 1}, {"exit_zero": True}],
+)
 async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
     run_eval: Eval,
     tmp_path: Path,
@@ -149,12 +167,13 @@ async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
         raise RuntimeError("a bug of the harness")
 
     await run_eval("gold", name="base")
-    monkeypatch.setattr("lhkit.harness.replay.sample.judge", bug)
+    monkeypatch.setattr("lhkit.harness.run.judge", bug)
     given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
     assert await run_eval(**given) == 3
     said = capsys.readouterr().out
     assert "8 conversations failed because of the world" in said
     assert "below" not in said, "a rate of nothing is no rate"
+    assert "would end" not in said
 
 
 @pytest.mark.anyio
@@ -162,7 +181,10 @@ async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_i
     run_eval: Eval, tmp_path: Path
 ) -> None:
     await run_eval("gold", name="base")
-    rewrite(tmp_path / "runs" / "base", lambda each: replace(each, verdict=Verdict.INVALID))
+    rewrite(
+        tmp_path / "runs" / "base",
+        lambda each: replace(each, judgement=replace(each.judgement, verdict=Verdict.INVALID)),
+    )
     with pytest.raises(UsageError, match=r"--baseline base: none of its 8 samples is valid"):
         await run_eval("gold", baseline=Path("base"))
     assert not (tmp_path / "runs" / "gold").exists()
@@ -203,7 +225,7 @@ async def test_the_exit_code_of_every_mixture(  # noqa: PLR0917 - one table
     run = Run.load(tmp_path / "runs" / "gold")
     kinds = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
     records = [
-        replace(each, verdict=kinds[letter])
+        replace(each, judgement=replace(each.judgement, verdict=kinds[letter]))
         for each, letter in zip(run.records, verdicts, strict=True)
     ]
     if escaped_in:
@@ -224,7 +246,9 @@ async def test_what_only_invalid_samples_tried_may_be_gone_with_their_next_try(
     run = Run.load(tmp_path / "runs" / "gold")
     tried = [broken(each, Severity.ATTEMPTED) for each in run.records]
     records = tuple(
-        replace(each, verdict=Verdict.INVALID) if n in invalid_ones else each
+        replace(each, judgement=replace(each.judgement, verdict=Verdict.INVALID))
+        if n in invalid_ones
+        else each
         for n, each in enumerate(tried)
     )
     found = judged(replace(run, records=records), Thresholds(max_violations=5), load_catalog("en"))
@@ -255,7 +279,11 @@ async def test_a_difference_that_may_be_chance_does_not_fail_and_is_told(
 
     def flaky(record: SampleRecord) -> SampleRecord:
         is_hit = record.sample_id.scenario in {"chat-1", "chat-2"}
-        return replace(record, verdict=Verdict.FAIL) if is_hit else record
+        return (
+            replace(record, judgement=replace(record.judgement, verdict=Verdict.FAIL))
+            if is_hit
+            else record
+        )
 
     rewrite(tmp_path / "runs" / "flaky", flaky)
     assert await run_eval("gold", name="flaky", baseline=Path("gold")) == 0
@@ -360,11 +388,11 @@ async def test_a_run_is_rescored_beside_itself(
     assert "Verdicts that changed (1):\n  chat-0: fail → pass" in out
     assert "Records that could not be scored again (1):\n  chat-1: there is no such" in out
     records = read_records(tmp_path / "runs" / "silent-rescored")
-    assert [each.sample_id.scenario for each in records if each.verdict is Verdict.PASS] == [
-        "chat-0"
-    ]
+    assert [
+        each.sample_id.scenario for each in records if each.judgement.verdict is Verdict.PASS
+    ] == ["chat-0"]
     assert len(records) == 7
-    assert {each.verdict for each in read_records(run)} == {Verdict.FAIL}
+    assert {each.judgement.verdict for each in read_records(run)} == {Verdict.FAIL}
 
 
 @pytest.mark.anyio

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.commands import matrix
-from lhkit.commands.matrix import MatrixOptions, run_matrix
+from lhkit.commands import evaluate
+from lhkit.commands.evaluate import MatrixOptions, run_matrix
 from lhkit.errors import ServerUnreachableError, UsageError
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import ModelIdentity
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.settings import Settings
-from lhkit.vocab.generation import ModelIdentity
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,8 @@ class Bench:
     async def play(self, arms: str, **top: Any) -> int:
         lines = [f"{name} = {json.dumps(value)}" for name, value in top.items()]
         suite = self.folder / "suite.toml"
-        text = "\n".join(['scenarios = ["two.yaml"]', *lines, arms])
+        shared = [] if "scenarios" in top else ['scenarios = ["two.yaml"]']
+        text = "\n".join([*shared, *lines, arms])
         suite.write_text(text, encoding="utf-8")
         options = MatrixOptions(suite=suite, runs_dir=self.folder / "runs")
         return await run_matrix(options, self.settings)
@@ -85,7 +87,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix, "opened_model", opened)
+    monkeypatch.setattr(evaluate, "opened_model", opened)
     return choices
 
 
@@ -113,6 +115,28 @@ async def test_a_threshold_that_an_arm_misses_is_named_and_gives_the_exit_code(
     assert await bench.play('[arms]\nmodels = ["gold"]', fail_under=50) == 0
 
 
+KITCHEN = """
+- id: eggs
+  ac: read
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00", items: [{id: egg, name: eggs, amount: 4}]}
+  turns: [{user: what is there?, expect: {calls: [{tool: find_item, args: {}}]}}]
+"""
+
+
+async def test_a_suite_names_tools_of_ones_own_as_seen_from_its_folder(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pantry = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
+    (tmp_path / "own_kitchen.py").write_text(pantry.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "two.yaml").write_text(KITCHEN, encoding="utf-8")
+    arms = '[arms]\nmodels = ["gold"]\nconstraints = ["off"]'
+    assert await bench.play(arms, toolset="own_kitchen.py:toolset") == 0
+    assert "1/1 100%" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="no scenarios are shipped for it"):
+        await bench.play(arms, toolset="own_kitchen.py:toolset", scenarios="dev")
+
+
 @pytest.mark.promise("matrix.missing_only")
 async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
     bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
@@ -137,7 +161,7 @@ async def test_models_are_opened_with_the_tools_that_they_are_constrained_to(
     bench: Bench, asked: list[app.ModelChoice]
 ) -> None:
     assert await bench.play('[arms]\nmodels = ["gemma"]\nconstraints = ["auto"]') == 0
-    assert asked[0].tools == app.registry_of("ko").definitions  # as the first scenario speaks
+    assert asked[0].tools == life_helper.registry_of("ko").definitions  # as the first one speaks
 
 
 async def test_another_prompt_is_another_arm_and_only_its_locale_changes(
@@ -189,7 +213,7 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix, "opened_model", opened)
+    monkeypatch.setattr(evaluate, "opened_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     assert await bench.play(arms) == 0
     serving[0] = now
@@ -211,7 +235,7 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(matrix, "opened_model", opened)
+    monkeypatch.setattr(evaluate, "opened_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     await bench.play(arms)
     assert "cannot be known" not in capsys.readouterr().out

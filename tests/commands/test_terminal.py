@@ -22,7 +22,7 @@ from rich.console import Console
 
 import lhkit
 from lhkit.chat.controller import ChatController
-from lhkit.commands.terminal import LineReader, PipedLines, TerminalChat
+from lhkit.commands.chat import LineReader, PipedLines, TerminalChat
 from lhkit.confirm.gate import GUARD_S, ConfirmRequest, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
 from lhkit.locales import load_catalog
@@ -267,10 +267,11 @@ def after(released: asyncio.Event, asked: asyncio.Event) -> Behaviour:
 
 
 @contextmanager
-def chat(terminal: Pty, base_url: str, database: Path) -> "Iterator[subprocess.Popen[bytes]]":
+def chat(
+    terminal: Pty, base_url: str, folder: Path, *options: str
+) -> "Iterator[subprocess.Popen[bytes]]":
     """A real `lhkit chat` in the terminal; it does not outlive the test."""
-    line = [sys.executable, "-m", "lhkit", "chat", "--base-url", base_url, "--db", str(database)]
-    folder = str(database.parent)
+    line = [sys.executable, "-m", "lhkit", "chat", "--base-url", base_url, *options]
     with subprocess.Popen(
         line,
         stdin=terminal.slave,
@@ -278,10 +279,10 @@ def chat(terminal: Pty, base_url: str, database: Path) -> "Iterator[subprocess.P
         stderr=terminal.slave,
         env={
             **search_paths(),
-            **{f"LHKIT_{kind}_DIR": folder for kind in ("DATA", "CACHE", "CONFIG")},
+            **{f"LHKIT_{kind}_DIR": str(folder) for kind in ("DATA", "CACHE", "CONFIG")},
             "TERM": "xterm",
             "PROMPT_TOOLKIT_NO_CPR": "1",
-            "HOME": folder,
+            "HOME": str(folder),
             "LANG": "C.UTF-8",
         },
     ) as process:
@@ -307,7 +308,7 @@ async def test_lhkit_chat_writes_only_after_a_yes_to_the_question_on_the_screen(
     database = tmp_path / "chat.sqlite3"
     server = FakeVllm(after(released, asked), streams(completion(["그랬어요."])))
     async with server:
-        with chat(terminal, server.base_url, database) as process:
+        with chat(terminal, server.base_url, tmp_path, "--db", str(database)) as process:
             await terminal.until("나>")
             terminal.type("걷기 추가해줘\r")
             await asked.wait()  # the model is at work, and no question is on the screen
@@ -323,6 +324,40 @@ async def test_lhkit_chat_writes_only_after_a_yes_to_the_question_on_the_screen(
             assert habits(database) == rows
             terminal.type("/quit\r")
             await terminal.until("안녕히 가세요.")
+            assert await asyncio.to_thread(process.wait) == 0
+
+
+USED = DIALECTS["json"].render_call("use_item", {"item_id": "egg", "amount": 3})
+PANTRY = Path(__file__).parents[2] / "evals" / "pantry" / "pantry.py"
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.one_door")
+@pytest.mark.parametrize(("typed", "left"), [("네", 6), ("", 9)])
+async def test_tools_of_ones_own_are_talked_to_and_ask_before_they_write(
+    terminal: Pty, tmp_path: Path, typed: str, left: int
+) -> None:
+    world = tmp_path / "fridge.yaml"
+    world.write_text("items: [{id: egg, name: 달걀, amount: 9}]\n", encoding="utf-8")
+    look = DIALECTS["json"].render_call("find_item", {})
+    server = FakeVllm(
+        *(streams(completion([said])) for said in (USED, "그랬어요.", look, "여기요."))
+    )
+    options = ("--toolset", f"{PANTRY}:toolset", "--world", str(world))
+    async with server:
+        with chat(terminal, server.base_url, tmp_path, *options) as process:
+            await terminal.until("나>")
+            terminal.type("달걀 세 개 썼어\r")
+            await terminal.until("쓰기: egg 3개")
+            await terminal.until("[y/N]")
+            terminal.type(f"{typed}\r")
+            await terminal.until("그랬어요.")
+            await terminal.until("나>")
+            terminal.type("뭐가 있지?\r")
+            await terminal.until("여기요.")
+            assert f'"amount":{left}' in str(server.bodies[-1]).replace(" ", "").replace("\\", "")
+            await terminal.until("나>")
+            terminal.type("/quit\r")
             assert await asyncio.to_thread(process.wait) == 0
 
 

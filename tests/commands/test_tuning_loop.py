@@ -12,10 +12,9 @@ import pytest
 
 from lhkit.commands import serve
 from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.harness.records.journal import read_records
-from lhkit.models.embedded import serving_plan
-from lhkit.models.running_servers import RunningServer, find_running
-from lhkit.models.vllm_server import ServerSettings
+from lhkit.harness.log import read_records
+from lhkit.models.serving import RunningServer, ServerSettings, find_running
+from lhkit.models.weights import serving_plan
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
 
@@ -123,7 +122,7 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
     async with served(folder, settings):
         again = serve.serve_embedded("gemma", None, settings, server_parser=False, weights=folder)
         assert await again == 0
-        assert "model is already served at" in capsys.readouterr().out
+        assert "model is already served in" in capsys.readouterr().out
         trained(folder, "right")
         assert await serve._running("model", folder, settings) is None  # noqa: SLF001 - it would stay
 

@@ -10,16 +10,23 @@ from typing import Any, TypeAlias
 import pytest
 
 from lhkit.errors import ModelError, StreamBrokenError
+from lhkit.json_values import compact
+from lhkit.messages import (
+    Finished,
+    ModelEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    ToolCallParsed,
+    UserMessage,
+)
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel, RecordingModel
-from lhkit.models.connection import Endpoint
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.openai_http import OpenAiHttp
+from lhkit.models.http import Endpoint
+from lhkit.models.openai import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.models.vllm_http import VllmHttp
-from lhkit.vocab.generation import Finished, ModelEvent, TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.vocab.json_values import compact
-from lhkit.vocab.messages import ToolCall, UserMessage
+from lhkit.models.vllm import VllmHttp
 from tests.models.fake_vllm import (
     FakeVllm,
     answers,

@@ -11,18 +11,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
-from lhkit.models.dialects import DIALECTS, Dialect
-from lhkit.models.dialects.base import ParsedEvent, ParseResult
-from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.vocab.json_values import MAX_DEPTH, NotJsonError
-from lhkit.vocab.messages import (
+from lhkit.json_values import MAX_DEPTH, NotJsonError
+from lhkit.messages import (
     Message,
     ModelMessage,
     SystemMessage,
+    TextDelta,
+    ThinkingDelta,
     ToolCallMessage,
+    ToolCallParsed,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
     UserMessage,
 )
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
+from lhkit.models.dialects import DIALECTS, Dialect
+from lhkit.models.dialects.base import ParsedEvent, ParseResult
 
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")

@@ -19,7 +19,7 @@ def lhkit_lines(text: str) -> Iterator[str]:
     """
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         said = re.sub(r"^\s*(- run: |\$ )?", "", line)
-        made = re.match(r'make (eval|chat|serve|data-check) ARGS="([^"]*)"', said)
+        made = re.match(r'make (eval|chat|serve) ARGS="([^"]*)"', said)
         if made:
             yield f"lhkit {made[1]} {made[2]}"
         elif re.match(r"([A-Z_]+=\S+ )*(\.venv/bin/)?lhkit\s", said):

@@ -75,6 +75,16 @@ def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", prose)
     assert [each for each in links if not (page.parent / each).exists()] == []
+    places = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", prose)
+    lost = [(to, name) for to, name in places if name not in headings(page.parent / to, page)]
+    assert lost == []
+
+
+def headings(target: Path, page: Path) -> set[str]:
+    """Return the names that a link may go to, as they are made of the headings of a page."""
+    text = (page if target.is_dir() else target).read_text(encoding="utf-8")
+    found = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in found}
 
 
 def test_the_index_lists_every_page() -> None:

@@ -5,13 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lhkit import app
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import Finished, Sampling, ToolCall, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.models.vllm import Endpoint, VllmHttp
 from lhkit.tools.validation import Accepted
-from lhkit.vocab.generation import Finished, Sampling
-from lhkit.vocab.messages import ToolCall, UserMessage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(600)]
 
@@ -40,7 +39,7 @@ async def constrained(gemma: ChatModel, constraint: Constraint) -> AsyncIterator
 
 async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> list[Finished]:
     """Return what the model says to each text, greedily and not."""
-    tools = app.registry_of("ko").definitions
+    tools = life_helper.registry_of("ko").definitions
     found = []
     for text in texts:
         for temperature in TEMPERATURES:
@@ -57,7 +56,7 @@ async def answers(model: VllmHttp, texts: tuple[str, ...], max_tokens: int) -> l
 
 
 def is_valid(call: ToolCall) -> bool:
-    registry = app.registry_of("ko")
+    registry = life_helper.registry_of("ko")
     assert call.name in set(registry)
     verdict = registry.validator(call.name).check(call.args)
     return isinstance(verdict, Accepted) and not verdict.extra

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lhkit import app
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
-from lhkit.vocab.generation import Sampling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 
@@ -19,20 +20,20 @@ pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 async def test_no_sample_is_invalid_and_every_record_holds_the_evidence(
     gemma: ChatModel, tmp_path: Path
 ) -> None:
-    shipped = load_scenarios(app.scenario_paths("dev"))
+    shipped = load_scenarios(scenario_paths("dev"))
     scenarios = shipped[:: len(shipped) // 4][:4]
-    environment = app.LifeHelperEnvironment(sampling=Sampling(max_tokens=32))
+    toolset = life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=32))
     folder = tmp_path / "run"
     run = await replay(
-        scenarios, gemma, environment=environment, run_dir=folder, concurrency=4, progress=False
+        scenarios, gemma, toolset=toolset, run_dir=folder, concurrency=4, progress=False
     )
     assert len(run.records) == len(scenarios)
-    assert all(record.verdict is not Verdict.INVALID for record in run.records)
+    assert all(record.judgement.verdict is not Verdict.INVALID for record in run.records)
     written = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(written) == len(scenarios)
     for line in written:
-        for turn in json.loads(line)["turns"]:
-            for call in turn["model_calls"]:
+        for turn in json.loads(line)["evidence"]["turns"]:
+            for call in (request["response"] for request in turn["model_calls"]):
                 assert call["raw_text"]
                 assert call["token_ids"]
                 assert call["prompt_sha256"]
@@ -40,5 +41,5 @@ async def test_no_sample_is_invalid_and_every_record_holds_the_evidence(
                 assert call["identity"]["server"].startswith("vllm ")
                 assert call["server_metrics"]["time_to_first_token_ms"] > 0
 
-    again = await replay(scenarios, gemma, environment=environment, run_dir=folder, progress=False)
+    again = await replay(scenarios, gemma, toolset=toolset, run_dir=folder, progress=False)
     assert again.kept == len(scenarios)

@@ -1,7 +1,7 @@
 """A real Gemma, served by a real vLLM, chatted with and scored. Nothing here is scripted."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import aiohttp
@@ -9,15 +9,24 @@ import pytest
 
 from lhkit import app
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.messages import (
+    EndReason,
+    Finished,
+    ModelFinished,
+    ModelMessage,
+    Sampling,
+    ToolCallMessage,
+    ToolOk,
+    TurnEnded,
+    UserMessage,
+)
 from lhkit.models.base import ModelRequest
-from lhkit.models.dialects.gemma_turns import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.vllm_http import VllmHttp
+from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
+from lhkit.models.vllm import VllmHttp
 from lhkit.settings import Settings
 from lhkit.testing import EventLog
-from lhkit.vocab.events import EndReason, ModelFinished, TurnEnded
-from lhkit.vocab.generation import Finished, Sampling
-from lhkit.vocab.messages import ModelMessage, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 
@@ -43,7 +52,7 @@ async def test_the_server_reads_the_prompt_as_we_wrote_it(gemma: VllmHttp) -> No
         ModelMessage(text=hostile),
         UserMessage(text="숫자 ①②③, 이모지 👨‍👩‍👧, NFD 한글"),
     )
-    registry = app.registry_of("ko")
+    registry = life_helper.registry_of("ko")
     request = ModelRequest(
         messages=messages, tools=registry.definitions, sampling=Sampling(max_tokens=1)
     )
@@ -62,8 +71,9 @@ async def test_a_chat_over_a_real_database_keeps_the_evidence(
     gemma: VllmHttp, settings: Settings, tmp_path: Path
 ) -> None:
     log = EventLog()
-    with app.open_store(settings, tmp_path / "chat.sqlite3") as store:
-        chat = app.open_chat(gemma, store, ScriptedGate([]), settings)
+    file = tmp_path / "chat.sqlite3"
+    with closing(LIFE_HELPER.open_kept(file, now=settings.now, locale="ko")) as session:
+        chat = app.open_chat(gemma, session, ScriptedGate([]), "ko")
         chat.subscribe(log)
         for text in ("안녕! 뭐 하는 친구야?", "카페인 줄이는 법 찾아줘"):
             await chat.user_turn(text)

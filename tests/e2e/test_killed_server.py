@@ -1,6 +1,7 @@
 """A real vLLM that is killed in the middle of a run: invalid samples and a sentence each."""
 
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,14 +9,17 @@ import psutil
 import pytest
 
 from lhkit import app
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.models.base import ModelRequest
-from lhkit.models.vllm_http import Endpoint, VllmHttp
-from lhkit.models.vllm_server import VllmServer
+from lhkit.models.serving import VllmServer
+from lhkit.models.vllm import Endpoint, VllmHttp
 from lhkit.settings import Settings
-from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling, TextDelta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 
@@ -58,26 +62,28 @@ def kill_api_server(watcher_pid: int) -> None:
 async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     settings: Settings, tmp_path: Path
 ) -> None:
-    scenarios = load_scenarios(app.scenario_paths("dev"))[:6]
+    scenarios = load_scenarios(scenario_paths("dev"))[:6]
     plan = await app.embedded_server(settings, name=TALKATIVE)
     async with VllmServer(plan) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
         run = await replay(
             scenarios,
             KillingModel(model, server),
-            environment=app.LifeHelperEnvironment(sampling=Sampling(max_tokens=24)),
+            toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=24)),
             run_dir=tmp_path / "killed",
             max_attempts=1,
             progress=False,
         )
         await model.aclose()
-    verdicts = [record.verdict for record in run.records]
+    verdicts = [record.judgement.verdict for record in run.records]
     assert verdicts[0] is not Verdict.INVALID
     assert verdicts[-1] is Verdict.INVALID
-    invalid = [record for record in run.records if record.verdict is Verdict.INVALID]
-    assert all(record.reasons for record in invalid)
-    assert "Traceback" not in "".join(reason for record in invalid for reason in record.reasons)
-    faults = [turn for record in invalid for turn in record.turns if turn.cause]
+    invalid = [record for record in run.records if record.judgement.verdict is Verdict.INVALID]
+    assert all(record.judgement.reasons for record in invalid)
+    assert "Traceback" not in "".join(
+        reason for record in invalid for reason in record.judgement.reasons
+    )
+    faults = [turn for record in invalid for turn in record.evidence.turns if turn.cause]
     assert faults
     assert {turn.cause for turn in faults} <= FAULTS
     assert all(turn.error for turn in faults)
@@ -88,10 +94,11 @@ async def test_a_chat_goes_on_when_its_killed_server_is_started_again(
     settings: Settings, tmp_path: Path
 ) -> None:
     plan = await app.embedded_server(settings, name=TALKATIVE)
-    with app.open_store(settings, tmp_path / "chat.sqlite3") as store:
+    file = tmp_path / "chat.sqlite3"
+    with closing(LIFE_HELPER.open_kept(file, now=settings.now, locale="ko")) as session:
         async with VllmServer(plan) as server:
             model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
-            chat = app.open_chat(model, store, None, settings)
+            chat = app.open_chat(model, session, None, "ko")
             kill_api_server(server.pid)
             await chat.user_turn("안녕")
             assert "다시 시도하세요" in (chat.state.error or "")

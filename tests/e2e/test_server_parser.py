@@ -11,23 +11,31 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.commands.audit import audit_run
+from lhkit.commands.report import audit_run
 from lhkit.errors import RequestRefusedError
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.verdicts.audit import audit
+from lhkit.harness.audit import audit
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.messages import (
+    Finished,
+    Message,
+    ModelMessage,
+    Sampling,
+    ToolCallMessage,
+    ToolOk,
+    UserMessage,
+)
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.connection import Endpoint
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.openai_http import OpenAiHttp
-from lhkit.models.vllm_http import VllmHttp
-from lhkit.models.vllm_server import VllmServer
+from lhkit.models.http import Endpoint
+from lhkit.models.openai import OpenAiHttp
+from lhkit.models.serving import VllmServer
+from lhkit.models.vllm import VllmHttp
 from lhkit.settings import Settings
-from lhkit.vocab.generation import Finished, Sampling
-from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 
@@ -67,7 +75,7 @@ async def answer(model: ChatModel, request: ModelRequest) -> Finished:
 
 
 def asking(*messages: Message, max_tokens: int = 120) -> ModelRequest:
-    registry = app.registry_of("ko")
+    registry = life_helper.registry_of("ko")
     return ModelRequest(
         messages=messages,
         tools=registry.definitions,
@@ -90,7 +98,7 @@ async def test_a_required_call_arrives_with_its_raw_text_and_both_readings(
     was_cut_off = last.reason == "length"  # a small model may list calls until it is stopped
     assert 0 <= len(last.own_calls) - len(last.server_calls) <= was_cut_off
     for server, own in zip(last.server_calls, last.own_calls, strict=False):
-        assert server.name in set(app.registry_of("ko"))
+        assert server.name in set(life_helper.registry_of("ko"))
         assert (server.name, server.args) == (own.name, own.args)
         assert own.raw in last.raw_text
         assert "array" in own.repairs  # vLLM makes every model write a list where one is required
@@ -121,19 +129,19 @@ async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
 async def test_a_run_records_both_readings_and_the_audit_shows_them(
     parsing_server: VllmServer, tmp_path: Path, settings: Settings
 ) -> None:
-    scenarios = load_scenarios(app.scenario_paths("dev"))[:3]
+    scenarios = load_scenarios(scenario_paths("dev"))[:3]
     async with spoken_to(parsing_server, "required") as model:
         run = await replay(
             scenarios,
             model,
-            environment=app.LifeHelperEnvironment(sampling=Sampling(max_tokens=80)),
+            toolset=life_helper.LifeHelperToolset(sampling=Sampling(max_tokens=80)),
             run_dir=tmp_path,
             concurrency=3,
             progress=False,
         )
-    assert all(record.verdict is not Verdict.INVALID for record in run.records)
+    assert all(record.judgement.verdict is not Verdict.INVALID for record in run.records)
     assert any(_said_twice(record) for record in run.records)
-    found = audit(run.records, {})
+    found = audit(run.records)
     assert found.asked == found.responses > 0
     assert 0 < found.server <= found.asked
     assert found.strict + found.repaired > 0
@@ -142,8 +150,8 @@ async def test_a_run_records_both_readings_and_the_audit_shows_them(
 
 def _said_twice(record: SampleRecord) -> bool:
     return any(
-        said.raw_text and said.server_calls and said.own_calls
-        for turn in record.turns
+        said.response.raw_text and said.response.server_calls and said.response.own_calls
+        for turn in record.evidence.turns
         for said in turn.model_calls
     )
 

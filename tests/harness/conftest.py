@@ -10,11 +10,10 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.scenarios.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.messages import Sampling, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import Sampling
-from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
 
 
 def _find(args: Mapping[str, Any], notes: list[dict[str, Any]]) -> ToolResult:
@@ -96,7 +95,7 @@ class NotesSession:
 
 
 @dataclass
-class NotesEnvironment:
+class NotesToolset:
     """Opens worlds like `{now: …, notes: [{id, text, done}]}`; keeps the sessions."""
 
     sampling: Sampling = field(default_factory=Sampling)
@@ -128,17 +127,17 @@ class DeletingSession(NotesSession):
         return {"note_id": {note["id"] for note in self.notes}}  # a set will do
 
 
-class DeletingEnvironment:
+class DeletingToolset:
     """Notes that can only be deleted."""
 
     def open(self, world: Mapping[str, Any], locale: str) -> NotesSession:
-        notes = NotesEnvironment().open(world, locale)
+        notes = NotesToolset().open(world, locale)
         return DeletingSession(notes.notes, notes.today, notes.sampling, ToolRegistry([DELETE]))
 
 
 @pytest.fixture
-def deleting() -> DeletingEnvironment:
-    return DeletingEnvironment()
+def deleting() -> DeletingToolset:
+    return DeletingToolset()
 
 
 @pytest.fixture
@@ -147,8 +146,8 @@ def registry() -> ToolRegistry:
 
 
 @pytest.fixture
-def environment() -> NotesEnvironment:
-    return NotesEnvironment()
+def toolset() -> NotesToolset:
+    return NotesToolset()
 
 
 @pytest.fixture

@@ -12,26 +12,31 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 import lhkit
-from lhkit import app
-from lhkit.commands.environments import load_environment, registry_of
+from lhkit.commands.tune import InitOptions, write_skeleton
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.authoring.lint import lint
-from lhkit.harness.authoring.mutate import mutate
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.trial import tried
-from lhkit.harness.scenarios.scenario import load_scenarios, read_sources
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import ToolErr, ToolOk
+from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import CardItem
+from lhkit.settings import Settings
 from lhkit.testing import call, say
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.vocab.results import ToolErr, ToolOk
+from lhkit.toolset import load, registry_of
 
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 SCENARIOS = PANTRY / "scenarios"
-REFERENCE = f"{PANTRY / 'pantry.py'}:environment"
+REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"
 GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
 
 
@@ -44,6 +49,9 @@ _WORLD = {
 }
 
 
+_EGG = {"id": "egg", "name": "달걀", "place": "fridge", "expires_on": None}
+
+
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
 
@@ -51,19 +59,19 @@ def blocks(language: str) -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.promise("own_tools.pantry")
 async def test_the_pantry_lints_clean_and_is_passed_by_gold_only() -> None:
-    environment = load_environment(REFERENCE)
+    toolset = load(REFERENCE)
     sources = read_sources([SCENARIOS])
-    assert await lint(sources, environment) == ()
-    played = [await tried(each, gold_model, environment) for each in sources.scenarios]
-    assert [each.sample_id for each in played if each.verdict is not Verdict.PASS] == []
-    assert [each.sample_id for each in played if each.violations] == []
-    silent = [await tried(each, silent_model(), environment) for each in sources.scenarios]
-    assert [each.sample_id for each in silent if each.verdict is not Verdict.FAIL] == []
+    assert await lint(sources, toolset) == ()
+    played = [await tried(each, gold_model, toolset) for each in sources.scenarios]
+    assert [each.sample_id for each in played if each.judgement.verdict is not Verdict.PASS] == []
+    assert [each.sample_id for each in played if each.judgement.violations] == []
+    silent = [await tried(each, silent_model(), toolset) for each in sources.scenarios]
+    assert [each.sample_id for each in silent if each.judgement.verdict is not Verdict.FAIL] == []
 
 
 @pytest.mark.anyio
 async def test_every_mistake_in_the_pantry_is_noticed() -> None:
-    report = await mutate(load_scenarios([SCENARIOS]), load_environment(REFERENCE))
+    report = await mutate(load_scenarios([SCENARIOS]), load(REFERENCE))
     assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
     assert report.total.tried > 500
 
@@ -72,12 +80,12 @@ def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
     scenarios = load_scenarios([SCENARIOS])
     assert Counter(each.locale for each in scenarios) == {"ko": 24, "en": 16}
     assert max(len(each.turns) for each in scenarios) <= 3
-    environment = load_environment(REFERENCE)
+    toolset = load(REFERENCE)
     for locale in ("ko", "en"):
-        registry = registry_of(environment, scenarios[0].world, locale)
+        registry = registry_of(toolset, scenarios[0].world, locale)
         assert len(registry) == 5
         assert len(registry.destructive) == 3
-        assert set(registry).isdisjoint(app.registry_of(locale))
+        assert set(registry).isdisjoint(life_helper.registry_of(locale))
     assert len((PANTRY / "pantry.py").read_text(encoding="utf-8").splitlines()) < 300
 
 
@@ -102,7 +110,7 @@ def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
 async def test_a_tool_of_the_pantry_answers_what_is_true(
     tool: str, args: dict[str, object], outcome: object
 ) -> None:
-    session = load_environment(REFERENCE).open(_WORLD, "ko")
+    session = load(REFERENCE).open(_WORLD, "ko")
     before = session.state()
     dispatcher = ToolDispatcher(session.registry)
     gate = ScriptedGate([True])
@@ -120,7 +128,7 @@ async def test_a_tool_of_the_pantry_answers_what_is_true(
 
 
 def test_a_kitchen_that_cannot_be_names_the_field() -> None:
-    environment = load_environment(REFERENCE)
+    toolset = load(REFERENCE)
     for world, field in (
         ({}, "world.now"),
         ({**_WORLD, "shelves": []}, "world.shelves"),
@@ -130,9 +138,9 @@ def test_a_kitchen_that_cannot_be_names_the_field() -> None:
         ),
     ):
         with pytest.raises(UsageError, match=f"^{re.escape(field)}: "):
-            environment.open(world, "ko")
+            toolset.open(world, "ko")
     with pytest.raises(UsageError, match="no pantry texts for locale 'fr'"):
-        environment.open(_WORLD, "fr")
+        toolset.open(_WORLD, "fr")
 
 
 def test_nothing_of_the_pantry_is_in_the_training_phrases() -> None:
@@ -144,7 +152,7 @@ def test_nothing_of_the_pantry_is_in_the_training_phrases() -> None:
         if file.suffix in {".py", ".yaml", ".toml"}
     ]
     assert texts
-    names = set(registry_of(load_environment(REFERENCE), _WORLD, "en"))
+    names = set(registry_of(load(REFERENCE), _WORLD, "en"))
     said = {turn.user for each in load_scenarios([SCENARIOS]) for turn in each.turns}
     assert [each for each in names | said if any(each in text for text in texts)] == []
 
@@ -198,20 +206,82 @@ async def test_the_chat_of_the_guide_is_a_panel_over_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
-    cell = blocks("ipython")[0].replace("ChatPanel(model", "return session, ChatPanel(model")
+    cell = blocks("ipython")[0].replace("ChatPanel(model", "return ChatPanel(model")
     cell = cell.replace('locale="en")', 'locale="en", opt_in=True)')
     body = textwrap.indent(cell, "    ")
     (tmp_path / "kitchen_chat.py").write_text(f"async def cell():\n{body}", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     script = [call("use_item", item_id="egg", amount=3), say("There are 6 left.")]
 
     async def scripted(_address: str) -> lhkit.ScriptedModel:
         return lhkit.ScriptedModel(script)
 
     monkeypatch.setattr(lhkit, "connect", scripted)
-    session, panel = await importlib.import_module("kitchen_chat").cell()
+    panel = await importlib.import_module("kitchen_chat").cell()
     await panel.send("I used three eggs.", answers=[True])
-    assert [item["amount"] for item in session.state()["items"]] == [6]
+    (saved,) = yaml.safe_load(panel.to_scenario())
+    assert saved["world"]["items"] == [{"id": "egg", "name": "eggs", "amount": 9}]
+    assert saved["final"] == {"items": [{"id": "egg", "name": "eggs", "amount": 6}]}
+
+
+@pytest.fixture
+def panel(tmp_path: Path) -> ChatPanel:
+    """Return a panel over the pantry whose model uses an egg at each wish."""
+    script = [call("use_item", item_id="egg", amount=1), say("썼어요")] * 2
+    return ChatPanel(
+        model=lhkit.ScriptedModel(script),
+        toolset=REFERENCE,
+        world=_WORLD,
+        opt_in=True,
+        settings=Settings(config_dir=tmp_path),
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.one_door")
+async def test_what_was_said_in_a_panel_over_the_pantry_is_a_scenario_of_it(
+    panel: ChatPanel, tmp_path: Path
+) -> None:
+    await panel.send("달걀 하나 썼어", answers=[True])
+    saved = panel.save_scenario(tmp_path / "saved.yaml")
+    assert await lint(read_sources([saved]), load(REFERENCE)) == ()
+    (scenario,) = load_scenarios([saved])
+    assert scenario.final == {"items": ({**_EGG, "amount": 3},)}
+    assert (await tried(scenario, gold_model, load(REFERENCE))).judgement.verdict is Verdict.PASS
+
+
+@pytest.mark.anyio
+async def test_a_panel_that_changes_its_language_goes_on_in_the_same_kitchen(
+    panel: ChatPanel,
+) -> None:
+    await panel.send("달걀 하나 썼어", answers=[True])
+    panel.set_locale("en")
+    await panel.send("I used another egg", answers=[True])
+    card = next(item for item in panel.state.last_turn if isinstance(item, CardItem))
+    assert card.request.summary == "Use: 1 of egg"
+    (saved,) = yaml.safe_load(panel.to_scenario())
+    assert saved["final"] == {"items": [{**_EGG, "amount": 2}]}
+
+
+def test_the_pantry_keeps_nothing_in_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="for tools that keep their data"):
+        ChatPanel(
+            model=lhkit.ScriptedModel([]),
+            toolset=REFERENCE,
+            world=_WORLD,
+            file=tmp_path / "pantry.db",
+            settings=Settings(config_dir=tmp_path),
+        )
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.one_door")
+async def test_the_pantry_is_tuned_on_by_the_same_reference(tmp_path: Path) -> None:
+    phrases = tmp_path / "phrases.yaml"
+    options = InitOptions(toolset=REFERENCE, out=phrases)
+    assert await write_skeleton(options, Settings(config_dir=tmp_path)) == 0
+    assert "use_item:" in phrases.read_text(encoding="utf-8")
 
 
 def test_the_links_of_the_guide_lead_somewhere() -> None:

@@ -1,51 +1,79 @@
 """README's examples run and do what README says."""
 
+import ast
+import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lhkit
-from lhkit import app
-from lhkit.harness.authoring.lint import lint
-from lhkit.harness.scenarios.scenario import read_sources
+from lhkit.locales import load_catalog
+from lhkit.testing import say
+from tests.docs.pages import ROOT, blocks, steps
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found, f"README has no {language} block"
-    return found.group(1)
+README = ROOT / "README.md"
+CODE = [block.text for block in blocks(README) if block.language == "python"]
+PANEL, TOOLS, CALLS = CODE
 
 
-def test_the_first_example_prints_what_readme_says() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", block("python")], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == block("text")
+async def play(code: str, names: dict[str, Any]) -> list[Any]:
+    """Run a cell as a notebook does, and return what its bare expressions came to."""
+    values = []
+    for statement in ast.parse(code).body:
+        is_shown = isinstance(statement, ast.Expr)
+        tree = ast.Expression(statement.value) if is_shown else ast.Module([statement], [])
+        mode = "eval" if is_shown else "exec"
+        value = eval(compile(tree, "README", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)  # noqa: S307 - ours
+        value = await value if inspect.isawaitable(value) else value
+        values += [value] if is_shown else []
+    return values
 
 
 @pytest.mark.anyio
-async def test_the_scenario_in_readme_lints_clean(tmp_path: Path) -> None:
-    (tmp_path / "readme.yaml").write_text(block("yaml"), encoding="utf-8")
-    assert await lint(read_sources([tmp_path]), app.LifeHelperEnvironment()) == ()
+async def test_each_call_comes_to_what_readme_writes_under_it() -> None:
+    names: dict[str, Any] = {}
+    await play(TOOLS, names)
+    written = re.findall(r"^# (Tool\w+\(.*)$", CALLS, re.MULTILINE)
+    came = [str(each) for each in await play(CALLS, names)]
+    assert len(came) == len(written) == 3
+    for value, line in zip(came, written, strict=True):
+        assert re.fullmatch(re.escape(line).replace("…", ".*"), value)
+
+
+@pytest.mark.anyio
+async def test_the_panels_of_readme_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scripted(_address: str) -> lhkit.ScriptedModel:
+        return lhkit.ScriptedModel([say("Hello.")])
+
+    for name in ("LHKIT_DATA_DIR", "LHKIT_CONFIG_DIR", "LHKIT_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lhkit, "connect", scripted)
+    panels = await play(PANEL, {})
+    assert [type(each).__name__ for each in panels] == ["ChatPanel", "ChatPanel"]
+
+
+def test_the_scores_in_readme_are_those_of_the_baseline() -> None:
+    """So they are measured, and written anew, in one place."""
+    baseline = (ROOT / "evals" / "baselines" / "gemma.md").read_text(encoding="utf-8")
+    (shown,) = (step.shown for step in steps(README) if step.command == "make eval")
+    end = len(shown) - shown[::-1].index("…")
+    head, *rows = (line for line in shown[:end] if line != "…")
+    last = " ".join(shown[end:])
+    assert re.sub(r"[ │]", "", head) in re.sub(r"[ │┃]", "", baseline)
+    assert [row for row in rows if row not in baseline] == []
+    total = next(row for row in rows if "total" in row)
+    counts = re.search(r"(\d+)/(\d+) .* (\d+) / (\d+) ", total)
+    assert counts
+    passed, played, _, escaped = counts.groups()
+    texts = load_catalog("en")
+    why = texts.text("eval.escaped", count=escaped)
+    assert last == texts.text("eval.would_stop", passed=passed, valid=played, why=why)
 
 
 def test_the_pictures_of_readme_are_there() -> None:
-    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README.read_text(encoding="utf-8"))
     assert pictures
     assert [each for each in pictures if not (ROOT / each).is_file()] == []
-
-
-def test_the_tree_in_readme_is_the_tree_on_disk() -> None:
-    tree = README.split("## The tree")[1].split("```")[1]
-    listed = {line.split()[0].rstrip("/") for line in tree.splitlines() if line.startswith("  ")}
-    package = Path(lhkit.__file__).parent
-    on_disk = {
-        path.name for path in package.iterdir() if path.name not in {"__pycache__", "py.typed"}
-    }
-    assert listed == on_disk

@@ -16,9 +16,8 @@ BOUNDARIES = {
     "chat/step.py": 1,  # a schema that its validator cannot use
     "confirm/gate.py": 1,  # a gate that waits for a person
     "confirm/summary.py": 2,  # a tool's own summary; values that break when they are read
-    "harness/replay/plan.py": 1,  # an assistant's context lines
-    "harness/replay/sample.py": 1,  # one sample
-    "notebook/toolset.py": 1,  # a user's function that does not speak a language
+    "harness/plan.py": 1,  # an assistant's context lines
+    "harness/run.py": 1,  # one sample
     "tools/dispatcher.py": 3,  # arguments that may be any object; their validation; the handler
 }
 

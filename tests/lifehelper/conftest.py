@@ -11,8 +11,8 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog, ProtocolText, load_protocols
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper, build_registry
+from lhkit.messages import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.vocab.results import ToolResult
 
 SEOUL = ZoneInfo("Asia/Seoul")
 Call = Callable[..., Awaitable[ToolResult]]

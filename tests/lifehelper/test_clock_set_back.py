@@ -5,10 +5,9 @@ from datetime import date
 
 import pytest
 
-from lhkit.lifehelper.habits import list_habits
+from lhkit.lifehelper.tools import list_entries, list_habits
 from lhkit.lifehelper.toolset import LifeHelper
-from lhkit.lifehelper.tracker import list_entries
-from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+from lhkit.messages import ToolErr, ToolOk, ToolResult
 from tests.lifehelper.conftest import SetClock
 
 pytestmark = pytest.mark.anyio

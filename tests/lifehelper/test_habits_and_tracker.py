@@ -7,18 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.lifehelper.habits import (
+from lhkit.lifehelper.rules import NewHabit
+from lhkit.lifehelper.store import Store, StoreImage
+from lhkit.lifehelper.tools import (
+    Entry,
     active_habit_of,
     added_on,
+    current_streak,
+    done_rate,
     find_habit,
     free_habit_id,
     insert_habit,
+    list_entries,
     list_habits,
     nearest_habits,
+    put_entry,
 )
-from lhkit.lifehelper.rules import NewHabit
-from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.tracker import Entry, current_streak, done_rate, list_entries, put_entry
 from lhkit.lifehelper.world import parse_world, seed
 
 DAY = date(2026, 6, 17)

@@ -11,19 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.lifehelper import handlers
+from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.rules import RuleLimits
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper
 from lhkit.lifehelper.world import parse_world, seed, snapshot
-from lhkit.vocab.results import (
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    ToolResult,
-    encode_tool_result,
-)
+from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
 
 Call = Callable[..., Awaitable[ToolResult]]
 NOW = "2026-06-17T09:00:00+09:00"
@@ -191,8 +185,8 @@ async def test_a_second_habit_waits_for_next_monday(call: Call, store: Store, cl
 @pytest.mark.parametrize(
     ("handle", "args"),
     [
-        (handlers.add_habit, {**WALK, "protocol_id": "stretch-break"}),
-        (handlers.log_tracker_entry, {"habit_id": "daily-walk", "value": "done"}),
+        (tools.add_habit, {**WALK, "protocol_id": "stretch-break"}),
+        (tools.log_tracker_entry, {"habit_id": "daily-walk", "value": "done"}),
     ],
 )
 async def test_no_other_process_can_write_between_the_check_and_the_write(
@@ -215,8 +209,8 @@ async def test_no_other_process_can_write_between_the_check_and_the_write(
 async def test_the_weekly_limit_is_the_deps_limit(store: Store, clock: Any) -> None:
     deps = LifeHelper(store=store, now=clock, limits=RuleLimits(habits_per_week=2))
     for key in ("daily-walk", "stretch-break"):
-        assert isinstance(handlers.add_habit({**WALK, "protocol_id": key}, deps), ToolOk)
-    third = handlers.add_habit({**WALK, "protocol_id": "water-on-waking"}, deps)
+        assert isinstance(tools.add_habit({**WALK, "protocol_id": key}, deps), ToolOk)
+    third = tools.add_habit({**WALK, "protocol_id": "water-on-waking"}, deps)
     assert error(third).code == "r3_quota"
 
 
@@ -228,7 +222,7 @@ async def test_the_day_is_the_one_of_the_clocks_zone(call: Call, clock: Any) -> 
 async def test_a_clock_without_a_zone_is_our_bug(store: Store) -> None:
     deps = LifeHelper(store=store, now=lambda: datetime(2026, 6, 17))  # noqa: DTZ001 - the fault
     with pytest.raises(ValueError, match="time zone"):
-        handlers.add_habit(WALK, deps)
+        tools.add_habit(WALK, deps)
 
 
 async def test_an_entry_is_logged_for_today_by_default(call: Call, store: Store) -> None:
@@ -395,7 +389,7 @@ async def test_many_habits_still_fit_and_the_count_is_true(
     with real_image.fresh() as store:
         given_world(store, *habits, tracker=tracker)
         deps = LifeHelper(store=store, now=clock)
-        handle = {"list_habits": handlers.list_all_habits, "query_tracker": handlers.query_tracker}
+        handle = {"list_habits": tools.list_all_habits, "query_tracker": tools.query_tracker}
         result = handle[tool]({}, deps)
     assert "_truncated" not in encode_tool_result(result)
     assert data(result)["count"] == len(habits)
@@ -432,9 +426,9 @@ async def test_ids_with_odd_characters_are_just_unknown(call: Call, store: Store
 
 async def test_reasons_and_titles_follow_the_locale_of_the_deps(store: Store, clock: Any) -> None:
     deps = LifeHelper(store=store, now=clock, locale="en")
-    refusal = error(handlers.add_habit({**WALK, "anchor_after_what": ""}, deps))
+    refusal = error(tools.add_habit({**WALK, "anchor_after_what": ""}, deps))
     assert refusal.reason.startswith("An anchor is missing")
-    assert data(handlers.add_habit(WALK, deps))["habit"]["title"] == "Walk every day"
+    assert data(tools.add_habit(WALK, deps))["habit"]["title"] == "Walk every day"
 
 
 protocols = st.sampled_from(["daily-walk", "stretch-break", "water-on-waking", "no-such"])
@@ -450,7 +444,7 @@ def test_no_sequence_of_adds_breaks_a_rule(image: StoreImage, adds: list[tuple[s
             day = day.fromordinal(day.toordinal() + days_later).replace(tzinfo=day.tzinfo)
             deps = LifeHelper(store=store, now=lambda day=day: day)  # type: ignore[misc]
             before = snapshot(store)
-            result = handlers.add_habit({**WALK, "protocol_id": key}, deps)
+            result = tools.add_habit({**WALK, "protocol_id": key}, deps)
             wrote = isinstance(result, ToolOk) and "already_active" not in result.data
             assert (snapshot(store) != before) == wrote
         habits = snapshot(store)["habits"]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evals.lessons.scene import past_days, ranges
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
 from lhkit.lifehelper.dates import said
 from lhkit.lifehelper.dates.said import said_dates
-from lhkit.tuning.life_helper.spoken_dates import past_days, ranges
 
 WEDNESDAY = date(2026, 6, 17)
 LOCALES = ("ko", "en")

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.replay.environment import KnowsRules
-from lhkit.lifehelper.rules import RuleLimits
-from lhkit.lifehelper.state_rules import broken_rules
+from lhkit.lifehelper.rules import RuleLimits, broken_rules
+from lhkit.lifehelper.toolset import LifeHelperToolset
+from lhkit.toolset import KnowsRules
 
 TODAY = date(2026, 6, 17)  # a Wednesday
 Row = dict[str, Any]
@@ -80,7 +79,7 @@ def test_an_entry_of_the_future_breaks_a_rule() -> None:
 
 
 def test_a_session_of_life_helper_knows_its_rules() -> None:
-    session = LifeHelperEnvironment().open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
+    session = LifeHelperToolset().open({"now": "2026-06-17T09:00:00+09:00"}, "ko")
     assert isinstance(session, KnowsRules)
     before = session.state()
     session.store.write(

@@ -8,12 +8,12 @@ import pytest
 
 from lhkit.confirm.summary import pretty, summarize
 from lhkit.errors import UsageError
-from lhkit.harness.expectations.matching import values_equal
+from lhkit.harness.matching import values_equal
+from lhkit.json_values import compact
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.toolset import build_registry
 from lhkit.locales import load_catalog
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.json_values import compact
 
 LOCALES = ("ko", "en")
 ADD = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
-from lhkit.lifehelper.framing import is_blank, negation_in
-from lhkit.lifehelper.habits import added_on
+from lhkit.lifehelper.rules import is_blank, negation_in
 from lhkit.lifehelper.store import Store, StoreImage
+from lhkit.lifehelper.tools import added_on
 from lhkit.lifehelper.world import DEFAULT_SENTENCE, parse_world, seed, snapshot
 
 NOW = "2026-06-15T09:00:00+09:00"
@@ -99,7 +99,7 @@ def test_a_faulty_world_is_an_error_that_names_the_field(data: Any, field: str) 
 
 
 def test_a_world_of_other_tools_is_told_which_option_names_them() -> None:
-    with pytest.raises(UsageError, match=r"items: .* only now, habits, tracker; .*--environ"):
+    with pytest.raises(UsageError, match=r"items: .* only now, habits, tracker; .*--toolset"):
         parse_world({"now": NOW, "items": []})
 
 

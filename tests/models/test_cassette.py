@@ -16,30 +16,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import CassetteError, StreamBrokenError, UsageError
-from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.cassette import CassetteModel, RecordingModel
-from lhkit.models.cassette_file import Cassette, encode_cassette, read_cassette
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
-from lhkit.tools.definition import ToolDefinition
-from lhkit.vocab.generation import (
+from lhkit.messages import (
     Finished,
     ModelEvent,
     ModelIdentity,
+    ModelMessage,
     Sampling,
+    SystemMessage,
     TextDelta,
     ThinkingDelta,
     Timing,
-    ToolCallParsed,
-    Usage,
-)
-from lhkit.vocab.messages import (
-    ModelMessage,
-    SystemMessage,
     ToolCall,
     ToolCallMessage,
+    ToolCallParsed,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    Usage,
     UserMessage,
 )
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.cassette import (
+    Cassette,
+    CassetteModel,
+    RecordingModel,
+    encode_cassette,
+    read_cassette,
+)
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tools.definition import ToolDefinition
 
 pytestmark = pytest.mark.anyio
 

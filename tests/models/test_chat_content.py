@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import StreamBrokenError
-from lhkit.models.chat_content import ChatContent
+from lhkit.messages import TextDelta, ThinkingDelta, ToolCall, ToolCallParsed
 from lhkit.models.dialects.base import ParsedEvent, ParseResult
-from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.vocab.messages import ToolCall
+from lhkit.models.openai import ChatContent
 from tests.models.fake_vllm import chat_call
 
 KNOWN = ("get_weather", "add")

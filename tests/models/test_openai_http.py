@@ -20,16 +20,23 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
+from lhkit.messages import (
+    Finished,
+    ModelEvent,
+    Sampling,
+    TextDelta,
+    ToolCallParsed,
+    ToolOk,
+    Usage,
+    UserMessage,
+)
 from lhkit.models.base import ModelRequest
-from lhkit.models.connection import Endpoint
-from lhkit.models.openai_http import OpenAiHttp
+from lhkit.models.http import Endpoint
+from lhkit.models.openai import OpenAiHttp
 from lhkit.models.served import connect, require_constraint
-from lhkit.models.vllm_http import VllmHttp
+from lhkit.models.vllm import VllmHttp
 from lhkit.testing import object_schema
 from lhkit.tools.definition import ToolDefinition
-from lhkit.vocab.generation import Finished, ModelEvent, Sampling, TextDelta, ToolCallParsed, Usage
-from lhkit.vocab.messages import UserMessage
-from lhkit.vocab.results import ToolOk
 from tests.models.fake_vllm import (
     DONE,
     END_OF_TURN,

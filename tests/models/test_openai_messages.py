@@ -7,11 +7,19 @@ from typing import Any
 
 import pytest
 
+from lhkit.messages import (
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCallMessage,
+    ToolErr,
+    ToolOk,
+    UserMessage,
+    encode_tool_result,
+)
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
-from lhkit.models.openai_messages import chat_messages, chat_tools, choice_of
-from lhkit.vocab.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolErr, ToolOk, encode_tool_result
+from lhkit.models.request import chat_messages, chat_tools, choice_of
 
 TOOLS = (
     {

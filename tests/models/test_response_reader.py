@@ -16,17 +16,10 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.models.completion_content import CompletionContent
+from lhkit.messages import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.response_reader import ResponseReader
-from lhkit.vocab.generation import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    ToolCallParsed,
-    Usage,
-)
+from lhkit.models.http import ResponseReader
+from lhkit.models.vllm import CompletionContent
 from tests.models.fake_vllm import (
     DONE,
     END_OF_TURN,

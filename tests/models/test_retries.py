@@ -16,12 +16,10 @@ from lhkit.errors import (
     StreamBrokenError,
     StreamStalledError,
 )
-from lhkit.models.backoff import Backoff
+from lhkit.messages import Finished, ModelEvent, UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.connection import Endpoint, Pace
+from lhkit.models.http import Backoff, Endpoint, Pace
 from lhkit.models.served import connect
-from lhkit.vocab.generation import Finished, ModelEvent
-from lhkit.vocab.messages import UserMessage
 from tests.models.fake_vllm import (
     NOT_FOUND,
     TOO_LONG,

@@ -8,8 +8,15 @@ import psutil
 import pytest
 from aiohttp import web
 
-from lhkit.models.running_servers import RunningServer, advertised, after_boot_s, find_running
-from lhkit.models.vllm_server import HOST, ServerSettings, VllmServer
+from lhkit.models.serving import (
+    HOST,
+    RunningServer,
+    ServerSettings,
+    VllmServer,
+    advertised,
+    after_boot_s,
+    find_running,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +94,21 @@ async def test_a_server_of_another_folder_is_not_the_one_that_is_looked_for(
     path = write(tmp_path, json.dumps(asdict(here)))
     assert await find_running(tmp_path, NAME, model=Path("/weights")) == here
     assert await find_running(tmp_path, NAME, model=Path("/other")) is None
+    assert path.exists()
+
+
+async def test_a_server_that_computes_in_another_type_is_not_the_one_that_is_looked_for(
+    tmp_path: Path, here: RunningServer
+) -> None:
+    settings = ServerSettings(
+        model=tmp_path, served_name=NAME, log_path=tmp_path / "log", dtype="float32"
+    )
+    served = replace(here, options=settings.arguments(1))
+    path = write(tmp_path, json.dumps(asdict(served)))
+    assert served.dtype == "float32"
+    assert await find_running(tmp_path, NAME) == served
+    assert await find_running(tmp_path, NAME, dtype="float32") == served
+    assert await find_running(tmp_path, NAME, dtype="bfloat16") is None
     assert path.exists()
 
 

@@ -25,23 +25,23 @@ from lhkit.errors import (
     UnknownModelError,
     UsageError,
 )
-from lhkit.models.base import ModelRequest
-from lhkit.models.connection import Connection, Pace
-from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import Constraint
-from lhkit.models.vllm_http import Endpoint, VllmHttp
-from lhkit.tools.definition import ToolDefinition
-from lhkit.vocab.generation import (
+from lhkit.messages import (
     Finished,
     ModelEvent,
     ModelIdentity,
     Sampling,
     TextDelta,
     ToolCallParsed,
+    ToolOk,
     Usage,
+    UserMessage,
 )
-from lhkit.vocab.messages import UserMessage
-from lhkit.vocab.results import ToolOk
+from lhkit.models.base import ModelRequest
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.http import Connection, Pace
+from lhkit.models.vllm import Endpoint, VllmHttp
+from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,
     METRICS,

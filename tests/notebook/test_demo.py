@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit import app
+from lhkit.lifehelper.catalog import load_protocols
+from lhkit.lifehelper.store import Store
 from lhkit.notebook import demo_panel
-from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
@@ -46,7 +47,7 @@ async def test_the_whole_flow(panel: ChatPanel, locale: str, tmp_path: Path) -> 
     await panel.send(LIST[locale])
     assert tools(panel) == ["list_habits"]
     assert "- **" in said(panel)
-    with app.open_store(Settings(), tmp_path / "habits.sqlite3") as store:
+    with Store.open(tmp_path / "habits.sqlite3", load_protocols()) as store:
         assert store.number("SELECT count(*) FROM habit WHERE id = 'caffeine-cutoff'") == 1
         assert store.number("SELECT count(*) FROM tracker_entry WHERE value = 'done'") == 1
 

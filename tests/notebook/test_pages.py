@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from lhkit.messages import ToolCancelled
 from lhkit.models.scripted import call, say
-from lhkit.notebook.events import Outcome
-from lhkit.notebook.items import UserItem
 from lhkit.notebook.panel import ChatPanel
-from lhkit.vocab.results import ToolCancelled
+from lhkit.notebook.state import QuestionOutcome, UserItem
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -80,7 +79,7 @@ async def test_an_interrupt_ends_a_turn_that_a_button_began(
     await page.until_asked()
     os.kill(os.getpid(), signal.SIGINT)
     await page.until(lambda: not panel.is_busy)
-    assert panel._gate.outcomes == [Outcome.INTERRUPTED]  # noqa: SLF001 - what the card says
+    assert panel._gate.outcomes == [QuestionOutcome.INTERRUPTED]  # noqa: SLF001 - what the card says
     calls = [item for item in panel.state.items if hasattr(item, "result")]
     assert isinstance(calls[0].result, ToolCancelled)
 

@@ -2,26 +2,31 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
+from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCancelled
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
-from lhkit.notebook.events import Outcome
-from lhkit.notebook.items import AssistantItem, CardItem, ErrorItem, NoteItem, OptInItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import Connection
-from lhkit.notebook.toolset import Toolset
+from lhkit.notebook.state import (
+    AssistantItem,
+    CardItem,
+    ErrorItem,
+    ModelStatus,
+    NoteItem,
+    OptInItem,
+    QuestionOutcome,
+    ToolItem,
+)
 from lhkit.settings import Settings
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import ModelEvent, ModelIdentity, TextDelta
-from lhkit.vocab.results import ToolCancelled
+from lhkit.toolset import BareToolset, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -123,7 +128,7 @@ async def test_stop_answers_an_open_card_with_no_and_the_history_stays_good(
     assert isinstance(tool, ToolItem)
     assert tool.result == ToolCancelled()
     assert isinstance(card, CardItem)
-    assert card.outcome is Outcome.STOPPED
+    assert card.outcome is QuestionOutcome.STOPPED
     await panel.send("and now?")
     assert panel.state.items[-1] == AssistantItem(text="fine")
 
@@ -139,7 +144,7 @@ async def test_an_interrupted_cell_ends_the_turn(
     with pytest.raises(asyncio.CancelledError):
         await cell
     assert not panel.state.is_busy
-    assert panel.state.items[2].outcome is Outcome.INTERRUPTED
+    assert panel.state.items[2].outcome is QuestionOutcome.INTERRUPTED
 
 
 async def test_answers_from_code_need_no_front_end(make_panel: MakePanel) -> None:
@@ -149,7 +154,7 @@ async def test_answers_from_code_need_no_front_end(make_panel: MakePanel) -> Non
     await panel.send("write", answers=[False])
     assert not panel.state.has_written({"write"})
     outcomes = [item.outcome for item in panel.state.items if isinstance(item, CardItem)]
-    assert outcomes == [Outcome.CODE_YES, Outcome.CODE_NO]
+    assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]
 
 
 async def test_an_answer_from_code_that_was_not_needed_answers_no_later_card(
@@ -178,12 +183,12 @@ async def test_a_lost_server_is_a_sentence_and_retry_goes_on(
     assert isinstance(error, ErrorItem)
     assert "연결할 수 없습니다" in error.text
     assert error.can_retry
-    assert panel.state.connection is Connection.LOST
+    assert panel.state.connection is ModelStatus.LOST
     page = front_end(panel)
     page.press("retry")
     await page.until(lambda: not panel.is_busy and panel.state.items[-1] != error)
     assert panel.state.items[-1] == AssistantItem(text="back")
-    assert panel.state.connection is Connection.READY
+    assert panel.state.connection is ModelStatus.READY
 
 
 async def test_retry_asks_again_but_never_repeats_a_write(make_panel: MakePanel) -> None:
@@ -220,15 +225,22 @@ async def test_another_language_keeps_the_conversation(
     assert isinstance(panel.state.items[-1], ErrorItem)
 
 
+class Speaking:
+    """Tools that refuse to speak English."""
+
+    def __init__(self, refusal: Exception) -> None:
+        self.refusal = refusal
+
+    def open(self, world: Mapping[str, Any], locale: str) -> Session:
+        if locale == "en":
+            raise self.refusal
+        return BareToolset(registry=ToolRegistry()).open(world, locale)
+
+
 async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
     make_panel: MakePanel, front_end: MakeFrontEnd
 ) -> None:
-    def korean(locale: str) -> Toolset:
-        if locale != "ko":
-            raise UsageError(f"no tool texts for locale {locale!r}")
-        return Toolset(registry=ToolRegistry([]), assistant=Assistant())
-
-    panel = make_panel([say("안녕")], toolset=korean)
+    panel = make_panel([say("안녕")], toolset=Speaking(UsageError("no tool texts")))
     assert panel.widget.locales == ["ko"]
     before = panel.widget.labels
     front_end(panel).press("locale", value="en")
@@ -242,16 +254,7 @@ async def test_a_language_that_the_tools_do_not_speak_changes_nothing(
 async def test_only_languages_that_the_tools_speak_are_offered(
     make_panel: MakePanel, refusal: Exception
 ) -> None:
-    asked: list[str] = []
-
-    def not_english(locale: str) -> Toolset:
-        asked.append(locale)
-        if locale == "en":
-            raise refusal
-        return Toolset(registry=ToolRegistry())
-
-    assert make_panel([], toolset=not_english).widget.locales == ["ko"]
-    assert sorted(asked) == sorted(available_locales())
+    assert make_panel([], toolset=Speaking(refusal)).widget.locales == ["ko"]
 
 
 @pytest.mark.parametrize("locale", available_locales())

@@ -7,22 +7,22 @@ import pytest
 
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
-from lhkit.notebook.events import Outcome
-from lhkit.notebook.items import (
+from lhkit.messages import ModelIdentity, ToolErr, ToolOk
+from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
+from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
     ErrorItem,
     Item,
+    ModelStatus,
     NoteItem,
     OptInItem,
+    PanelState,
+    QuestionOutcome,
     ToolItem,
+    TurnFigures,
     UserItem,
 )
-from lhkit.notebook.patches import patches
-from lhkit.notebook.render import MAX_CHARS, fragment, render
-from lhkit.notebook.state import Connection, PanelState, TurnFigures
-from lhkit.vocab.generation import ModelIdentity
-from lhkit.vocab.results import ToolErr, ToolOk
 
 KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"
@@ -35,7 +35,7 @@ ITEMS: tuple[Item, ...] = (
     ToolItem(name=EVIL, args=EVIL, result=ToolErr(EVIL, EVIL)),
     ToolItem(name=EVIL, args=object()),
     CardItem(card="1", request=REQUEST),
-    CardItem(card="1", request=REQUEST, outcome=Outcome.RUN),
+    CardItem(card="1", request=REQUEST, outcome=QuestionOutcome.RUN),
     NoteItem(text=EVIL),
     ErrorItem(text=EVIL, detail=EVIL, can_retry=True),
     OptInItem(model=EVIL, address=EVIL, licence=EVIL),
@@ -69,7 +69,7 @@ def test_a_result_of_ten_megabytes_leaves_the_page_small() -> None:
     rows = ["<b>가" * 500_000] * 4
     item = ToolItem(name="big", args={"all": "x" * 100_000}, result=ToolOk({"rows": rows}))
     html = fragment(item, KO)
-    assert len(html) < 10 * MAX_CHARS
+    assert len(html) < 10 * MAX_VALUE_CHARS
     assert "[8,000," in html  # how long it was
 
 
@@ -95,7 +95,7 @@ def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_
     assert 'role="alertdialog"' in is_open
     assert 'data-state="open"' in is_open
     assert is_open.count("<button") == 2
-    for outcome in Outcome:
+    for outcome in QuestionOutcome:
         html = fragment(CardItem(card="7", request=REQUEST, outcome=outcome), KO)
         state = "allowed" if outcome.is_allowed else "denied"
         assert f'data-state="{state}"' in html
@@ -106,7 +106,7 @@ def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_
 def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> None:
     state = PanelState(
         identity=ModelIdentity(model="gemma-base", dialect="json"),
-        connection=Connection.READY,
+        connection=ModelStatus.READY,
         figures=TurnFigures(prompt_tokens=1234, completion_tokens=56, duration_s=2.34),
         has_figures=True,
     )

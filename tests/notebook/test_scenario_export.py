@@ -1,31 +1,32 @@
 """A conversation saved as a scenario loads, and its own expectation passes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from lhkit import app
+from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.authoring.gold import gold_model
-from lhkit.harness.authoring.lint import lint
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import read_sources
-from lhkit.harness.verdicts.final_state import StateVerdict, check_state
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import read_sources
+from lhkit.harness.violations import StateVerdict, check_state
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import ToolCall, ToolOk
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
+from lhkit.notebook.export import to_scenario
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.scenario_export import to_scenario
-from lhkit.notebook.toolset import Toolset
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.messages import ToolCall
-from lhkit.vocab.results import ToolOk
+from lhkit.toolset import BareSession, Session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
@@ -41,17 +42,17 @@ async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
     """Save the conversation, replay it with the gold model and return the scenario."""
     path = panel.save_scenario(tmp_path / "saved.yaml")
     sources = read_sources([path])
-    assert await lint(sources, app.LifeHelperEnvironment()) == ()
+    assert await lint(sources, life_helper.LifeHelperToolset()) == ()
     (scenario,) = sources.scenarios
     run = await replay(
         [scenario],
         gold_model,
-        environment=app.LifeHelperEnvironment(),
+        toolset=life_helper.LifeHelperToolset(),
         run_dir=tmp_path / "run",
     )
     (record,) = run.records
-    assert record.verdict is Verdict.PASS, record.reasons
-    assert record.violations == ()
+    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+    assert record.judgement.violations == ()
     return scenario
 
 
@@ -128,14 +129,24 @@ async def test_live_objects_of_a_toolset_do_not_rewrite_the_beginning(settings: 
         jars[0]["coins"] = 2
         return ToolOk(jars[0])
 
-    tools = Toolset(
-        registry=ToolRegistry([echo_tool("spend", handler=spend)]), world=lambda: {"jars": jars}
-    )
+    class Jars(BareSession):
+        def state(self) -> Mapping[str, Any]:
+            return {"jars": jars}
+
+    class Purse:
+        def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
+            registry = ToolRegistry([echo_tool("spend", handler=spend)])
+            return Jars(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
+
     model = ScriptedModel([call("spend"), say("ok")])
-    panel = ChatPanel(model=model, toolset=tools, opt_in=True, settings=settings)
+    now = datetime(2026, 6, 15, 9, tzinfo=UTC)
+    panel = ChatPanel(model=model, toolset=Purse, now=lambda: now, opt_in=True, settings=settings)
     await panel.send("spend one")
     (saved,) = yaml.safe_load(panel.to_scenario())
-    assert saved["world"] == {"jars": [{"id": "j1", "coins": 3}]}
+    assert saved["world"] == {
+        "now": "2026-06-15T09:00:00+00:00",
+        "jars": [{"id": "j1", "coins": 3}],
+    }
     assert saved["final"] == {"jars": [{"id": "j1", "coins": 2}]}
     assert "gone" not in saved
 

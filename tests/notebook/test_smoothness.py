@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 
 from lhkit.locales import load_catalog
+from lhkit.messages import (
+    EndReason,
+    Finished,
+    ModelCalled,
+    ModelEvent,
+    ModelFinished,
+    ModelIdentity,
+    TextDelta,
+    TextStreamed,
+    TurnEnded,
+    UserMessage,
+)
+from lhkit.messages import TurnStarted as Started
 from lhkit.models.base import ModelRequest
-from lhkit.notebook.home_loop import HomeLoop
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.screen import UPDATE_S, Screen
-from lhkit.vocab.events import EndReason, ModelCalled, ModelFinished, TextStreamed, TurnEnded
-from lhkit.vocab.events import TurnStarted as Started
-from lhkit.vocab.generation import Finished, ModelEvent, ModelIdentity, TextDelta
-from lhkit.vocab.messages import UserMessage
+from lhkit.notebook.widget import UPDATE_S, HomeLoop, Screen
 
 pytestmark = [pytest.mark.timeout(60)]
 

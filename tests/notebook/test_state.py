@@ -1,24 +1,43 @@
 """Panel state is a fold of events."""
 
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.notebook.events import CardOpened, CardSettled, Outcome, PanelEvent, TurnDropped
-from lhkit.notebook.items import AssistantItem, CardItem, Ending, ErrorItem, ToolItem, UserItem
-from lhkit.notebook.state import Connection, PanelState, fold
-from lhkit.vocab.events import (
+from lhkit.messages import (
     CallReady,
     CallSettled,
+    DispatchTrace,
     EndReason,
+    Finished,
+    GateOutcome,
     HistoryCleared,
     ModelCalled,
     ModelFinished,
     TextStreamed,
+    Timing,
+    ToolCall,
+    ToolCallMessage,
+    ToolCancelled,
+    ToolOk,
     TurnEnded,
     TurnStarted,
+    Usage,
+    UserMessage,
 )
-from lhkit.vocab.generation import Finished, Timing, Usage
-from lhkit.vocab.messages import ToolCall, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolCancelled, ToolOk
-from lhkit.vocab.trace import DispatchTrace, GateOutcome
+from lhkit.notebook.state import (
+    AssistantItem,
+    CardItem,
+    CardOpened,
+    CardSettled,
+    Ending,
+    ErrorItem,
+    ModelStatus,
+    PanelEvent,
+    PanelState,
+    QuestionOutcome,
+    ToolItem,
+    TurnDropped,
+    UserItem,
+    fold,
+)
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 CALL = ToolCall(name="write", args={"a": 1}, raw="raw")
@@ -61,7 +80,7 @@ def test_words_stream_and_become_one_message() -> None:
         state=midway,
     )
     assert done.items == (UserItem(text="hi"), AssistantItem(text="hello"))
-    assert (done.live, done.is_busy, done.connection) == (None, False, Connection.READY)
+    assert (done.live, done.is_busy, done.connection) == (None, False, ModelStatus.READY)
 
 
 def test_a_call_waits_then_has_its_result_in_its_place_and_words_before_it_stay_before() -> None:
@@ -76,7 +95,7 @@ def test_a_call_waits_then_has_its_result_in_its_place_and_words_before_it_stay_
     kinds = [type(item) for item in state.items]
     assert kinds == [UserItem, AssistantItem, ToolItem, CardItem]
     assert state.open_card is not None
-    after = folded(CardSettled(card="1", outcome=Outcome.RUN), settled(CALL), state=state)
+    after = folded(CardSettled(card="1", outcome=QuestionOutcome.RUN), settled(CALL), state=state)
     assert [type(item) for item in after.items] == kinds
     assert after.open_card is None
     assert after.items[2].result == ToolOk({"done": True})
@@ -109,9 +128,9 @@ def test_a_lost_server_is_an_error_with_a_retry_and_a_retry_keeps_the_turn() -> 
     )
     state = folded(started(), ModelCalled(turn=1), failed)
     assert state.items[-1] == ErrorItem(text="gone", detail="at x", can_retry=True)
-    assert state.connection is Connection.LOST
+    assert state.connection is ModelStatus.LOST
     again = folded(TurnStarted(message=None), state=state)
-    assert again.connection is Connection.ANSWERING
+    assert again.connection is ModelStatus.ANSWERING
     assert again.last_turn[0] == UserItem(text="hi")
 
 

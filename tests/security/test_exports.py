@@ -7,9 +7,8 @@ from markdown_it import MarkdownIt
 
 from lhkit.locales import load_catalog
 from lhkit.notebook.export import to_markdown
-from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
-from lhkit.notebook.markdown import MAX_CHARS, acts, to_html
-from lhkit.notebook.state import PanelState
+from lhkit.notebook.render import MAX_MARKDOWN_CHARS, acts, to_html
+from lhkit.notebook.state import AssistantItem, Item, PanelState, ToolItem, UserItem
 
 KO = load_catalog("ko")
 
@@ -50,6 +49,6 @@ def test_an_answer_that_does_nothing_stays_markdown(text: str) -> None:
 
 
 def test_a_text_that_the_parser_would_brood_over_is_shown_as_it_is() -> None:
-    html = to_html("[" * (MAX_CHARS + 1) + "<script>")
+    html = to_html("[" * (MAX_MARKDOWN_CHARS + 1) + "<script>")
     assert html.startswith("<pre>[[[")
     assert html.endswith("&lt;script&gt;</pre>")

@@ -12,28 +12,22 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 import typer
 
-from lhkit import app
-from lhkit.cli.finish import EXIT_WORLD, finish
+from lhkit.cli import EXIT_WORLD, finish
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import RunError, StoreError
-from lhkit.harness.records.journal import (
-    MANIFEST,
-    RECORDS,
-    open_journal,
-    read_manifest,
-    read_records,
-)
-from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.harness.log import MANIFEST, RECORDS, open_journal, read_manifest, read_records
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.vocab.results import ToolErr, ToolOk
 from tests.harness.records.test_journal import record
 
 SAMPLES = 6
@@ -172,7 +166,7 @@ def test_a_log_that_cannot_be_written_changes_nothing(
 def test_a_database_where_no_folder_can_be_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"chat\.sqlite3 cannot be made .* choose another file"):
-        app.open_store(Settings(), tmp_path / "file" / "chat.sqlite3")
+        LIFE_HELPER.open_kept(tmp_path / "file" / "chat.sqlite3", now=Settings().now, locale="ko")
 
 
 @pytest.mark.anyio
@@ -182,9 +176,10 @@ async def test_a_write_of_the_chat_on_a_full_disk_is_an_error_to_the_model_and_l
     settings = Settings()
     args = {"protocol_id": "daily-walk", "frame_level": "identity", "anchor_when": "아침"}
     args |= {"framed_text": "나는 매일 걷는 사람이다"}
-    dispatcher = ToolDispatcher(app.registry_of("ko"))
-    with app.open_store(settings, tmp_path / "chat.sqlite3") as store:
-        deps = LifeHelper(store=store, now=settings.now)
+    dispatcher = ToolDispatcher(life_helper.registry_of("ko"))
+    session = LIFE_HELPER.open_kept(tmp_path / "chat.sqlite3", now=settings.now, locale="ko")
+    with closing(session):
+        deps, store = session.deps, session.store
         gate = ScriptedGate([True, True])
         with largest_file(1_000):
             refused = await dispatcher.dispatch("add_habit", args, confirm=gate, deps=deps)

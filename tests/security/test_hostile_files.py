@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 
 from lhkit import match_calls
-from lhkit.app import LifeHelperEnvironment
 from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
-from lhkit.harness.authoring.mutate import mutate, read_survivors
-from lhkit.harness.expectations import pattern
-from lhkit.harness.expectations.pattern import Pattern, pattern_fault
-from lhkit.harness.records.manifest_shape import MAX_REPEATS
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios import scenario
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.suite import load_suite
+from lhkit.harness import matchers, scenario
+from lhkit.harness.author.mutate import mutate, read_survivors
+from lhkit.harness.log import MAX_REPEATS
+from lhkit.harness.matchers import Pattern, pattern_fault
+from lhkit.harness.results import Run
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.suite import load_suite
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.lifehelper.world import parse_world
 
 GOOD = """- id: a{n}
@@ -153,7 +152,7 @@ async def test_a_gold_day_at_the_end_of_the_calendar_can_be_spoilt(
     call = f'{{tool: query_tracker, args: {{from: "{day}", to: "{day}"}}}}'
     text = FAR.replace("{tool: search_catalog, args: {limit: 5}}", call)
     file.write_text(text, encoding="utf-8")
-    report = await mutate(load_scenarios([file]), LifeHelperEnvironment())
+    report = await mutate(load_scenarios([file]), LifeHelperToolset())
     assert report.total.tried > 0
 
 
@@ -235,7 +234,7 @@ def test_the_classic_bomb_goes_off_at_once_or_not_at_all() -> None:
 def test_a_search_that_takes_too_long_ends_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pattern, "SEARCH_CPU_S", 0.1)
+    monkeypatch.setattr(matchers, "SEARCH_CPU_S", 0.1)
     with pytest.raises(ScenarioError, match=r"takes longer than 0\.1 s in a text of 201 char"):
         Pattern(r"(q|qq)+$").is_in("q" * 200 + "!")
 

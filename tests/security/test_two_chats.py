@@ -11,35 +11,40 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper import store as store_module
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.catalog import load_protocols
+from lhkit.lifehelper.store import Store
+from lhkit.lifehelper.tools import list_entries
 from lhkit.lifehelper.toolset import LifeHelper
-from lhkit.lifehelper.tracker import list_entries
+from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.vocab.results import ToolErr, ToolOk
 
 NOTEBOOK = """
 import asyncio, json, sys
+from contextlib import closing
 from pathlib import Path
 from lhkit import app
 from lhkit.confirm.gate import ScriptedGate
+from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings
-from lhkit.vocab.messages import ToolCallMessage
-from lhkit.vocab.results import envelope
+from lhkit.messages import ToolCallMessage
+from lhkit.messages import envelope
 
-async def said(store, name, args):
+async def said(session, name, args):
     model = ScriptedModel([call(name, **args), say("네")])
-    chat = app.open_chat(model, store, ScriptedGate([True]), Settings())
+    chat = app.open_chat(model, session, ScriptedGate([True]), "ko")
     await chat.user_turn("부탁해")
     return [envelope(m.result) for m in chat.state.messages if isinstance(m, ToolCallMessage)]
 
-with app.open_store(Settings(), Path(sys.argv[1])) as store, asyncio.Runner() as runner:
+session = LIFE_HELPER.open_kept(Path(sys.argv[1]), now=Settings().now, locale="ko")
+with closing(session), asyncio.Runner() as runner:
     print("open", flush=True)
     for line in sys.stdin:
-        found = [runner.run(said(store, *each)) for each in json.loads(line)]
+        found = [runner.run(said(session, *each)) for each in json.loads(line)]
         print(json.dumps([result for results in found for result in results]), flush=True)
 """
 HABIT = {"frame_level": "identity", "framed_text": "나는 매일 걷는 사람이다", "anchor_when": "아침"}
@@ -109,7 +114,7 @@ def test_two_notebooks_on_one_database_lose_nothing_and_break_no_rule_together(
         two.ask(("query_tracker", {"habit_id": habit_id}))
         (told,) = two.heard()
         assert told["status"] == "ok"
-    with app.open_store(Settings(), path) as store:
+    with Store.open(path, load_protocols()) as store:
         assert store.number("SELECT count(*) FROM habit") == 1
         assert [each.date.isoformat() for each in list_entries(store, habit_id)] == days
         assert [tuple(row) for row in store.rows("PRAGMA integrity_check")] == [("ok",)]
@@ -121,9 +126,9 @@ async def test_a_database_that_is_locked_for_too_long_is_an_error_to_the_model_a
 ) -> None:
     monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.05)
     path, settings = tmp_path / "chat.sqlite3", Settings()
-    dispatcher = ToolDispatcher(app.registry_of("ko"))
+    dispatcher = ToolDispatcher(life_helper.registry_of("ko"))
     args = {"protocol_id": "daily-walk", **HABIT}
-    with app.open_store(settings, path) as mine, app.open_store(settings, path) as another:
+    with Store.open(path, load_protocols()) as mine, Store.open(path, load_protocols()) as another:
         deps = LifeHelper(store=mine, now=settings.now)
         gate = ScriptedGate([True, True])
         with another.transaction():

@@ -12,13 +12,12 @@ from types import ModuleType
 
 import pytest
 
-from lhkit import app
-from lhkit.harness.records.journal import RECORDS
-from lhkit.harness.records.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.records.record_line import encode_record
+from lhkit.harness.log import RECORDS
+from lhkit.harness.record import CallRecord, SampleRecord, Verdict, encode_record
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import GateOutcome
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.trace import GateOutcome
 from tests.harness.records.test_journal import record
 
 SOAK = Path(__file__).parents[2] / "evals" / "soak"
@@ -47,7 +46,7 @@ def lines(*records: SampleRecord) -> bytes:
 
 
 def invalid(name: str) -> SampleRecord:
-    return replace(record(name), verdict=Verdict.INVALID)
+    return replace(record(name), judgement=replace(record(name).judgement, verdict=Verdict.INVALID))
 
 
 def writing(gate: str, tool: str = "add_habit") -> SampleRecord:
@@ -60,7 +59,10 @@ def writing(gate: str, tool: str = "add_habit") -> SampleRecord:
         gate=GateOutcome(gate),
     )
     whole = record("w")
-    return replace(whole, turns=(replace(whole.turns[0], calls=(wrote,)),))
+    return replace(
+        whole,
+        evidence=replace(whole.evidence, turns=(replace(whole.evidence.turns[0], calls=(wrote,)),)),
+    )
 
 
 A, B = lines(record("a")), lines(record("b"))
@@ -94,7 +96,7 @@ def test_a_tool_writes_if_the_registry_says_so(
     soak: ModuleType, monkeypatch: pytest.MonkeyPatch, tool: str, *, is_noticed: bool
 ) -> None:
     registry = ToolRegistry([echo_tool("nap", is_destructive=True), echo_tool("look")])
-    monkeypatch.setattr(app, "registry_of", lambda _locale: registry)
+    monkeypatch.setattr(life_helper, "registry_of", lambda _locale: registry)
     faults = soak.folder.faults_of_records(b"", lines(writing("rejected", tool)))
     assert bool(faults) is is_noticed
 

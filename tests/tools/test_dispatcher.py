@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
+from lhkit.json_values import canonical
 from lhkit.locales import load_catalog
+from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.testing import BrokenGate, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.json_values import canonical
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk, ToolResult
-from lhkit.vocab.trace import DispatchTrace, GateOutcome
 
 HABIT = object_schema("protocol_id", protocol_id={"type": "string"}, n={"type": "integer"})
 READ = echo_tool("search_catalog", parameters=HABIT)

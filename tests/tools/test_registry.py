@@ -6,11 +6,11 @@ import pytest
 from pydantic import Field
 
 from lhkit.errors import RegistrationError
+from lhkit.messages import ToolErr, ToolOk
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.definition import TODAY
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.results import ToolErr, ToolOk
 
 
 @pytest.mark.promise("registry.name")

@@ -17,25 +17,25 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.errors import RegistrationError
+from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tools.schema_fault import schema_fault
 from lhkit.tools.validation import (
     Accepted,
+    ArgumentsVerdict,
     ArgumentValidator,
     Invalid,
     Missing,
-    Verdict,
+    schema_fault,
     value_fault,
 )
-from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
 
 NFC, NFD = "메모", "\u1106\u1166\u1106\u1169"
 INTEGER = {"type": "integer"}
 
 
-def checked(schema: Mapping[str, Any], args: Mapping[str, Any]) -> Verdict:
+def checked(schema: Mapping[str, Any], args: Mapping[str, Any]) -> ArgumentsVerdict:
     return ArgumentValidator({"type": "object", **schema}).check(args)
 
 

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import TuningError
-from lhkit.tuning.batches import (
+from lhkit.tuning.data import (
     IGNORED,
     TokenSequence,
+    TrainingSequence,
     common_prefix,
     fitting,
     make_batches,
     tokenised,
 )
-from lhkit.tuning.sequence import TrainingSequence
 
 
 def letters(text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:

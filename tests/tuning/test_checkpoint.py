@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import TuningError
-from lhkit.tuning.checkpoint import Checkpoint, as_json, require_same
+from lhkit.tuning.train import Checkpoint, as_json, require_same
 
 RECIPE: dict[str, Any] = {
     "settings": {"steps": 12, "seed": 0, "adapter": {"rank": 16, "alpha": 32}},

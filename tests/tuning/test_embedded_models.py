@@ -12,11 +12,11 @@ import pytest
 
 from lhkit import app
 from lhkit.errors import MissingPackageError, TuningError, UsageError
-from lhkit.models.running_servers import RunningServer, after_boot_s
-from lhkit.models.weights_hash import weights_sha256
+from lhkit.models.serving import RunningServer, after_boot_s
+from lhkit.models.weights import weights_sha256
 from lhkit.settings import Settings
-from lhkit.tuning import embedded_models, tuned_weights
-from lhkit.tuning.merge import CARD, WEIGHTS
+from lhkit.tuning import tuned_weights
+from lhkit.tuning.adapter import CARD, WEIGHTS
 from tests.models.fake_vllm import FakeVllm, answers, models
 
 pytestmark = pytest.mark.anyio
@@ -109,8 +109,8 @@ async def test_each_name_is_served_from_its_own_weights(
     async def bare(cache_dir: Path, **_: Any) -> Path:
         return made(cache_dir / "bare")
 
-    monkeypatch.setattr(embedded_models, "ensure_tuned", ensured)
-    monkeypatch.setattr(embedded_models.weights, "ensure_weights", bare)
+    monkeypatch.setattr(tuned_weights, "ensure_tuned", ensured)
+    monkeypatch.setattr(tuned_weights.weights, "ensure_weights", bare)
     default = await app.embedded_server(settings)
     base = await app.embedded_server(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")
@@ -128,7 +128,7 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     async def fetched(*_: object, **__: object) -> Path:
         raise AssertionError("weights were fetched that nothing can serve")
 
-    monkeypatch.setattr(embedded_models, "ensure_tuned", fetched)
+    monkeypatch.setattr(tuned_weights, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
         await app.embedded_server(settings)

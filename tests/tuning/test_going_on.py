@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from lhkit.errors import TuningError
-from lhkit.tuning.material import Material
+from lhkit.tuning.data import Exchange, sequences_of
 from lhkit.tuning.recipe import AdapterShape, TuneSettings
-from lhkit.tuning.sequence import Exchange, sequences_of
-from lhkit.tuning.training import Point, train
+from lhkit.tuning.train import Material, Point, train
 
 PROMPT = "<bos> <start_of_turn> user tools {} <end_of_turn> <start_of_turn> model "
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.shipped import scenario_paths
 
 SCRIPT = Path(__file__).parents[2] / "evals" / "benchmarks" / "greedy_agreement.py"
 EOS, TURN_END = 1, 106
@@ -110,7 +110,7 @@ def test_the_page_counts_what_agrees_and_shows_what_does_not(greedy: ModuleType)
 
 
 def test_the_prompts_are_of_both_languages_and_as_the_chat_sends_them(greedy: ModuleType) -> None:
-    found = greedy.chosen(load_scenarios(app.scenario_paths("dev")), 20)
+    found = greedy.chosen(load_scenarios(scenario_paths("dev")), 20)
     assert [each.locale for each in found] == ["ko"] * 10 + ["en"] * 10
     assert len({each.id for each in found}) == 20
     assert len({each.ac for each in found}) >= 6

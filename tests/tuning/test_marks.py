@@ -6,9 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from lhkit.errors import TuningError
-from lhkit.tuning.batches import Encode
-from lhkit.tuning.marks import require_marks
-from lhkit.tuning.sequence import Exchange, TrainingSequence, sequences_of
+from lhkit.tuning.data import Encode, Exchange, TrainingSequence, require_marks, sequences_of
 
 KNOWN = {"<bos>": 1, "<start_of_turn>": 2, "<end_of_turn>": 3}
 

@@ -2,14 +2,15 @@
 
 import json
 import platform
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from lhkit.errors import TuningError
-from lhkit.tuning.batches import IGNORED, Batch
-from lhkit.tuning.needs import (
+from lhkit.tuning.data import IGNORED, Batch
+from lhkit.tuning.train import (
     BaseShape,
     Machine,
     base_shape,
@@ -28,6 +29,7 @@ GEMMA_270M = BaseShape(
     vocabulary=262_144,
     weights_bytes=536_000_000,
 )
+IN_FLOAT32 = replace(GEMMA_270M, weights_bytes=2 * GEMMA_270M.weights_bytes, dtype="float32")
 ROOMY = Machine(memory_bytes=2**40, disk_bytes=2**40)
 
 
@@ -47,19 +49,20 @@ def test_an_adapter_of_rank_16_on_the_embedded_gemma_has_3_8_million_numbers() -
 
 
 @pytest.mark.parametrize(
-    ("shape", "measured_mb"),
+    ("shape", "bfloat16_mb", "float32_mb"),
     [
-        ((1300, 1, 64, 16), 2320),
-        ((1300, 12, 256, 96), 5493),
-        ((1300, 12, 256, 720), 7359),
-        ((0, 2, 1500, 720), 5899),
+        ((1300, 1, 64, 16), 2320, 4028),
+        ((1300, 12, 256, 96), 5493, 9396),
+        ((1300, 12, 256, 720), 7359, 11276),
+        ((0, 2, 1500, 720), 5899, 9048),
     ],
 )
 def test_the_estimate_lies_above_what_a_step_was_measured_to_take_and_not_far(
-    shape: tuple[int, int, int, int], measured_mb: int
+    shape: tuple[int, int, int, int], bfloat16_mb: int, float32_mb: int
 ) -> None:
-    estimate = GEMMA_270M.peak_bytes(batch(*shape), rank=16)
-    assert measured_mb * 2**20 < estimate < 1.35 * measured_mb * 2**20
+    for model, measured_mb in ((GEMMA_270M, bfloat16_mb), (IN_FLOAT32, float32_mb)):
+        estimate = model.peak_bytes(batch(*shape), rank=16)
+        assert measured_mb * 2**20 < estimate < 1.35 * measured_mb * 2**20
 
 
 def test_a_step_of_the_default_settings_stays_below_the_promised_12_gib() -> None:
@@ -77,6 +80,8 @@ def test_too_little_memory_says_what_to_lower() -> None:
     )
     with pytest.raises(TuningError, match=sentence):
         require_memory(GEMMA_270M, [small, large], batch_tokens=3072, rank=16, machine=poor)
+    with pytest.raises(TuningError, match=r"lower --batch-tokens, give --dtype bfloat16, or end"):
+        require_memory(IN_FLOAT32, [large], batch_tokens=3072, rank=16, machine=poor)
 
 
 def test_too_little_room_on_the_disk_names_the_folder(tmp_path: Path) -> None:
@@ -95,7 +100,9 @@ def test_this_machine_is_looked_at_even_where_the_folder_is_not_there_yet(tmp_pa
 def test_the_shape_of_a_base_is_read_from_its_configuration(tiny_gemma: Path) -> None:
     shape = base_shape(tiny_gemma)
     assert (shape.layers, shape.query_width, shape.key_width) == (6, 32, 8)
-    assert shape.weights_bytes == (tiny_gemma / "model.safetensors").stat().st_size
+    stored_bytes = (tiny_gemma / "model.safetensors").stat().st_size  # in float32
+    assert shape.weights_bytes == stored_bytes // 2
+    assert base_shape(tiny_gemma, "float32").weights_bytes == stored_bytes
 
 
 @pytest.mark.parametrize(

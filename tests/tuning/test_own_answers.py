@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions
-from lhkit.commands.tune_own import make_own_data
+from lhkit.commands.tune import DataOptions, make_own_data
 from lhkit.settings import Settings
-from lhkit.tuning.own_tools.acting import Said, Wish
-from lhkit.tuning.own_tools.answers import answers_of
-from lhkit.tuning.own_tools.phrase_file import read_phrases
+from lhkit.tuning.phrases.file import read_phrases
+from lhkit.tuning.phrases.generate import Said, Wish, answers_of
 
 SHELF = """\
 from dataclasses import dataclass, field

@@ -12,14 +12,13 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import TuningError
+from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.own_tools.checks import check_fit
-from lhkit.tuning.own_tools.drawing import Stage, conversations
-from lhkit.tuning.own_tools.phrase_file import PhraseFile, read_phrases
-from lhkit.tuning.own_tools.templates import taken
-from lhkit.tuning.simulation import simulate
-from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+from lhkit.tuning.phrases.check import check_fit
+from lhkit.tuning.phrases.file import PhraseFile, read_phrases, taken
+from lhkit.tuning.phrases.generate import DrawingStage, conversations
+from lhkit.tuning.teacher import simulate
 
 Boxes = dict[str, dict[str, Any]]
 TODAY = date(2026, 6, 15)
@@ -149,7 +148,7 @@ def book_of(folder: Path, text: str = PHRASES) -> PhraseFile:
 
 async def played(book: PhraseFile, count: int = 60, most_calls: int = 3) -> list[str]:
     """Return what follows the tools' descriptions in each conversation."""
-    stage = Stage(registry=REGISTRY, days=[TODAY], most_calls=most_calls)
+    stage = DrawingStage(registry=REGISTRY, days=[TODAY], most_calls=most_calls)
     told = conversations(book, {"en": stage}, count=count, seed=1, korean_share=0.0)
     sequences = await simulate(tuple(told), House(), progress=False)
     return [each.text.rpartition("Boxes.")[2] for each in sequences]

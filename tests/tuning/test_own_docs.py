@@ -14,7 +14,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from lhkit.cli import build_parser
-from lhkit.tuning.sequence import read_sequences
+from lhkit.tuning.data import read_sequences
 
 DOCS = (Path(__file__).parents[2] / "docs" / "tune-own-tools.md").read_text(encoding="utf-8")
 
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.promise("tune_own.docs")
 def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path) -> None:
-    init, data, train, merge, more, further = (command[1:] for command in COMMANDS)
+    init, data, train, merge, more, further, _talks = (command[1:] for command in COMMANDS)
     run = lhkit(*init)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "3 tools, en. Fill in its" in run.stdout
@@ -82,16 +82,56 @@ def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path)
     assert manifest["start"]
 
 
+@pytest.mark.promise("tune_own.code")
+def test_conversations_of_ones_own_code_are_played_with_the_same_tools(folder: Path) -> None:
+    (folder / "talks.py").write_text(blocks("python")[1], encoding="utf-8")
+    run = lhkit(*COMMANDS[-1][1:], "--count", "20")
+    assert run.exit_code == 0, run.stderr
+    told = {each.text for each in read_sequences(folder / "data" / "talks.jsonl")}
+    assert any('"text":"Another one."' in text for text in told)
+    assert any("There is no note yet" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("def talks(count, *, seed, korean_share): return []", "wrote no conversation"),
+        ("def talks(count, *, seed, korean_share): return ['hello']", "wrote 'hello': give `lhkit"),
+        (
+            "def talks(count, *, seed, korean_share):\n    raise ValueError('no')",
+            "talks.py:2: ValueError: no",
+        ),
+        ("def talks(count): return []", "TypeError: talks() got an unexpected keyword"),
+        ("talk = 1", "--conversations talks.py:talks: "),
+    ],
+)
+def test_code_that_writes_no_conversations_is_one_sentence(
+    folder: Path, code: str, sentence: str
+) -> None:
+    (folder / "talks.py").write_text(code, encoding="utf-8")
+    run = lhkit(*COMMANDS[-1][1:])
+    assert run.exit_code == 2
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr
+    assert not (folder / "data").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ("init --environment notes.py:Notebook --out notes.py", "notes.py is there already"),
-        ("init --environment notes.py:No --out x.yaml", "has no 'No'"),
-        ("init --environment notes.py:Notebook --out x.yaml --locale fr", "no locale 'fr'"),
-        ("data --out x.jsonl --environment notes.py:Notebook", "needs --phrases FILE"),
+        ("data --out x.jsonl", "needs --phrases FILE"),
+        (
+            "data --out x.jsonl --phrases p.yaml --conversations talks.py:talks",
+            "--phrases and --conversations: give one of the two",
+        ),
+        ("data --out x.jsonl --conversations talks", "--conversations talks has no colon"),
+        ("init --toolset notes.py:Notebook --out notes.py", "notes.py is there already"),
+        ("init --toolset notes.py:No --out x.yaml", "has no 'No'"),
+        ("init --toolset notes.py:Notebook --out x.yaml --locale fr", "no locale 'fr'"),
+        ("data --out x.jsonl --toolset notes.py:Notebook", "needs --phrases FILE"),
         ("data --out x.jsonl --phrases p.yaml", "p.yaml:2: worlds[0]: world.now: Field required"),
         (
-            "data --out x.jsonl --environment notes.py:Notebook --phrases p.yaml --dev-share 1",
+            "data --out x.jsonl --toolset notes.py:Notebook --phrases p.yaml --dev-share 1",
             "nothing is left to learn from",
         ),
     ],

@@ -12,15 +12,14 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import TuningError
+from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.own_tools.acting import Said
-from lhkit.tuning.own_tools.checks import check_fit
-from lhkit.tuning.own_tools.drawing import Stage, conversations
-from lhkit.tuning.own_tools.phrase_file import PhraseFile, read_phrases
-from lhkit.tuning.sequence import TrainingSequence
-from lhkit.tuning.simulation import simulate
-from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+from lhkit.tuning.data import TrainingSequence
+from lhkit.tuning.phrases.check import check_fit
+from lhkit.tuning.phrases.file import PhraseFile, read_phrases
+from lhkit.tuning.phrases.generate import DrawingStage, Said, conversations
+from lhkit.tuning.teacher import simulate
 
 MONDAY = date(2026, 6, 15)
 
@@ -119,7 +118,7 @@ def book_of(folder: Path, text: str = PHRASES) -> PhraseFile:
 
 
 def drawn(book: PhraseFile, count: int, seed: int = 1, korean_share: float = 0.6) -> list[Any]:
-    stage = Stage(registry=REGISTRY, days=[MONDAY] * len(book.phrases.worlds))
+    stage = DrawingStage(registry=REGISTRY, days=[MONDAY] * len(book.phrases.worlds))
     stages = dict.fromkeys(book.phrases.locales, stage)
     return list(conversations(book, stages, count=count, seed=seed, korean_share=korean_share))
 
@@ -170,7 +169,7 @@ async def test_each_wish_is_told_with_what_it_came_to_and_whether_it_was_to_fail
     tmp_path: Path,
 ) -> None:
     book, said = book_of(tmp_path), list[Said]()
-    stage = Stage(registry=REGISTRY, days=[MONDAY] * 2, notify=said.append)
+    stage = DrawingStage(registry=REGISTRY, days=[MONDAY] * 2, notify=said.append)
     told = conversations(book, {"ko": stage}, count=60, seed=1, korean_share=1.0)
     sequences = await simulate(tuple(told), Timers(), progress=False)
     assert {each.wish.words["name"] for each in said if each.wish.is_to_fail} == {"라면"}

@@ -7,8 +7,8 @@ import pytest
 from lhkit.errors import TuningError
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.own_tools.checks import check_fit
-from lhkit.tuning.own_tools.phrase_file import read_phrases
+from lhkit.tuning.phrases.check import check_fit
+from lhkit.tuning.phrases.file import read_phrases
 
 REGISTRY = ToolRegistry(
     [

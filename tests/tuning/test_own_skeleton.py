@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import TuningError
-from lhkit.harness.scenarios.yaml_source import read_yaml
+from lhkit.harness.scenario import read_yaml
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.own_tools.checks import check_fit
-from lhkit.tuning.own_tools.phrase_file import TODO, read_phrases
-from lhkit.tuning.own_tools.skeleton import skeleton
-from lhkit.tuning.own_tools.values import given_values, schema_fault
+from lhkit.tuning.phrases.check import check_fit
+from lhkit.tuning.phrases.file import TODO, read_phrases
+from lhkit.tuning.phrases.generate import skeleton
+from lhkit.tuning.phrases.values import given_values, schema_fault
 
 
 def written(registry: ToolRegistry, reader: str = "en") -> str:

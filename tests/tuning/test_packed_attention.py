@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.tuning import lora
-from lhkit.tuning.packed_attention import Packing, blocks
+from lhkit.tuning import adapter
+from lhkit.tuning.adapter import Packing, blocks
 
 
 def states_and_gradient(model: Any, tokens: list[int], **how: Any) -> tuple[Any, Any]:
@@ -26,7 +26,7 @@ def test_packed_rows_get_the_states_and_gradients_that_transformers_gives_them_a
     import torch
     from transformers import AutoModelForCausalLM
 
-    packed = lora.load_model(tiny_gemma).float()
+    packed = adapter.load_model(tiny_gemma).float()
     plain = AutoModelForCausalLM.from_pretrained(
         tiny_gemma, dtype=torch.bfloat16, attn_implementation="eager"
     ).float()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import TuningError
-from lhkit.tuning.sequence import (
+from lhkit.tuning.data import (
     Exchange,
     TrainingSequence,
     data_sha256,

@@ -5,11 +5,8 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from lhkit.models.weights import weights_folder
-from lhkit.models.weights_source import EMBEDDED_GEMMA
-from lhkit.tuning.lora import LINEAR_LAYERS
-from lhkit.tuning.manifest import MANIFEST
-from lhkit.tuning.merge import CARD, WEIGHTS, require_adapter
+from lhkit.models.weights import EMBEDDED_GEMMA, weights_folder
+from lhkit.tuning.adapter import CARD, LINEAR_LAYERS, MANIFEST, WEIGHTS, require_adapter
 from lhkit.tuning.tuned_weights import SHIPPED
 
 LARGEST_BYTES = 20_000_000

@@ -2,13 +2,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit import app
 from lhkit.errors import TuningError
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.messages import ToolCallMessage, ToolCancelled
 from lhkit.models.scripted import Reply, call, say
-from lhkit.tuning.expert import Conversation, Line
-from lhkit.tuning.simulation import simulate
-from lhkit.vocab.messages import ToolCallMessage
-from lhkit.vocab.results import ToolCancelled
+from lhkit.tuning.teacher import Conversation, Line, simulate
 
 WORLD = {"now": "2026-06-15T09:00:00+09:00", "habits": [{"protocol_id": "daily-walk"}]}
 
@@ -34,7 +32,7 @@ def conversation(**changes: object) -> Conversation:
 
 @pytest.mark.anyio
 async def test_a_conversation_becomes_one_text_with_the_real_result_in_it() -> None:
-    (sequence,) = await simulate([conversation()], app.LifeHelperEnvironment(), progress=False)
+    (sequence,) = await simulate([conversation()], life_helper.LifeHelperToolset(), progress=False)
     first, second = (sequence.text[begin:end] for begin, end in sequence.answers)
     assert first == (
         '{"name": "log_tracker_entry", "parameters": '
@@ -49,7 +47,7 @@ async def test_a_conversation_becomes_one_text_with_the_real_result_in_it() -> N
 async def test_a_rejection_is_in_the_data_as_the_application_tells_it() -> None:
     rejected = Line(user="오늘 걸었어", act=logs_a_walk, confirm="reject")
     (sequence,) = await simulate(
-        [conversation(lines=(rejected,))], app.LifeHelperEnvironment(), progress=False
+        [conversation(lines=(rejected,))], life_helper.LifeHelperToolset(), progress=False
     )
     assert '"status":"cancelled"' in sequence.text
     assert sequence.text.endswith("취소하셔서 기록하지 않았어요.<end_of_turn>")
@@ -62,4 +60,4 @@ async def test_a_conversation_that_cannot_be_played_is_named() -> None:
 
     broken = conversation(lines=(Line(user="?", act=breaks),))
     with pytest.raises(TuningError, match=r"walk could not be played.*ZeroDivisionError"):
-        await simulate([broken], app.LifeHelperEnvironment(), progress=False)
+        await simulate([broken], life_helper.LifeHelperToolset(), progress=False)

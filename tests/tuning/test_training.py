@@ -7,15 +7,21 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import TuningError
-from lhkit.tuning import lora
-from lhkit.tuning.batches import IGNORED, Batch
-from lhkit.tuning.material import Material
-from lhkit.tuning.merge import merge
-from lhkit.tuning.needs import Machine
+from lhkit.precision import DTYPES, Dtype, chosen
+from lhkit.tuning import adapter
+from lhkit.tuning.adapter import merge
+from lhkit.tuning.data import IGNORED, Batch, Exchange, TrainingSequence, sequences_of
 from lhkit.tuning.recipe import AdapterShape, TuneSettings
-from lhkit.tuning.sequence import Exchange, TrainingSequence, sequences_of
-from lhkit.tuning.surroundings import BrokenCheckpoint, LeftOut, Notice, Surroundings
-from lhkit.tuning.training import Point, train
+from lhkit.tuning.train import (
+    BrokenCheckpoint,
+    LeftOut,
+    Machine,
+    Material,
+    Notice,
+    Point,
+    TrainingSurroundings,
+    train,
+)
 
 PREAMBLE = " ".join(["<bos>", "<start_of_turn>", "user", *["tools"] * 20])
 
@@ -54,7 +60,7 @@ def trained(
     *,
     given: Material | None = None,
     stop_after: int | None = None,
-    around: Surroundings | None = None,
+    around: TrainingSurroundings | None = None,
     **changes: object,
 ) -> tuple[Point, ...]:
     """Train `given`, else the usual material, into `folder`; stop after so many steps."""
@@ -74,7 +80,7 @@ def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> 
     import torch
 
     rng = random.Random(3)  # noqa: S311 - a test's numbers
-    model = lora.with_adapter(lora.load_model(tiny_gemma).float(), AdapterShape(), seed=1)
+    model = adapter.with_adapter(adapter.load_model(tiny_gemma).float(), AdapterShape(), seed=1)
     model.eval()
     prefix, *rows = (tuple(rng.randrange(4, 19) for _ in range(n)) for n in (40, 7, 30, 19))
     labels = tuple((IGNORED, *row[1:]) for row in rows)
@@ -90,8 +96,8 @@ def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> 
     flags = (False,) * sum(len(row) - 1 for row in rows)
     packed = Batch(prefix=prefix, rows=tuple(rows), labels=labels, decisive=flags)
     with torch.no_grad():
-        together, count = lora.loss_of(model, packed)
-        whole = sum(float(lora.loss_of(model, each)[0]) for each in alone)
+        together, count = adapter.loss_of(model, packed)
+        whole = sum(float(adapter.loss_of(model, each)[0]) for each in alone)
     assert count == sum(len(row) - 1 for row in rows)
     assert float(together) == pytest.approx(whole, rel=2e-3)
 
@@ -103,7 +109,7 @@ def test_a_deciding_token_counts_as_often_as_it_weighs() -> None:
         prefix=(1,), rows=((2, 3, 4),), labels=((2, 3, 4),), decisive=(False, True, False)
     )
     losses = torch.tensor([1.0, 4.0, 1.0])
-    mean = [float(lora.weighted_mean(losses, batch, decisive_weight=each)) for each in (1, 4)]
+    mean = [float(adapter.weighted_mean(losses, batch, decisive_weight=each)) for each in (1, 4)]
     assert mean == pytest.approx([(1 + 4 + 1) / 3, (1 + 4 * 4 + 1) / 6])
 
 
@@ -152,6 +158,28 @@ def test_a_folder_of_another_training_is_refused_by_name(tiny_gemma: Path, tmp_p
         trained(tiny_gemma, tmp_path, given=material(tiny_gemma, 31))
 
 
+@pytest.mark.promise("tune.dtype")
+@pytest.mark.parametrize(("dtype", "other"), [DTYPES, DTYPES[::-1]])
+def test_a_training_computes_in_one_type_says_so_and_is_not_gone_on_with_in_another(
+    tiny_gemma: Path, tmp_path: Path, dtype: Dtype, other: Dtype
+) -> None:
+    log = trained(tiny_gemma, tmp_path, steps=40, learning_rate=0.1, dtype=dtype)
+    assert log[-1].loss < 0.6 * log[0].loss
+    told = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    assert told["settings"]["dtype"] == dtype
+    with pytest.raises(TuningError, match=rf"another settings \(dtype {dtype}, not {other}\)"):
+        trained(tiny_gemma, tmp_path, steps=40, learning_rate=0.1, dtype=other)
+
+
+@pytest.mark.promise("tune.dtype")
+def test_where_nobody_says_a_training_computes_in_what_this_processor_is_quick_in(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    trained(tiny_gemma, tmp_path, steps=1)
+    told = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    assert told["settings"]["dtype"] == chosen().dtype
+
+
 @pytest.mark.parametrize("kept_bytes", [0, 100, -1])
 def test_of_a_broken_checkpoint_the_one_before_is_taken_and_the_end_is_the_same(
     tiny_gemma: Path, tmp_path: Path, kept_bytes: int
@@ -161,7 +189,7 @@ def test_of_a_broken_checkpoint_the_one_before_is_taken_and_the_end_is_the_same(
     state = tmp_path / "b" / "state.pt"
     state.write_bytes(state.read_bytes()[:kept_bytes])
     told: list[Notice] = []
-    mended = trained(tiny_gemma, tmp_path / "b", around=Surroundings(notify=told.append))
+    mended = trained(tiny_gemma, tmp_path / "b", around=TrainingSurroundings(notify=told.append))
     assert told == [BrokenCheckpoint(path=state, step=8)]
     assert [point.loss for point in mended] == pytest.approx([point.loss for point in whole])
 
@@ -189,7 +217,7 @@ def test_where_no_checkpoint_can_be_read_the_sentence_names_both_and_the_way_out
 def test_with_each_checkpoint_come_a_manifest_and_the_curves(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    around = Surroundings(facts={"cores": 2}, locale="en")
+    around = TrainingSurroundings(facts={"cores": 2}, locale="en")
     for stop_after, steps_done in ((4, 4), (None, 12)):
         trained(tiny_gemma, tmp_path, stop_after=stop_after, around=around)
         told = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
@@ -227,7 +255,7 @@ def test_a_training_that_is_over_is_not_done_again(
     tiny_gemma: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = trained(tiny_gemma, tmp_path)
-    monkeypatch.delattr(lora, "load_model")
+    monkeypatch.delattr(adapter, "load_model")
     again = trained(tiny_gemma, tmp_path)
     assert again == done
 
@@ -250,7 +278,7 @@ def test_what_is_too_long_to_learn_is_told(tiny_gemma: Path, tmp_path: Path) -> 
     trained(
         tiny_gemma,
         tmp_path,
-        around=Surroundings(notify=told.append),
+        around=TrainingSurroundings(notify=told.append),
         steps=1,
         max_sequence_tokens=29,
     )
@@ -278,9 +306,9 @@ def test_a_machine_that_is_too_small_is_told_before_the_model_is_loaded(
     machine: Machine,
     sentence: str,
 ) -> None:
-    monkeypatch.delattr(lora, "load_model")
+    monkeypatch.delattr(adapter, "load_model")
     with pytest.raises(TuningError, match=sentence):
-        trained(tiny_gemma, tmp_path / "new", around=Surroundings(machine=machine))
+        trained(tiny_gemma, tmp_path / "new", around=TrainingSurroundings(machine=machine))
 
 
 def test_data_of_another_dialect_is_one_sentence(tiny_gemma: Path, tmp_path: Path) -> None:
@@ -303,12 +331,12 @@ def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_pat
 
     trained(tiny_gemma, tmp_path, steps=40)
     merge(tiny_gemma, tmp_path / "adapter", tmp_path / "merged")
-    adapted = PeftModel.from_pretrained(lora.load_model(tiny_gemma), tmp_path / "adapter")
-    prompt = torch.tensor([lora.encoder(tiny_gemma)(learn(0)[0].text)[0][:-2]])
+    adapted = PeftModel.from_pretrained(adapter.load_model(tiny_gemma), tmp_path / "adapter")
+    prompt = torch.tensor([adapter.encoder(tiny_gemma)(learn(0)[0].text)[0][:-2]])
     with torch.no_grad():
         one, other = (
             model(prompt).logits[0, -1].float()
-            for model in (adapted, lora.load_model(tmp_path / "merged"))
+            for model in (adapted, adapter.load_model(tmp_path / "merged"))
         )
     assert int(one.argmax()) == int(other.argmax())
     assert (tmp_path / "merged" / "tokenizer.json").is_file()
@@ -320,7 +348,7 @@ def test_an_adapter_for_another_base_is_one_sentence(tiny_gemma: Path, tmp_path:
 
     trained(tiny_gemma, tmp_path, steps=2)
 
-    other = lora.load_model(tiny_gemma).config
+    other = adapter.load_model(tiny_gemma).config
     other.hidden_size = 64
     torch.manual_seed(0)
     Gemma3ForCausalLM(other).save_pretrained(tmp_path / "wider")

@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 
 from lhkit.errors import MissingPackageError, SetupError, TuningError, WeightsError
-from lhkit.models.made_folder import MANIFEST
-from lhkit.models.weights import weights_folder
-from lhkit.models.weights_source import EMBEDDED_GEMMA, Stage, WeightsProgress, WeightsSource
-from lhkit.tuning import lora, tuned_weights
-from lhkit.tuning.manifest import MANIFEST as TRAINING
-from lhkit.tuning.merge import CARD, WEIGHTS, main, merge
+from lhkit.models.weights import (
+    EMBEDDED_GEMMA,
+    FOLDER_MANIFEST,
+    WeightsProgress,
+    WeightsSource,
+    WeightsStage,
+    weights_folder,
+)
+from lhkit.tuning import adapter, tuned_weights
+from lhkit.tuning.adapter import CARD, WEIGHTS, base_sha256, main, merge
+from lhkit.tuning.adapter import MANIFEST as TRAINING
 from lhkit.tuning.tuned_weights import Merger, ensure_tuned, merge_in_subprocess, tuned_folder
 
 pytestmark = pytest.mark.anyio
@@ -41,8 +46,8 @@ class World:
 
     async def base(self, cache_dir: Path, **options: Any) -> Path:
         self.verified.append(options["verify"])
-        options["report"](WeightsProgress(stage=Stage.NOTICE, text=options["source"].notice))
-        options["report"](WeightsProgress(stage=Stage.CONVERTING, text="the base"))
+        options["report"](WeightsProgress(stage=WeightsStage.NOTICE, text=options["source"].notice))
+        options["report"](WeightsProgress(stage=WeightsStage.CONVERTING, text="the base"))
         return weights_folder(cache_dir, options["source"])
 
     async def merge(self, base: Path, adapter: Path, target: Path) -> None:
@@ -96,9 +101,9 @@ async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) 
     assert folder.name.startswith("tiny-tuned-")
     assert (folder / "model.safetensors").read_bytes() == b"B and AB and A"
     assert (folder / "NOTICE").read_text() == "modified"
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = json.loads((folder / FOLDER_MANIFEST).read_text())
     assert manifest["source"]["base"] == weights_folder(world.cache, SOURCE).name
-    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {MANIFEST}
+    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
     assert await world.ensure() == await world.ensure(verify=True) == folder
     assert world.merged == [weights_folder(world.cache, SOURCE)]
     assert world.left == []
@@ -113,16 +118,16 @@ async def test_the_licence_notice_comes_first_and_once(world: World) -> None:
     await world.ensure()
     assert world.told[0].text == "tiny is under terms"
     stages = [progress.stage for progress in world.told]
-    assert stages.count(Stage.NOTICE) == 1
-    assert stages.index(Stage.CONVERTING) < stages.index(Stage.MERGING)
+    assert stages.count(WeightsStage.NOTICE) == 1
+    assert stages.index(WeightsStage.CONVERTING) < stages.index(WeightsStage.MERGING)
     await world.ensure()
-    assert [progress.stage for progress in world.told].count(Stage.NOTICE) == 2
+    assert [progress.stage for progress in world.told].count(WeightsStage.NOTICE) == 2
 
 
 BREAKS: dict[str, Callable[[Path], object]] = {
     "a missing file": lambda folder: (folder / "model.safetensors").unlink(),
     "a short file": lambda folder: (folder / "config.json").write_text(""),
-    "a broken manifest": lambda folder: (folder / MANIFEST).write_text("{"),
+    "a broken manifest": lambda folder: (folder / FOLDER_MANIFEST).write_text("{"),
     "no folder": shutil.rmtree,
 }
 
@@ -165,7 +170,7 @@ async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -
     folders = await asyncio.gather(world.ensure(), world.ensure())
     assert folders[0] == folders[1]
     assert len(world.merged) == 1
-    assert Stage.WAITING in {progress.stage for progress in world.told}
+    assert WeightsStage.WAITING in {progress.stage for progress in world.told}
 
 
 @pytest.mark.promise("embedded.adapter_faults")
@@ -247,23 +252,25 @@ async def test_a_merging_process_that_dies_tells_its_last_line(
 
 
 def adapter_of(base: Path, folder: Path) -> Path:
-    model = lora.with_adapter(lora.load_model(base), lora.AdapterShape(rank=2, alpha=4), seed=1)
+    model = adapter.with_adapter(
+        adapter.load_model(base), adapter.AdapterShape(rank=2, alpha=4), seed=1
+    )
     model.save_pretrained(folder)
     return folder
 
 
 def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
-    (base / MANIFEST).write_text("{}")
+    (base / FOLDER_MANIFEST).write_text("{}")
     adapter = adapter_of(base, tmp_path / "adapter")
     assert main([str(base), str(adapter), str(tmp_path / "merged")]) == 0
     assert (tmp_path / "merged" / "model.safetensors").is_file()
-    assert not (tmp_path / "merged" / MANIFEST).exists()
+    assert not (tmp_path / "merged" / FOLDER_MANIFEST).exists()
 
 
 def base_like(folder: Path, target: Path) -> Path:
     """Return another base of the same shapes: one weight of it differs."""
-    model = lora.load_model(folder)
+    model = adapter.load_model(folder)
     model.model.norm.weight.data.add_(1)
     shutil.copytree(folder, target)
     model.save_pretrained(target)
@@ -280,7 +287,7 @@ def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_o
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
-    told_base(adapter, "tiny", lora.base_sha256(tiny_gemma))
+    told_base(adapter, "tiny", base_sha256(tiny_gemma))
     merge(tiny_gemma, adapter, tmp_path / "merged")
     other = base_like(tiny_gemma, tmp_path / "other")
     with pytest.raises(TuningError) as raised:
@@ -300,11 +307,11 @@ def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
     adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
-    told_base(adapter, "other", lora.base_sha256(tiny_gemma))
+    told_base(adapter, "other", base_sha256(tiny_gemma))
     other = base_like(tiny_gemma, tmp_path / "other")
     with pytest.raises(TuningError, match="was trained on another base"):
         merge(other, adapter, tmp_path / "merged")
-    (other / MANIFEST).write_text("{}", encoding="utf-8")
+    (other / FOLDER_MANIFEST).write_text("{}", encoding="utf-8")
     merge(other, adapter, tmp_path / "merged")
     assert (tmp_path / "merged" / "model.safetensors").is_file()
 

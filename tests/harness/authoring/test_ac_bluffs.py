@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.authoring.gold import TurnTrace, gold_trace, trace_model
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario
+from lhkit.harness.author.baselines import TurnTrace, gold_trace, trace_model
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 
@@ -62,8 +61,8 @@ MOST_BLUFFS = 0.99
 
 def counted_share(records: Sequence[SampleRecord]) -> float:
     """Return the share of replies that were counted as false claims."""
-    counted = [sum(v.code == "false_claim" for v in each.violations) for each in records]
-    return sum(counted) / sum(len(each.turns) for each in records)
+    counted = [sum(v.code == "false_claim" for v in each.judgement.violations) for each in records]
+    return sum(counted) / sum(len(each.evidence.turns) for each in records)
 
 
 def bluffs(scenario: Scenario, number: int) -> str:
@@ -108,7 +107,7 @@ async def judged(
     run = await replay(
         scenarios,
         lambda scenario, registry: model(number, scenario, registry),  # type: ignore[operator] - one of the three above
-        environment=LifeHelperEnvironment(),
+        toolset=LifeHelperToolset(),
         progress=False,
         concurrency=4,
     )
@@ -123,7 +122,7 @@ async def test_who_writes_nothing_and_claims_it_in_every_reply_passes_nothing(
     model: object, number: int
 ) -> None:
     records = await judged(SCENARIOS, model, number)
-    assert [str(each.sample_id) for each in records if each.verdict is Verdict.PASS] == []
+    assert [str(each.sample_id) for each in records if each.judgement.verdict is Verdict.PASS] == []
     assert counted_share(records) >= MOST_BLUFFS
 
 
@@ -132,5 +131,5 @@ async def test_who_writes_nothing_and_claims_it_in_every_reply_passes_nothing(
 @pytest.mark.parametrize("number", [0, 6])
 async def test_who_is_told_no_and_claims_it_in_every_reply_passes_nothing(number: int) -> None:
     records = await judged(refused(SCENARIOS), asker, number)
-    assert [str(each.sample_id) for each in records if each.verdict is Verdict.PASS] == []
+    assert [str(each.sample_id) for each in records if each.judgement.verdict is Verdict.PASS] == []
     assert counted_share(records) >= MOST_BLUFFS

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.authoring.gold import gold_trace, trace_model
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
-from lhkit.harness.scenarios.script import Scenario, Turn
+from lhkit.harness.author.baselines import gold_trace, trace_model
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, Turn, load_scenarios
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 
@@ -62,17 +61,17 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
     run = await replay(
         [scenario for scenario, _ in told.values()],
         explainer,
-        environment=LifeHelperEnvironment(),
+        toolset=LifeHelperToolset(),
         progress=False,
     )
     refusals = Counter(
-        call.outcome for each in run.records for turn in each.turns for call in turn.calls
+        call.outcome for each in run.records for turn in each.evidence.turns for call in turn.calls
     )
     assert len(told) == 20
     assert refusals[rule] > 10  # where the call is optional, gold leaves it out
     assert [
         f"{each.sample_id}: {violation.detail}"
         for each in run.records
-        for violation in each.violations
+        for violation in each.judgement.violations
         if violation.code == "false_claim"
     ] == []

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios, scenario_json_schema
-from lhkit.harness.scenarios.yaml_source import read_yaml
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios, read_yaml, scenario_json_schema
 from lhkit.lifehelper.prompts import instructions
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, say
 
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
@@ -22,9 +21,7 @@ GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk"
 
 
 async def played(model: Any) -> tuple[SampleRecord, ...]:
-    run = await replay(
-        SCENARIOS, model, environment=LifeHelperEnvironment(), progress=False, concurrency=4
-    )
+    run = await replay(SCENARIOS, model, toolset=LifeHelperToolset(), progress=False, concurrency=4)
     return run.records
 
 
@@ -50,8 +47,14 @@ def test_editors_find_the_schema_and_accept_the_file(file: Path) -> None:
 @pytest.mark.anyio
 async def test_gold_passes_every_scenario_without_a_violation() -> None:
     records = await played(gold_model)
-    assert {r.sample_id.scenario: r.reasons for r in records if r.verdict != Verdict.PASS} == {}
-    assert {r.sample_id.scenario: r.violations for r in records if r.violations} == {}
+    assert {
+        r.sample_id.scenario: r.judgement.reasons
+        for r in records
+        if r.judgement.verdict != Verdict.PASS
+    } == {}
+    assert {
+        r.sample_id.scenario: r.judgement.violations for r in records if r.judgement.violations
+    } == {}
 
 
 RECITED = instructions("ko")
@@ -82,18 +85,20 @@ RECITED = instructions("ko")
 )
 async def test_a_model_that_only_talks_passes_nothing(words: str) -> None:
     talker = ScriptedModel(lambda _: say(words))
-    assert {r.sample_id.scenario for r in await played(talker) if r.verdict == "pass"} == set()
+    assert {
+        r.sample_id.scenario for r in await played(talker) if r.judgement.verdict == "pass"
+    } == set()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("words", ["네, 그렇군요!", "I see, thank you!"])
 async def test_a_nod_passes_only_where_any_friendly_words_will_do(words: str) -> None:
     talker = ScriptedModel(lambda _: say(words))
-    passed = [r for r in await played(talker) if r.verdict is Verdict.PASS]
+    passed = [r for r in await played(talker) if r.judgement.verdict is Verdict.PASS]
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
 @pytest.mark.promise("eval.silent")
 @pytest.mark.anyio
 async def test_the_silent_model_passes_nothing() -> None:
-    assert {record.verdict for record in await played(silent_model())} == {Verdict.FAIL}
+    assert {record.judgement.verdict for record in await played(silent_model())} == {Verdict.FAIL}

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.authoring.accept import (
+from lhkit.harness.author.accept import (
     Edit,
     Observed,
     accept_argument,
@@ -17,10 +16,10 @@ from lhkit.harness.authoring.accept import (
     observed_arguments,
     refuse_changed,
 )
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.trial import tried
-from lhkit.harness.scenarios.scenario import load_scenarios, read_sources
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.run import replay, tried
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 
 pytestmark = pytest.mark.anyio
@@ -224,12 +223,12 @@ def test_a_phrase_that_nobody_said_or_that_is_there_is_refused(tmp_path: Path) -
 async def failing(load: Callable[[str], Any]) -> tuple[Any, SampleRecord]:
     scenario = load(FILE.replace("QUERY", "호흡").replace("PHRASES", '["네모 호흡"]'))[0]
     model = ScriptedModel([call("search_catalog", query="숨", limit=3), say("네모 호흡")])
-    return scenario, await tried(scenario, model, LifeHelperEnvironment())
+    return scenario, await tried(scenario, model, LifeHelperToolset())
 
 
 async def test_what_can_be_accepted_is_what_was_given_otherwise(load: Callable[[str], Any]) -> None:
     _, record = await failing(load)
-    assert record.verdict is Verdict.FAIL
+    assert record.judgement.verdict is Verdict.FAIL
     found = {(each.name, each.value) for each in observed_arguments(record)}
     assert found == {("query", "숨"), ("limit", 3)}  # category was left out: nothing to accept
 
@@ -239,7 +238,7 @@ async def test_a_scenario_that_changed_since_the_run_is_refused(
 ) -> None:
     scenario, _ = await failing(load)
     model = ScriptedModel([])
-    run = await replay([scenario], model, environment=LifeHelperEnvironment(), progress=False)
+    run = await replay([scenario], model, toolset=LifeHelperToolset(), progress=False)
     refuse_changed(scenario, run.manifest)
     text = FILE.replace("QUERY", "숨").replace("PHRASES", '["네모 호흡"]')
     with pytest.raises(UsageError, match="a-ko-01 changed since it was played"):

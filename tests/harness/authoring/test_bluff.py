@@ -1,4 +1,4 @@
-"""Bluff in an environment with more writing tools than a turn has room for."""
+"""Bluff in a toolset with more writing tools than a turn has room for."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.authoring.bluff import bluff_model
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.trial import tried
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.author.baselines import bluff_model
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import Scenario
+from lhkit.messages import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.results import ToolOk
 
 pytestmark = pytest.mark.anyio
 
@@ -50,16 +49,14 @@ def writing(name: str, argument: str) -> ToolDefinition:
     ],
 )
 async def test_however_many_tools_write_bluff_still_gets_to_claim_success(
-    environment: Any,
+    toolset: Any,
     load: Callable[[str], tuple[Scenario, ...]],
     more: list[str],
     calls: list[str],
 ) -> None:
     added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
-    larger = replace(
-        environment, registry=ToolRegistry([*environment.registry.definitions, *added])
-    )
+    larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))
     (scenario,) = load(LAX)
     played = await tried(scenario, bluff_model(scenario, larger), larger)
-    assert [call.tool for call in played.turns[0].calls] == calls
-    assert played.verdict is Verdict.PASS
+    assert [call.tool for call in played.evidence.turns[0].calls] == calls
+    assert "It is all done!" in played.evidence.turns[0].reply

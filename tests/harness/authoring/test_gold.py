@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.scenario import Scenario
+from lhkit.messages import Finished, Message, ToolCallMessage, ToolOk, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import Finished
-from lhkit.vocab.messages import Message, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolOk
 
 Load = Callable[[str], tuple[Scenario, ...]]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
-from lhkit.harness.authoring.lint import LEVELS, Finding, Level, lint
-from lhkit.harness.replay.environment import Environment
-from lhkit.harness.scenarios.scenario import read_sources
+from lhkit.harness.author.lint import LEVELS, Finding, Level, lint
+from lhkit.harness.scenario import read_sources
+from lhkit.lifehelper.toolset import LifeHelperToolset
+from lhkit.toolset import Toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +77,7 @@ def found(tmp_path: Path) -> Callable[[str], asyncio.Future[tuple[Finding, ...]]
     def of(text: str) -> asyncio.Future[tuple[Finding, ...]]:
         file = tmp_path / "some.yaml"
         file.write_text(text, encoding="utf-8")
-        return asyncio.ensure_future(lint(read_sources([file]), LifeHelperEnvironment()))
+        return asyncio.ensure_future(lint(read_sources([file]), LifeHelperToolset()))
 
     return of
 
@@ -173,7 +173,7 @@ def line_at(message: str) -> str:
     ],
 )
 async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_so(
-    environment: Environment, tmp_path: Path, more: str, codes: list[str]
+    toolset: Toolset, tmp_path: Path, more: str, codes: list[str]
 ) -> None:
     text = f"""\
 - id: a-en-01
@@ -192,7 +192,7 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
     if more.startswith("  faults"):
         text = text.replace(more, "").replace("  turns:", f"{more}  turns:")
     file.write_text(text, encoding="utf-8")
-    findings = await lint(read_sources([file]), environment)
+    findings = await lint(read_sources([file]), toolset)
     assert [each.code for each in findings] == codes
     assert all("find_notes fails in the gold trace (" in each.message for each in findings)
     assert all('note["text"]' in line_at(each.message) for each in findings)
@@ -207,7 +207,7 @@ async def test_a_tool_that_fails_by_itself_is_an_error_unless_the_scenario_says_
     ],
 )
 async def test_a_deletion_is_expected_under_gone(
-    deleting: Environment, tmp_path: Path, gone: str, codes: set[str]
+    deleting: Toolset, tmp_path: Path, gone: str, codes: set[str]
 ) -> None:
     file = tmp_path / "notes.yaml"
     file.write_text(

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.app import LifeHelperEnvironment
 from lhkit.errors import ScenarioError
-from lhkit.harness.authoring.mutate import (
+from lhkit.harness.author.mutate import (
     ADVICE,
     MutationReport,
     Survivors,
     mutants_of,
     mutate,
     read_survivors,
+    setting_of,
 )
-from lhkit.harness.authoring.mutate.mutant import setting_of
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.record import Verdict
+from lhkit.harness.scenario import Scenario
+from lhkit.lifehelper.toolset import LifeHelperToolset
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,7 @@ Load = Callable[[str], tuple[Scenario, ...]]
 
 
 def reported(load: Load, text: str) -> asyncio.Future[MutationReport]:
-    return asyncio.ensure_future(mutate(load(text), LifeHelperEnvironment()))
+    return asyncio.ensure_future(mutate(load(text), LifeHelperToolset()))
 
 
 def survivors(report: MutationReport) -> set[str]:
@@ -123,7 +123,7 @@ async def test_a_looser_scenario_lets_just_its_mistakes_through(
 
 
 async def keys(load: Load, text: str) -> set[str]:
-    setting = await setting_of(load(text)[0], LifeHelperEnvironment())
+    setting = await setting_of(load(text)[0], LifeHelperToolset())
     return {mutant.key for mutant in mutants_of(setting)}
 
 
@@ -159,7 +159,7 @@ async def test_leaving_out_what_is_the_default_anyway_is_no_mistake(load: Load) 
 
 
 async def test_a_retry_is_really_asked_and_the_messages_stay_within_the_limit(load: Load) -> None:
-    setting = await setting_of(load(TIGHT)[0], LifeHelperEnvironment())
+    setting = await setting_of(load(TIGHT)[0], LifeHelperToolset())
     for mutant in mutants_of(setting):
         for turn in mutant.trace:
             assert len(turn.messages) < setting.max_turns
@@ -191,7 +191,7 @@ FULL = """\
 
 
 async def test_one_call_more_than_a_turn_has_messages_for_still_gets_an_answer(load: Load) -> None:
-    setting = await setting_of(load(FULL)[0], LifeHelperEnvironment())
+    setting = await setting_of(load(FULL)[0], LifeHelperToolset())
     made = {mutant.key: mutant for mutant in mutants_of(setting)}
     first = made["extra_write@0.add_habit"].trace[0]
     assert [len(message) for message in first.messages] == [2, 1, 1]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.expectations.assignment import (
+from lhkit.harness.matching import (
+    FEW,
     MAX_PARTIALLY_ORDERED,
     Pairs,
     Problem,
@@ -81,6 +82,14 @@ def test_assignment_costs_what_brute_force_costs(problem: Problem) -> None:
     assert cost_of(problem, found) == min(
         cost_of(problem, each) for each in every_assignment(problem)
     )
+
+
+@given(problems(most=FEW + 2))
+@settings(deadline=None, max_examples=50)
+def test_many_calls_are_paired_as_cheaply_as_with_an_order_that_asks_for_nothing(
+    problem: Problem,
+) -> None:
+    assert cost_of(problem, assign(problem)) == cost_of(problem, assign_ordered(problem, ()))
 
 
 @given(ordered_problems())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.expectations.matching import MatchResult, match_calls, values_equal
+from lhkit.harness.matching import MatchResult, match_calls, values_equal
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.expectations.matching import MatchResult, match_calls
+from lhkit.harness.matching import MatchResult, match_calls
 
 SCHEMA = {
     "type": "object",
@@ -398,7 +398,7 @@ def test_it_matches_exactly_when_brute_force_finds_a_way(
 def test_a_turn_without_a_choice_loads_no_solver() -> None:
     """SciPy takes half a second to import: most turns must not need it."""
     program = (
-        "import sys; from lhkit.harness.expectations.matching import match_calls; "
+        "import sys; from lhkit.harness.matching import match_calls; "
         "one = [{'tool': 't', 'args': {'n': 1}}]; "
         "assert match_calls(one, one, schemas={}).matched; "
         "print('scipy' in sys.modules or 'pydantic' in sys.modules)"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhkit.harness.expectations.matching import MatchResult, match_calls, values_equal
+from lhkit.harness.matching import MatchResult, match_calls, values_equal
 
 SCALARS = (
     st.none()

@@ -8,16 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.figures.behaviour import Share, recovery, restraint, state
-from lhkit.harness.figures.confirm_scores import ConfirmScore, confirm_score
-from lhkit.harness.figures.metrics import Interval, summarise, tally
-from lhkit.harness.figures.repeats import Flips, Repeats, flips, repeats
-from lhkit.harness.figures.selection import Selection, selection
-from lhkit.harness.figures.statistics import wilson
-from lhkit.harness.records.record import (
+from lhkit.harness.metrics import (
+    ConfirmScore,
+    Flips,
+    Interval,
+    Repeats,
+    Selection,
+    Share,
+    confirm_score,
+    flips,
+    recovery,
+    repeats,
+    restraint,
+    selection,
+    state,
+    summarise,
+    tally,
+)
+from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
+    Evidence,
+    Judgement,
     ModelCallRecord,
     SampleId,
     SampleRecord,
@@ -27,8 +40,8 @@ from lhkit.harness.records.record import (
     Verdict,
     Violation,
 )
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.trace import GateOutcome
+from lhkit.harness.shares import wilson
+from lhkit.messages import EndReason, Finished, GateOutcome
 
 YES, NO = GateOutcome.ACCEPTED, GateOutcome.REJECTED
 PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
@@ -77,7 +90,9 @@ def call(tool: str = "add", status: str = "ok", **more: Any) -> CallRecord:
 
 
 def turn(*calls: CallRecord, texts: tuple[str, ...] = ()) -> TurnRecord:
-    requests = tuple(ModelCallRecord(raw_text=text) for text in texts)
+    requests = tuple(
+        ModelCallRecord(response=Finished(reason="stop", raw_text=text)) for text in texts
+    )
     return TurnRecord(user="u", ended=EndReason.ANSWERED, calls=calls, model_calls=requests)
 
 
@@ -87,10 +102,11 @@ def sample(
     return SampleRecord(
         sample_id=SampleId(scenario=scenario, repeat=repeat),
         content_hash="h",
-        verdict=verdict,
         ac=more.pop("ac", "AC-1"),
         locale=more.pop("locale", "ko"),
-        **more,
+        tags=more.pop("tags", ()),
+        evidence=Evidence(turns=more.pop("turns", ())),
+        judgement=Judgement(verdict=verdict, **more),
     )
 
 
@@ -375,5 +391,10 @@ def test_a_right_trace_has_an_f1_of_one(tools: list[str]) -> None:
 
 def test_a_mended_pass_counts_once_as_pass_and_never_as_strict() -> None:
     mended = sample(scores=(score(pair("a")),))
-    strict = replace(mended, scores=(replace(mended.scores[0], strict_passed=True),))
+    strict = replace(
+        mended,
+        judgement=replace(
+            mended.judgement, scores=(replace(mended.judgement.scores[0], strict_passed=True),)
+        ),
+    )
     assert tally("t", [mended, strict]).strict_passed == 1

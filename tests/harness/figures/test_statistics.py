@@ -14,18 +14,15 @@ from scipy.stats import kstest
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from lhkit.harness.figures.statistics import (
-    Interval,
+from lhkit.harness.metrics import rate_interval
+from lhkit.harness.shares import Interval, pass_at_k, pass_hat_k, wilson
+from lhkit.harness.statistics import (
     cluster_bootstrap,
     clustered_interval,
     mcnemar_exact,
     median_interval,
-    pass_at_k,
-    pass_hat_k,
-    rate_interval,
     sign_flip,
     smallest_detectable_difference,
-    wilson,
 )
 
 sys.path.append(str(Path(__file__).parents[3] / "evals" / "benchmarks"))

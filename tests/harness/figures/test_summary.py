@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lhkit.harness.figures.metrics import Latency, Summary, latency, percentile, summarise
-from lhkit.harness.records.record import (
+from lhkit.harness.metrics import Latency, Summary, latency, percentile, summarise
+from lhkit.harness.record import (
     CallRecord,
+    Evidence,
+    Judgement,
     ModelCallRecord,
     SampleId,
     SampleRecord,
@@ -22,10 +24,9 @@ from lhkit.harness.records.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.report.table import render
+from lhkit.harness.report.terminal import summary_table
 from lhkit.locales import load_catalog
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import ModelIdentity, Timing, Usage
+from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, Usage
 
 GEMMA = ModelIdentity(model="gemma-base", server="vllm 0.32", base_url="http://h:1", dialect="json")
 
@@ -42,9 +43,12 @@ def record(
 ) -> SampleRecord:
     call = CallRecord(tool="t", raw_args={}, result={"status": "ok"}, waiting_s=waiting_s)
     request = ModelCallRecord(
-        usage=Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=cached),
-        timing=Timing(first_token_s=0.25, call_ready_s=0.5),
-        identity=GEMMA,
+        response=Finished(
+            reason="stop",
+            usage=Usage(prompt_tokens=100, completion_tokens=10, cached_tokens=cached),
+            timing=Timing(first_token_s=0.25, call_ready_s=0.5),
+            identity=GEMMA,
+        )
     )
     turn = TurnRecord(
         user="x",
@@ -56,12 +60,12 @@ def record(
     return SampleRecord(
         sample_id=SampleId(scenario=f"{ac}-{verdict}"),
         content_hash="h",
-        verdict=verdict,
         ac=ac,
         locale="ko",
-        scores=() if score is None else (score,),
-        violations=violations,
-        turns=(turn,),
+        judgement=Judgement(
+            verdict=verdict, scores=() if score is None else (score,), violations=violations
+        ),
+        evidence=Evidence(turns=(turn,)),
     )
 
 
@@ -137,7 +141,7 @@ def test_nothing_measured_has_no_percentiles() -> None:
 
 def shown(summary: Summary, **options: dict[str, str]) -> str:
     console = Console(file=io.StringIO(), width=100, color_system=None)
-    console.print(render(summary, load_catalog("en"), **options))
+    console.print(summary_table(summary, load_catalog("en"), **options))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -184,7 +188,7 @@ def test_a_wide_table_stays_within_a_hundred_columns(locale: str) -> None:
         for n in range(240)
     ]
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(render(summarise(records), catalog, words))
+    console.print(summary_table(summarise(records), catalog, words))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert max(map(cell_len, lines)) <= 100

@@ -4,19 +4,18 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.figures.metrics import Latency, summarise
-from lhkit.harness.figures.timings import is_warm, latency, request_times, turn_times
-from lhkit.harness.records.record import (
+from lhkit.harness.metrics import Latency, is_warm, latency, request_times, summarise, turn_times
+from lhkit.harness.record import (
     CallRecord,
+    Evidence,
+    Judgement,
     ModelCallRecord,
     SampleId,
     SampleRecord,
     TurnRecord,
     Verdict,
 )
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import Timing, Usage
-from lhkit.vocab.trace import GateOutcome
+from lhkit.messages import EndReason, Finished, GateOutcome, Timing, Usage
 
 TIMING = Timing(
     headers_s=0.1,
@@ -32,7 +31,11 @@ TIMING = Timing(
 
 def request(offset_s: float = 0.0, timing: Timing = TIMING, **usage: Any) -> ModelCallRecord:
     counts = Usage(**{"prompt_tokens": 100, "completion_tokens": 3, **usage})
-    return ModelCallRecord(offset_s=offset_s, duration_s=1.5, timing=timing, usage=counts)
+    return ModelCallRecord(
+        offset_s=offset_s,
+        duration_s=1.5,
+        response=Finished(reason="stop", timing=timing, usage=counts),
+    )
 
 
 def asked(waiting_s: float, model_call: int = 0, handler_s: float = 0.2) -> CallRecord:
@@ -65,10 +68,10 @@ def sample(verdict: Verdict, *turns: TurnRecord) -> SampleRecord:
     return SampleRecord(
         sample_id=SampleId(scenario="s"),
         content_hash="h",
-        verdict=verdict,
         ac="AC-1",
         locale="ko",
-        turns=turns,
+        judgement=Judgement(verdict=verdict),
+        evidence=Evidence(turns=turns),
     )
 
 

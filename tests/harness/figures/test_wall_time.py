@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.figures.timings import Spent, spent
-from lhkit.harness.records.turn_record import WallTime
-from lhkit.vocab.events import EndReason, ModelCalled, ModelFinished, TextStreamed, TurnEnded
-from lhkit.vocab.generation import Finished
+from lhkit.harness.metrics import Spent, spent
+from lhkit.harness.record import WallTime
+from lhkit.messages import EndReason, Finished, ModelCalled, ModelFinished, TextStreamed, TurnEnded
 
 ASKED, ANSWERED = ModelCalled(turn=0), ModelFinished(response=Finished(reason="stop"))
 FAILED = TurnEnded(reason=EndReason.FAILED)

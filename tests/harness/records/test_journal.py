@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import RunError
-from lhkit.harness.records.journal import (
+from lhkit.harness.log import (
     MANIFEST,
     RECORDS,
     Journal,
@@ -20,8 +20,10 @@ from lhkit.harness.records.journal import (
     read_records,
     write_manifest,
 )
-from lhkit.harness.records.record import (
+from lhkit.harness.record import (
     CallRecord,
+    Evidence,
+    Judgement,
     ModelCallRecord,
     SampleId,
     SampleRecord,
@@ -31,37 +33,45 @@ from lhkit.harness.records.record import (
     TurnScore,
     Verdict,
     Violation,
+    decode_record,
+    encode_record,
 )
-from lhkit.harness.records.record_line import decode_record, encode_record
-from lhkit.harness.records.state_diff import state_diff
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import ModelIdentity
+from lhkit.harness.state_diff import state_diff
+from lhkit.messages import EndReason, Finished, ModelIdentity
 
 
 def record(name: str = "a", text: str = "안녕") -> SampleRecord:
     call = CallRecord(tool="t", raw_args={"x": [1, 2.5, None]}, result={"status": "ok", "data": {}})
-    request = ModelCallRecord(raw_text=text, token_ids=(1, 2), identity=ModelIdentity(model="m"))
+    request = ModelCallRecord(
+        response=Finished(
+            reason="stop", raw_text=text, token_ids=(1, 2), identity=ModelIdentity(model="m")
+        )
+    )
     return SampleRecord(
         sample_id=SampleId(scenario=name),
         content_hash="h",
-        verdict=Verdict.FAIL,
-        reasons=("because",),
         ac="AC-1",
         locale="ko",
         tags=("x",),
-        violations=(Violation(code="validation", severity=Severity.ATTEMPTED, turn=0),),
-        scores=(TurnScore(passed=True, due_calls=1),),
-        turns=(
-            TurnRecord(
-                user=text,
-                ended=EndReason.ANSWERED,
-                calls=(call,),
-                model_calls=(request,),
-                reply=text,
-            ),
-        ),
-        final_state={"t": ({"a": 1},)},
         state_diff={"t": TableDiff(added=({"a": 1},))},
+        judgement=Judgement(
+            verdict=Verdict.FAIL,
+            reasons=("because",),
+            violations=(Violation(code="validation", severity=Severity.ATTEMPTED, turn=0),),
+            scores=(TurnScore(passed=True, due_calls=1),),
+        ),
+        evidence=Evidence(
+            turns=(
+                TurnRecord(
+                    user=text,
+                    ended=EndReason.ANSWERED,
+                    calls=(call,),
+                    model_calls=(request,),
+                    reply=text,
+                ),
+            ),
+            final_state={"t": ({"a": 1},)},
+        ),
     )
 
 
@@ -80,12 +90,13 @@ def test_a_lone_surrogate_is_still_strict_utf_8() -> None:
 
 def test_a_record_carries_what_a_reader_looks_for() -> None:
     data = json.loads(encode_record(record()))
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert data["sample_id"] == {"scenario": "a", "repeat": 0}
-    assert data["verdict"] == "fail"
-    assert data["turns"][0]["calls"][0].keys() >= {"tool", "raw_args", "gate", "ran", "raw_text"}
-    assert data["turns"][0]["model_calls"][0].keys() >= {"raw_text", "token_ids", "usage", "timing"}
-    assert data["violations"][0]["severity"] == "attempted"
+    assert data["judgement"]["verdict"] == "fail"
+    assert data["judgement"]["violations"][0]["severity"] == "attempted"
+    turn = data["evidence"]["turns"][0]
+    assert turn["calls"][0].keys() >= {"tool", "raw_args", "gate", "ran", "raw_text"}
+    assert turn["model_calls"][0]["response"].keys() >= {"raw_text", "token_ids", "usage", "timing"}
 
 
 @pytest.mark.promise("eval.on_disk")
@@ -100,7 +111,7 @@ def test_what_was_appended_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("eval.on_disk")
-@pytest.mark.parametrize("half", [b"{", b'{"schema": 1', encode_record(record("b")).encode()])
+@pytest.mark.parametrize("half", [b"{", b'{"schema": 2', encode_record(record("b")).encode()])
 def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, half: bytes) -> None:
     whole = encode_record(record("a")).encode() + b"\n"
     (tmp_path / RECORDS).write_bytes(whole + half)
@@ -110,16 +121,30 @@ def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, hal
     assert read_records(tmp_path) == (record("a"), record("c"))
 
 
+@pytest.mark.promise("eval.old_records")
+@pytest.mark.parametrize("schema", [1, 3])
+def test_a_run_of_another_versions_shape_says_so_and_stays_as_it_is(
+    tmp_path: Path, schema: int
+) -> None:
+    line = encode_record(record()).replace('"schema":2', f'"schema":{schema}').encode() + b"\n"
+    (tmp_path / RECORDS).write_bytes(line)
+    told = rf"{RECORDS}:1 was written by another version of lhkit \(its record schema is {schema}"
+    with pytest.raises(RunError, match=told):
+        read_records(tmp_path)
+    with pytest.raises(RunError, match="play it again under another name"), open_journal(tmp_path):
+        pass
+    assert (tmp_path / RECORDS).read_bytes() == line
+
+
 @pytest.mark.parametrize(
     "bad",
     [
         b"nonsense",
         b"",
         b"[]",
-        b'{"schema": 1}',
+        b'{"schema": 2}',
         b"\xff\xfe",
         b"[" * 100_000,
-        encode_record(record()).replace('"schema":1', '"schema":2').encode(),
         encode_record(record()).replace('"fail"', '"maybe"').encode(),
         *(  # what could be read, but not be written again as JSON
             encode_record(record()).replace(*change).encode()
@@ -144,7 +169,7 @@ def test_any_other_bad_line_is_named(tmp_path: Path, bad: bytes) -> None:
 def test_a_second_writer_is_refused_with_a_sentence(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from lhkit.errors import RunError\n"
-        "from lhkit.harness.records.journal import open_journal\n"
+        "from lhkit.harness.log import open_journal\n"
         "try:\n    open_journal(Path(sys.argv[1])).__enter__()\n"
         "except RunError as error:\n    print(error)\n"
     )

@@ -1,61 +1,31 @@
-"""A record keeps what was judged, and lines from before a field was there are still read."""
+"""A record keeps what was judged, as it was judged."""
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.records.record import (
+from lhkit.harness.record import (
     ArgumentScore,
-    BrokenRule,
     CallScore,
+    Judgement,
     SampleId,
     SampleRecord,
     TurnScore,
     Verdict,
+    decode_record,
+    encode_record,
 )
-from lhkit.harness.records.record_line import decode_record, encode_record
-
-OLD_LINE = (
-    '{"sample_id":{"scenario":"a","repeat":0},"content_hash":"h","verdict":"pass","reasons":['
-    '],"ac":"AC-1","locale":"ko","tags":[],"violations":[],"scores":[{"passed":true,"due_call'
-    's":1,"right_calls":1,"surplus_calls":0}],"turns":[{"user":"u","ended":"answered","error"'
-    ':null,"cause":null,"detail":null,"calls":[{"tool":"t","raw_args":{"x":[1]},"result":{"st'
-    'atus":"ok","data":{}},"args":null,"extra_args":[],"gate":"not_needed","ran":false,"destr'
-    'uctive":false,"validation_s":0.0,"waiting_s":0.0,"handler_s":0.0,"raw_text":"","model_ca'
-    'll":null}],"model_calls":[{"offset_s":0.0,"duration_s":0.0,"raw_text":"hi","token_ids":['
-    '1,2],"prompt_sha256":"","prompt_text":null,"text":"","calls":[{"name":"t","args":{"x":[1'
-    ']},"raw":"","repairs":[]}],"fragment":"","strict":true,"reason":"","truncated":false,"us'
-    'age":{"prompt_tokens":0,"completion_tokens":0,"cached_tokens":null},"timing":{"headers_s'
-    '":null,"first_chunk_s":null,"first_token_s":null,"first_text_s":null,"call_ready_s":null'
-    ',"last_token_s":null,"done_s":null,"chunk_gaps_s":[]},"server_metrics":null,"identity":{'
-    '"model":"m","server":"","base_url":"","dialect":"","constraint":"off"}}],"reply":"hi","h'
-    'int":null,"duration_s":0.0}],"initial_state":{},"final_state":{"t":[{"a":1}]},"state_dif'
-    'f":{},"fault":null,"attempts":1,"wall_s":0.0,"harness_s":0.0,"started_at":null,"schema":'
-    "1}"
-)
-"""Written before calls were scored one by one."""
 
 
 def record(*scores: TurnScore, verdict: Verdict = Verdict.PASS) -> SampleRecord:
     return SampleRecord(
         sample_id=SampleId(scenario="a"),
         content_hash="h",
-        verdict=verdict,
         ac="AC-1",
         locale="ko",
-        scores=scores,
+        judgement=Judgement(verdict=verdict, scores=scores),
     )
-
-
-@pytest.mark.promise("eval.old_records")
-def test_a_line_from_before_the_scores_of_calls_is_still_a_record() -> None:
-    old = decode_record(json.loads(OLD_LINE))
-    assert old.scores == (TurnScore(passed=True, due_calls=1, right_calls=1),)
-    assert (old.state_equal, old.broken_rules) == (None, ())
-    assert old.turns[0].model_calls[0].server_calls is None
-    assert decode_record(json.loads(encode_record(old))) == old
 
 
 def test_rows_of_calls_survive_writing_and_reading() -> None:
@@ -64,20 +34,15 @@ def test_rows_of_calls_survive_writing_and_reading() -> None:
     written = record(TurnScore(passed=False, calls=(row,), server_right_calls=0))
     read = decode_record(json.loads(encode_record(written)))
     assert read == written
-    assert isinstance(read.scores[0].calls[0].arguments[0].actual, float)
-
-
-def test_broken_rules_are_evidence() -> None:
-    read = decode_record({**json.loads(OLD_LINE), "broken_rules": [{"code": "r3_quota"}]})
-    assert read.evidence.broken_rules == (BrokenRule(code="r3_quota"),)
+    assert isinstance(read.judgement.scores[0].calls[0].arguments[0].actual, float)
 
 
 def test_a_pass_that_needed_a_repair_is_no_strict_pass() -> None:
     strict = TurnScore(passed=True, strict_passed=True)
     mended = TurnScore(passed=True)
-    assert record(strict).strict_verdict is Verdict.PASS
-    assert record(strict, mended).strict_verdict is Verdict.FAIL
-    assert record(mended, verdict=Verdict.INVALID).strict_verdict is Verdict.INVALID
+    assert record(strict).judgement.strict_verdict is Verdict.PASS
+    assert record(strict, mended).judgement.strict_verdict is Verdict.FAIL
+    assert record(mended, verdict=Verdict.INVALID).judgement.strict_verdict is Verdict.INVALID
 
 
 @given(

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.records.record import SampleId
-from lhkit.harness.records.stored import StoredRecords, stored_records
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.log import StoredRecords, stored_records
+from lhkit.harness.record import SampleId
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 
 pytestmark = pytest.mark.anyio
 
@@ -30,12 +30,12 @@ FIND = """
 BENCHMARK = Path(__file__).parents[3] / "evals" / "benchmarks" / "growth.py"
 
 
-async def play(load: Load, environment: Any, folder: Path, model: Any = gold_model) -> Run:
+async def play(load: Load, toolset: Any, folder: Path, model: Any = gold_model) -> Run:
     scenarios = load("".join(FIND.format(n=n) for n in range(4)))
     return await replay(
         scenarios,
         model,
-        environment=environment,
+        toolset=toolset,
         run_dir=folder,
         repeats=2,
         keep_records=False,
@@ -45,9 +45,9 @@ async def play(load: Load, environment: Any, folder: Path, model: Any = gold_mod
 
 
 async def test_records_left_on_disk_are_those_of_the_run(
-    load: Load, environment: Any, tmp_path: Path
+    load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await play(load, environment, tmp_path / "run")
+    run = await play(load, toolset, tmp_path / "run")
     assert isinstance(run.records, StoredRecords)
     assert tuple(run.records) == Run.load(tmp_path / "run").records
     assert [each.sample_id for each in run.records[2:4]] == [
@@ -55,32 +55,30 @@ async def test_records_left_on_disk_are_those_of_the_run(
         SampleId(scenario="find-1", repeat=1),
     ]
     assert run.records[-1] == tuple(run.records)[-1]
-    assert run.records[0].turns[0].user == "find milk"
+    assert run.records[0].evidence.turns[0].user == "find milk"
     assert run.summary().total.passed == len(run.records) == 8
     with pytest.raises(IndexError):
         run.records[8]
 
 
 async def test_a_resumed_run_on_disk_gives_the_newest_answers(
-    load: Load, environment: Any, tmp_path: Path
+    load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    await play(load, environment, tmp_path / "run", silent_model())
-    await play(load, environment, tmp_path / "run")
-    again = await play(load, environment, tmp_path / "run")
+    await play(load, toolset, tmp_path / "run", silent_model())
+    await play(load, toolset, tmp_path / "run")
+    again = await play(load, toolset, tmp_path / "run")
     assert (again.kept, again.summary().total.passed) == (8, 8)
 
 
-async def test_records_must_be_somewhere(load: Load, environment: Any) -> None:
+async def test_records_must_be_somewhere(load: Load, toolset: Any) -> None:
     with pytest.raises(UsageError, match="keep_records=False needs a run_dir"):
-        await replay(
-            load(FIND.format(n=0)), gold_model, environment=environment, keep_records=False
-        )
+        await replay(load(FIND.format(n=0)), gold_model, toolset=toolset, keep_records=False)
 
 
 async def test_a_record_that_has_gone_is_a_sentence(
-    load: Load, environment: Any, tmp_path: Path
+    load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    await play(load, environment, tmp_path / "run")
+    await play(load, toolset, tmp_path / "run")
     with pytest.raises(RunError, match="find-0"):
         stored_records(tmp_path / "run", [(SampleId(scenario="find-0"), "another hash")])
 

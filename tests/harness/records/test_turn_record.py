@@ -4,23 +4,32 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit.harness.records.turn_record import EventLog, turn_record
-from lhkit.vocab.events import (
+from lhkit.harness.record import TimedEvents, turn_record
+from lhkit.messages import (
     CallSettled,
     ChatEvent,
+    DispatchTrace,
     EndReason,
+    Finished,
+    GateOutcome,
     HintAdded,
     ModelCalled,
     ModelFinished,
+    ModelIdentity,
+    SystemMessage,
     TextStreamed,
     ThinkingStreamed,
+    Timing,
+    ToolCall,
+    ToolCallMessage,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
     TurnEnded,
     TurnStarted,
+    Usage,
+    UserMessage,
 )
-from lhkit.vocab.generation import Finished, ModelIdentity, Timing, Usage
-from lhkit.vocab.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
-from lhkit.vocab.trace import DispatchTrace, GateOutcome
 
 START = TurnStarted(message=UserMessage(text="hello"))
 END = TurnEnded(reason=EndReason.ANSWERED)
@@ -95,12 +104,16 @@ def test_a_turn_keeps_words_calls_requests_and_times() -> None:
     first, second = record.model_calls
     assert (first.offset_s, first.duration_s) == (1, 3)
     assert (second.offset_s, second.duration_s) == (6, 1)
-    assert (first.raw_text, first.token_ids, first.prompt_sha256) == ("raw", (1, 2), "abc")
-    assert first.prompt_text is None
-    assert first.usage.cached_tokens == 5
-    assert first.calls[0].repairs == ("quotes",)
-    assert not first.strict
-    assert first.server_metrics == "{'queue_s': nan}"
+    assert (first.response.raw_text, first.response.token_ids, first.response.prompt_sha256) == (
+        "raw",
+        (1, 2),
+        "abc",
+    )
+    assert first.response.prompt_text == ""
+    assert first.response.usage.cached_tokens == 5
+    assert first.response.calls[0].repairs == ("quotes",)
+    assert not first.response.strict
+    assert first.response.server_metrics == {"queue_s": "nan"}
 
 
 def test_a_call_keeps_its_trace() -> None:
@@ -132,13 +145,13 @@ def test_a_request_that_broke_off_keeps_what_had_come() -> None:
         destructive=(),
     )
     (request,) = record.model_calls
-    assert (request.text, request.reason, request.duration_s) == ("ab", "", 3)
+    assert (request.response.text, request.response.reason, request.duration_s) == ("ab", "", 3)
     assert (record.error, record.cause, record.detail) == ("e", "StreamBrokenError", "d")
 
 
 def test_prompts_are_kept_on_demand() -> None:
     record = turn_record("hello", EVENTS, destructive=(), keep_prompts=True)
-    assert record.model_calls[0].prompt_text == "secret prompt"
+    assert record.model_calls[0].response.prompt_text == "secret prompt"
 
 
 @pytest.mark.parametrize("events", [[], [END], [START]])
@@ -148,7 +161,7 @@ def test_half_a_turn_is_a_bug_and_not_a_record(events: list[ChatEvent]) -> None:
 
 
 def test_the_log_hands_its_events_over_once() -> None:
-    log = EventLog(iter([1.0, 2.0]).__next__)
+    log = TimedEvents(iter([1.0, 2.0]).__next__)
     log(START)
     assert log.take() == ((1.0, START),)
     log(END)

@@ -7,16 +7,15 @@ import pytest
 
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import ScenarioError
-from lhkit.harness.records.record import CallRecord
-from lhkit.harness.replay.breakage import breaking
-from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.plan import plan_run
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.scenarios.script import ScriptedFault
+from lhkit.harness.plan import plan_run
+from lhkit.harness.record import CallRecord
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, ScriptedFault
+from lhkit.harness.stress import breaking
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import Toolset
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -36,29 +35,27 @@ def searching(*queries: str) -> ScriptedModel:
 
 
 async def calls_of(
-    scenario: Scenario, model: ScriptedModel, environment: Environment
+    scenario: Scenario, model: ScriptedModel, toolset: Toolset
 ) -> tuple[CallRecord, ...]:
-    run = await replay([scenario], model, environment=environment, progress=False)
-    return run.records[0].turns[0].calls
+    run = await replay([scenario], model, toolset=toolset, progress=False)
+    return run.records[0].evidence.turns[0].calls
 
 
 @pytest.mark.promise("eval.faults")
 async def test_the_first_calls_fail_as_after_an_exception_and_then_the_tool_works(
-    load: Load, environment: Environment
+    load: Load, toolset: Toolset
 ) -> None:
     (scenario,) = load(FAULTY)
-    calls = await calls_of(scenario, searching("m", "mi", "milk"), environment)
+    calls = await calls_of(scenario, searching("m", "mi", "milk"), toolset)
     assert [each.outcome for each in calls] == ["handler_error", "handler_error", "ok"]
     assert all(each.ran for each in calls)
     assert "ScriptedFaultError" in calls[0].result["reason"]
 
 
-async def test_every_sample_starts_with_all_its_faults(
-    load: Load, environment: Environment
-) -> None:
+async def test_every_sample_starts_with_all_its_faults(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     outcomes = [
-        [each.outcome for each in await calls_of(scenario, searching("m"), environment)]
+        [each.outcome for each in await calls_of(scenario, searching("m"), toolset)]
         for _ in range(2)
     ]
     assert outcomes == [["handler_error"], ["handler_error"]]
@@ -79,20 +76,18 @@ async def test_a_call_that_is_refused_or_not_confirmed_uses_up_no_fault(
 
 
 async def test_a_fault_of_a_tool_that_is_not_there_is_named_before_anything_is_played(
-    load: Load, environment: Environment
+    load: Load, toolset: Toolset
 ) -> None:
     (scenario,) = load(FAULTY.replace("tool: find_notes", "tool: find_note"))
     with pytest.raises(ScenarioError, match=r"a\.faults\[0\]\.tool: there is no tool 'find_note'"):
-        plan_run([scenario], searching(), environment, repeats=1)
+        plan_run([scenario], searching(), toolset, repeats=1)
 
 
-async def test_faults_are_part_of_what_a_run_is_resumed_by(
-    load: Load, environment: Environment
-) -> None:
+async def test_faults_are_part_of_what_a_run_is_resumed_by(load: Load, toolset: Toolset) -> None:
     (scenario,) = load(FAULTY)
     once = replace(scenario, faults=(ScriptedFault(tool="find_notes", times=1),))
     hashes = {
-        plan_run([each], searching(), environment, repeats=1).jobs[0].content_hash
+        plan_run([each], searching(), toolset, repeats=1).jobs[0].content_hash
         for each in (scenario, once, replace(scenario, faults=()))
     }
     assert len(hashes) == 3

@@ -13,14 +13,15 @@ SETUP = """
 import asyncio, json
 from contextlib import aclosing
 from pathlib import Path
-from lhkit import app
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import load_scenarios
+from lhkit.lifehelper.shipped import scenario_folder
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
 
 folder = Path({folder!r})
-scenarios = load_scenarios([app.scenario_folder()])[:12]
-environment = app.LifeHelperEnvironment()
+scenarios = load_scenarios([scenario_folder()])[:12]
+toolset = life_helper.LifeHelperToolset()
 PLAYED_BEFORE = 5
 
 class Stalling:
@@ -44,11 +45,11 @@ def stalling(scenario, registry):
     return Stalling(gold_model(scenario, registry), scenario is scenarios[PLAYED_BEFORE])
 
 def told(run):
-    verdicts = [[record.sample_id.scenario, str(record.verdict)] for record in run.records]
+    verdicts = [[each.sample_id.scenario, str(each.judgement.verdict)] for each in run.records]
     print(json.dumps({{"kept": run.kept, "verdicts": verdicts}}), flush=True)
 """
 RUN = """
-told(await replay(scenarios, {model}, environment=environment, run_dir=folder / "{name}",
+told(await replay(scenarios, {model}, toolset=toolset, run_dir=folder / "{name}",
                   concurrency={concurrency}, progress=False))
 """
 

@@ -16,24 +16,20 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.commands.environments import registry_of
 from lhkit.errors import ScenarioError
-from lhkit.harness.authoring.gold import TurnTrace, gold_model, gold_trace, trace_model
-from lhkit.harness.authoring.lint.played import played_remarks
-from lhkit.harness.authoring.mutate import mutate
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.rescore import rescore
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.stress import parse_stress, stressed
-from lhkit.harness.replay.trial import tried
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.author.baselines import TurnTrace, gold_model, gold_trace, trace_model
+from lhkit.harness.author.lint import played_remarks
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay, rescore, tried
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.stress import parse_stress, stressed
+from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
 from lhkit.models.base import ChatModel
 from lhkit.testing import object_schema
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.messages import ToolCall
-from lhkit.vocab.results import ToolErr, ToolOk, ToolResult
+from lhkit.toolset import Toolset, registry_of
 
 pytestmark = pytest.mark.anyio
 Load = Callable[[str], tuple[Scenario, ...]]
@@ -271,33 +267,33 @@ def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTr
 @pytest.mark.promise("eval.outsiders")
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_golds_pass_on_every_repeat_in_one_process(
-    load: Load, domain: Callable[[], Environment], text: str
+    load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios = load(text)
     for concurrency in (1, 8):
         run = await replay(
             scenarios,
             gold_model,
-            environment=domain(),
+            toolset=domain(),
             repeats=3,
             concurrency=concurrency,
             progress=False,
         )
-        assert [record.reasons for record in run.records] == [()] * len(run.records)
-        assert {record.verdict for record in run.records} == {Verdict.PASS}
+        assert [record.judgement.reasons for record in run.records] == [()] * len(run.records)
+        assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
 
 
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_spoilt_golds_are_noticed_by_the_state(
-    load: Load, domain: Callable[[], Environment], text: str
+    load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     (scenario,) = load(text)
-    environment = domain()
-    registry = registry_of(environment, scenario.world, "en")
+    toolset = domain()
+    registry = registry_of(toolset, scenario.world, "en")
     for trace in spoilt(scenario, registry).values():
-        record = await tried(scenario, trace_model(trace, name="spoilt"), environment)
-        assert record.verdict is Verdict.FAIL
-        assert record.state_equal is False
+        record = await tried(scenario, trace_model(trace, name="spoilt"), toolset)
+        assert record.judgement.verdict is Verdict.FAIL
+        assert record.judgement.state_equal is False
 
 
 # -- nothing that is played changes what it is played from
@@ -348,31 +344,36 @@ class Vandal:
 @pytest.mark.promise("eval.worlds_are_copied")
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_what_changes_all_that_it_gets_changes_no_scenario(
-    load: Load, domain: Callable[[], Environment], text: str
+    load: Load, domain: Callable[[], Toolset], text: str
 ) -> None:
     scenarios = load(text)
     (scenario,) = scenarios
-    as_written, environment = deepcopy(scenarios), Vandal(domain())
-    registry = registry_of(environment, scenario.world, "en")
+    as_written, toolset = deepcopy(scenarios), Vandal(domain())
+    registry = registry_of(toolset, scenario.world, "en")
     run = await replay(
-        scenarios, gold_model, environment=environment, repeats=3, concurrency=2, progress=False
+        scenarios, gold_model, toolset=toolset, repeats=3, concurrency=2, progress=False
     )
     told = {
-        (r.verdict, r.reasons, r.initial_state == run.records[0].initial_state) for r in run.records
+        (
+            r.judgement.verdict,
+            r.judgement.reasons,
+            r.evidence.initial_state == run.records[0].evidence.initial_state,
+        )
+        for r in run.records
     }
     assert told == {(Verdict.PASS, (), True)}
-    assert len({json.dumps(r.final_state, sort_keys=True) for r in run.records}) == 1
-    await played_remarks(scenario, environment)
-    assert (await mutate(scenarios, environment)).outcomes
-    assert [record.verdict for record in rescore(run, scenarios, environment).records] == [
+    assert len({json.dumps(r.evidence.final_state, sort_keys=True) for r in run.records}) == 1
+    await played_remarks(scenario, toolset)
+    assert (await mutate(scenarios, toolset)).outcomes
+    assert [record.judgement.verdict for record in rescore(run, scenarios, toolset).records] == [
         Verdict.PASS
     ] * 3
-    model, under_stress = stressed(gold_model, environment, parse_stress("rename,shuffle"))
-    stress = await replay(scenarios, model, environment=under_stress, progress=False)
-    assert stress.records[0].verdict is Verdict.PASS
+    model, under_stress = stressed(gold_model, toolset, parse_stress("rename,shuffle"))
+    stress = await replay(scenarios, model, toolset=under_stress, progress=False)
+    assert stress.records[0].judgement.verdict is Verdict.PASS
     trace = gold_trace(scenario, registry)
     before = deepcopy(trace)
-    await tried(scenario, trace_model(trace, name="gold"), environment)
+    await tried(scenario, trace_model(trace, name="gold"), toolset)
     assert trace == before
     for call in (call for turn in trace for call in turn.calls):
         ruined(call.args)
@@ -436,7 +437,7 @@ async def test_a_state_that_is_no_json_is_one_sentence_before_anything_is_played
         return gold_model(scenario, registry)
 
     with pytest.raises(ScenarioError) as caught:
-        await replay(load(LOOK), model, environment=Odd(lambda: state), progress=False)
+        await replay(load(LOOK), model, toolset=Odd(lambda: state), progress=False)
     assert words in str(caught.value)
     assert str(caught.value).startswith("look.state()")
     assert "\n" not in str(caught.value)
@@ -457,7 +458,7 @@ async def test_a_key_that_tells_no_rows_apart_is_one_sentence(
     rows = [{"id": 1, "kind": "x"}, {"id": 2, "kind": "x"}]
     with pytest.raises(ScenarioError) as caught:
         await replay(
-            load(LOOK), gold_model, environment=Odd(lambda: {"items": rows}, keys), progress=False
+            load(LOOK), gold_model, toolset=Odd(lambda: {"items": rows}, keys), progress=False
         )
     assert words in str(caught.value)
 
@@ -481,12 +482,12 @@ async def test_a_state_that_is_no_json_any_more_at_the_end_makes_one_sentence_no
             session.registry = tools(("look", self.look, {}), reads=["look"])
             return session
 
-    run = await replay(load(LOOK), gold_model, environment=Changing(seen), progress=False)
+    run = await replay(load(LOOK), gold_model, toolset=Changing(seen), progress=False)
     (record,) = run.records
-    assert record.verdict is Verdict.INVALID
-    assert record.fault is not None
-    assert record.fault.startswith("state(): items[0].price is a Decimal")
-    assert "\n" not in record.fault
+    assert record.judgement.verdict is Verdict.INVALID
+    assert record.evidence.fault is not None
+    assert record.evidence.fault.startswith("state(): items[0].price is a Decimal")
+    assert "\n" not in record.evidence.fault
 
 
 async def test_a_world_made_in_python_that_is_no_json_is_one_sentence(load: Load) -> None:
@@ -495,4 +496,4 @@ async def test_a_world_made_in_python_that_is_no_json_is_one_sentence(load: Load
         id="w", ac="read", turns=scenario.turns, world={"items": [{"price": Decimal(1)}]}
     )
     with pytest.raises(ScenarioError, match=r"w\.world: items\[0\]\.price is a Decimal"):
-        await replay([worldly], gold_model, environment=Odd(dict), progress=False)
+        await replay([worldly], gold_model, toolset=Odd(dict), progress=False)

@@ -1,84 +1,62 @@
 """What is the same question, and what is another one."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness.records import manifest
-from lhkit.harness.records.questions import Resumption
-from lhkit.harness.replay import plan
-from lhkit.harness.replay.environment import Environment, SessionAround
-from lhkit.harness.replay.plan import plan_run, scenario_hash
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.script import Scenario, Turn
+from lhkit.harness import log, plan
+from lhkit.harness.log import Resumption, asked_of, changes
+from lhkit.harness.plan import plan_run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, Turn
 from lhkit.locales import load_catalog
-from lhkit.models import openai_messages
-from lhkit.models.dialects import json_dialect, marked_turns, pythonic
+from lhkit.messages import ModelIdentity
+from lhkit.models import request
+from lhkit.models.dialects import json, marked, pythonic
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import ModelIdentity
+from lhkit.toolset import Toolset, ToolsetAround
 
 SCENARIO = Scenario(id="a", ac="x", locale="en", turns=(Turn(user="hi"), Turn(user="and now")))
 IDENTITY = ModelIdentity(model="m", server="vllm 1", base_url="http://h:1", dialect="json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Session(SessionAround):
-    registry: ToolRegistry
-    assistant: Assistant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An environment around another, with changes to what the model is told."""
-
-    inner: Environment
-    changes: Mapping[str, Any]
-    registry: ToolRegistry | None = None
-
-    def open(self, world: Mapping[str, Any], locale: str) -> _Session:
-        session = self.inner.open(world, locale)
-        return _Session(
-            inner=session,
-            registry=self.registry or session.registry,
-            assistant=replace(session.assistant, **self.changes),
-        )
+MakeToolset = Callable[..., Toolset]
 
 
 @pytest.fixture
-def environment(environment: Environment) -> Callable[..., Told]:
-    def told(registry: ToolRegistry | None = None, **changes: Any) -> Told:
-        return Told(inner=environment, changes=changes, registry=registry)
+def toolset(toolset: Toolset) -> MakeToolset:
+    """Return a function that changes what the model is told."""
+
+    def told(registry: ToolRegistry | None = None, **changes: Any) -> Toolset:
+        return ToolsetAround(
+            inner=toolset,
+            registry=lambda session, _: registry or session.registry,
+            assistant=lambda session, _: replace(session.assistant, **changes),
+        )
 
     return told
 
 
 def hash_of(
-    environment: Environment,
+    toolset: Toolset,
     *,
     scenario: Scenario = SCENARIO,
     identity: ModelIdentity = IDENTITY,
 ) -> str:
-    (job,) = plan_run([scenario], ScriptedModel((), identity=identity), environment, repeats=1).jobs
+    (job,) = plan_run([scenario], ScriptedModel((), identity=identity), toolset, repeats=1).jobs
     return job.content_hash
-
-
-def test_a_field_that_a_scenario_does_not_use_leaves_its_old_runs_good() -> None:
-    before_gone = "1da9e2c2e102cac4a8f4a13c7d5bfc40898013fa862ec5bb2c459868b1ddd1fb"
-    plain = Scenario(id="a", ac="x", turns=(Turn(user="hi"),))
-    assert scenario_hash(plain) == before_gone
-    assert scenario_hash(replace(plain, gone={"notes": ({"id": "n1"},)})) != before_gone
 
 
 @pytest.mark.promise("eval.questions")
 @pytest.mark.parametrize("name", [each.name for each in fields(Assistant)])
 def test_whatever_an_assistant_is_told_makes_another_question(
-    environment: Callable[..., Told], name: str
+    toolset: MakeToolset, name: str
 ) -> None:
     """Also a field that is added one day: here a number counts up, a text gets longer."""
     if name == "deps":
@@ -91,83 +69,96 @@ def test_whatever_an_assistant_is_told_makes_another_question(
             other = replace(value, max_tokens=9)
         case _:
             other = f"{value}x" if isinstance(value, str) else value + 1
-    assert hash_of(environment()) != hash_of(environment(**{name: other}))
+    assert hash_of(toolset()) != hash_of(toolset(**{name: other}))
 
 
 def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
-    environment: Callable[..., Told],
+    toolset: MakeToolset,
 ) -> None:
     def one(message: str) -> str:
         return "[now]" if message == "and now" else ""
 
     other = {"hi": "", "and now": "[now]"}.__getitem__
-    assert hash_of(environment(context=one)) == hash_of(environment(context=other))
+    assert hash_of(toolset(context=one)) == hash_of(toolset(context=other))
     short = replace(SCENARIO, turns=SCENARIO.turns[:1])
-    assert hash_of(environment(context=one), scenario=short) == hash_of(
-        environment(), scenario=short
-    )
+    assert hash_of(toolset(context=one), scenario=short) == hash_of(toolset(), scenario=short)
 
 
 @pytest.mark.promise("eval.questions")
 @pytest.mark.parametrize(
     ("dialect", "module", "name"),
     [
-        ("json", json_dialect, "_PROTOCOL"),
+        ("json", json, "_PROTOCOL"),
         ("pythonic", pythonic, "_PROTOCOL"),
-        ("json", json_dialect, "_result_line"),
-        ("functiongemma", marked_turns, "result_text"),
-        ("openai", openai_messages, "result_text"),
+        ("json", json, "_result_line"),
+        ("functiongemma", marked, "result_text"),
+        ("openai", request, "result_text"),
     ],
 )
 def test_other_words_of_a_dialect_make_another_question(
-    environment: Callable[..., Told],
+    toolset: MakeToolset,
     monkeypatch: pytest.MonkeyPatch,
     dialect: str,
     module: Any,
     name: str,
 ) -> None:
     identity = replace(IDENTITY, dialect=dialect)
-    before = hash_of(environment(), identity=identity)
-    assert hash_of(environment(), identity=identity) == before
+    before = hash_of(toolset(), identity=identity)
+    assert hash_of(toolset(), identity=identity) == before
     words = getattr(module, name)
     other = (
         f"{words} Be quick." if isinstance(words, str) else lambda *_: '{"status":"told otherwise"}'
     )
     monkeypatch.setattr(module, name, other)
-    assert hash_of(environment(), identity=identity) != before
+    assert hash_of(toolset(), identity=identity) != before
 
 
 @pytest.mark.parametrize("dialect", ["json", "openai", ""])
 def test_the_order_of_tools_and_of_their_words_makes_another_question(
-    environment: Callable[..., Told], registry: ToolRegistry, dialect: str
+    toolset: MakeToolset, registry: ToolRegistry, dialect: str
 ) -> None:
     identity = replace(IDENTITY, dialect=dialect)
     first, *rest = registry.definitions
     turned = replace(first, parameters=dict(reversed(first.parameters.items())))
     asked = {
-        hash_of(environment(each), identity=identity)
+        hash_of(toolset(each), identity=identity)
         for each in (registry, ToolRegistry([*rest, first]), ToolRegistry([turned, *rest]))
     }
     assert len(asked) == 3
 
 
 def test_weights_are_their_content_and_where_it_is_unknown_their_name(
-    environment: Callable[..., Told],
+    toolset: MakeToolset,
 ) -> None:
     def asked(name: str, sha256: str, port: int = 1) -> str:
         identity = replace(
             IDENTITY, weights=name, weights_sha256=sha256, base_url=f"http://h:{port}"
         )
-        return hash_of(environment(), identity=identity)
+        return hash_of(toolset(), identity=identity)
 
     assert asked("tuned", "aa", 1) == asked("renamed", "aa", 2)
     assert asked("tuned", "aa") != asked("tuned", "bb")
     assert asked("tuned", "") != asked("renamed", "")
 
 
+@pytest.mark.promise("eval.dtype")
+def test_answers_from_before_a_server_told_its_type_of_number_are_those_of_bfloat16(
+    toolset: MakeToolset,
+) -> None:
+    def told(dtype: str) -> dict[str, Any]:
+        identity = replace(IDENTITY, weights_sha256="aa", dtype=dtype)
+        model = ScriptedModel(lambda _: say("hi"), identity=identity)
+        return plan_run([SCENARIO], model, toolset(), repeats=1).facts
+
+    untold, bfloat16, float32 = map(told, ("", "bfloat16", "float32"))
+    assert asked_of(untold) == asked_of(bfloat16) != asked_of(float32)
+    assert [change.what for change in changes(bfloat16, float32)] == ["dtype"]
+    assert not changes(untold, bfloat16)
+
+
 @pytest.mark.anyio
 async def test_a_context_that_fails_spoils_its_own_sample_only(
-    environment: Callable[..., Told],
+    toolset: MakeToolset,
 ) -> None:
     def context(message: str) -> str:
         return {"hi": "[now]"}[message]
@@ -176,37 +167,41 @@ async def test_a_context_that_fails_spoils_its_own_sample_only(
     run = await replay(
         scenarios,
         ScriptedModel(lambda _: say("hi")),
-        environment=environment(context=context),
+        toolset=toolset(context=context),
         progress=False,
     )
-    assert [str(record.verdict) for record in run.records] == ["pass", "invalid"]
-    assert "KeyError: 'and now'" in run.records[1].reasons[0]
+    assert [str(record.judgement.verdict) for record in run.records] == ["pass", "invalid"]
+    assert "KeyError: 'and now'" in run.records[1].judgement.reasons[0]
 
 
 def changed(
     what: str,
-    environment: Callable[..., Told],
+    toolset: MakeToolset,
     registry: ToolRegistry,
     monkeypatch: pytest.MonkeyPatch,
-) -> tuple[Told, ModelIdentity]:
-    """Return environment and model where one thing is otherwise."""
-    told, identity = environment(), replace(IDENTITY, weights_sha256="a" * 64)
+) -> tuple[Toolset, ModelIdentity]:
+    """Return toolset and model where one thing is otherwise."""
+    told, identity = toolset(), replace(IDENTITY, weights_sha256="a" * 64)
     match what:
-        case "weights":
-            identity = replace(IDENTITY, weights_sha256="b" * 64)
+        case "weights" | "dtype":
+            field, other = {
+                "weights": ("weights_sha256", "b" * 64),
+                "dtype": ("dtype", "float32"),
+            }[what]
+            identity = replace(identity, **{field: other})
         case "context":
-            told = environment(context=lambda _message: "[now]")
+            told = toolset(context=lambda _message: "[now]")
         case "rendering":
-            monkeypatch.setattr(json_dialect, "_PROTOCOL", "Tools, to be called:")
+            monkeypatch.setattr(json, "_PROTOCOL", "Tools, to be called:")
         case "tools_order":
-            told = environment(ToolRegistry(reversed(registry.definitions)))
+            told = toolset(ToolRegistry(reversed(registry.definitions)))
         case "assistant":
-            told = environment(max_turns=7)
+            told = toolset(max_turns=7)
         case "texts":
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
-            monkeypatch.setattr(manifest, "_version", lambda _name: "9.9")
+            monkeypatch.setattr(log, "version_of", lambda _name: "9.9")
     return told, identity
 
 
@@ -219,6 +214,7 @@ HASH = "[0-9a-f]{12}"
     ("what", "where", "before", "after"),
     [
         ("weights", "", "m@a{12}", "m@b{12}"),
+        ("dtype", "", "-", "float32"),
         ("context", "", HASH, HASH),
         ("rendering", "en", HASH, HASH),
         ("tools_order", "en", "find_notes, add_note, fin.*", "finish_note, add_note, fin.*"),
@@ -228,7 +224,7 @@ HASH = "[0-9a-f]{12}"
     ],
 )
 async def test_a_run_says_what_of_it_made_its_questions_new(  # noqa: PLR0917 - one table
-    environment: Callable[..., Told],
+    toolset: MakeToolset,
     registry: ToolRegistry,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -239,19 +235,19 @@ async def test_a_run_says_what_of_it_made_its_questions_new(  # noqa: PLR0917 - 
 ) -> None:
     found: list[Resumption] = []
 
-    async def play(told: Told, identity: ModelIdentity) -> None:
+    async def play(told: Toolset, identity: ModelIdentity) -> None:
         await replay(
             [SCENARIO],
             ScriptedModel(lambda _: say("hi"), identity=identity),
-            environment=told,
+            toolset=told,
             run_dir=tmp_path,
             report=found.append,
             progress=False,
         )
 
-    await play(*changed("nothing", environment, registry, monkeypatch))
-    await play(*changed("nothing", environment, registry, monkeypatch))
-    await play(*changed(what, environment, registry, monkeypatch))
+    await play(*changed("nothing", toolset, registry, monkeypatch))
+    await play(*changed("nothing", toolset, registry, monkeypatch))
+    await play(*changed(what, toolset, registry, monkeypatch))
     assert [(each.new, each.kept, each.changed) for each in found] == [
         (1, 0, 0),
         (0, 1, 0),

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.harness.replay.plan import clock_of
-from lhkit.harness.replay.runner import replay
+from lhkit.harness.plan import clock_of
+from lhkit.harness.run import replay
+from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.scripted import ScriptedModel, say
 
@@ -28,19 +29,19 @@ def ticking(step_s: float) -> Callable[[], float]:
 
 async def test_latencies_are_those_of_the_recording(tmp_path: Path) -> None:
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01", "ac12-out-of-scope-ko-01")
-    environment = app.LifeHelperEnvironment()
+    toolset = life_helper.LifeHelperToolset()
     path = tmp_path / "cassette.json"
     recorder = RecordingModel(
         ScriptedModel([say("안녕하세요!"), say("그건 도와드릴 수 없어요.")]),
         path,
         clock=ticking(7.0),
     )
-    await replay(scenarios, recorder, environment=environment, progress=False)
+    await replay(scenarios, recorder, toolset=toolset, progress=False)
     runs = [
-        await replay(scenarios, CassetteModel.open(path), environment=environment, progress=False)
+        await replay(scenarios, CassetteModel.open(path), toolset=toolset, progress=False)
         for _ in range(2)
     ]
-    spent = [[turn.duration_s for r in run.records for turn in r.turns] for run in runs]
+    spent = [[turn.duration_s for r in run.records for turn in r.evidence.turns] for run in runs]
     assert min(spent[0]) >= 14.0
     assert spent[0] == spent[1]
     assert [record.harness_s for record in runs[0].records] == [0.0, 0.0]
@@ -52,7 +53,7 @@ async def test_conversations_at_once_and_other_models_are_measured_by_the_machin
     path = tmp_path / "cassette.json"
     recorder = RecordingModel(ScriptedModel([say("네")]), path)
     scenarios = app.shipped_scenarios("ac12-small-talk-ko-01")
-    await replay(scenarios, recorder, environment=app.LifeHelperEnvironment(), progress=False)
+    await replay(scenarios, recorder, toolset=life_helper.LifeHelperToolset(), progress=False)
     cassette = CassetteModel.open(path)
     assert clock_of(cassette, concurrency=2) is time.perf_counter
     assert clock_of(recorder, concurrency=1) is time.perf_counter

@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.records.journal import RECORDS, write_rescored
-from lhkit.harness.records.record import Judgement, SampleId, Verdict
-from lhkit.harness.replay.rescore import rescore
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.stress import Stress, stressed
-from lhkit.harness.results.compare import compare
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.scenarios.script import Turn
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.compare import compare
+from lhkit.harness.log import RECORDS, write_rescored
+from lhkit.harness.record import Judgement, SampleId, Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay, rescore
+from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.stress import Stress, stressed
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 
@@ -51,9 +49,9 @@ CHANGES = {
 
 
 @pytest.fixture
-def play(environment: Any, clock: Any, tmp_path: Path) -> Callable[..., Any]:
+def play(toolset: Any, clock: Any, tmp_path: Path) -> Callable[..., Any]:
     async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"environment": environment, "progress": False, "clock": clock}
+        defaults = {"toolset": toolset, "progress": False, "clock": clock}
         return await replay(scenarios, model, run_dir=tmp_path / "old", **(defaults | options))
 
     return run
@@ -66,12 +64,12 @@ Play = Callable[..., Any]
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
 async def test_what_has_not_changed_is_scored_as_it_was(
-    play: Play, load: Load, environment: Any, tmp_path: Path, model: Any
+    play: Play, load: Load, toolset: Any, tmp_path: Path, model: Any
 ) -> None:
     scenarios = load(NOTES)
     run = await play(scenarios, model, repeats=2)
     before = (tmp_path / "old" / RECORDS).read_bytes()
-    again = rescore(tmp_path / "old", scenarios, environment)
+    again = rescore(tmp_path / "old", scenarios, toolset)
     assert again.records == run.records
     assert again.skipped == {}
     assert (tmp_path / "old" / RECORDS).read_bytes() == before
@@ -80,49 +78,50 @@ async def test_what_has_not_changed_is_scored_as_it_was(
 @pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_the_fault_of_an_old_scorer_is_mended(
-    play: Play, load: Load, environment: Any, monkeypatch: pytest.MonkeyPatch
+    play: Play, load: Load, toolset: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Yesterday's scorer let everything pass."""
     generous = Judgement(verdict=Verdict.PASS)
-    monkeypatch.setattr("lhkit.harness.replay.sample.judge", lambda *_, **__: generous)
-    run = await play(load(NOTES), silent_model())
-    assert run.records[0].verdict is Verdict.PASS
-    (record,) = rescore(run, load(NOTES), environment).records
-    assert record.verdict is Verdict.FAIL
-    assert "turn 0: add_note was expected and not called" in record.reasons
-    assert [score.due_calls for score in record.scores] == [1, 1, 1]
+    with monkeypatch.context() as yesterday:
+        yesterday.setattr("lhkit.harness.run.judge", lambda *_, **__: generous)
+        run = await play(load(NOTES), silent_model())
+    assert run.records[0].judgement.verdict is Verdict.PASS
+    (record,) = rescore(run, load(NOTES), toolset).records
+    assert record.judgement.verdict is Verdict.FAIL
+    assert "turn 0: add_note was expected and not called" in record.judgement.reasons
+    assert [score.due_calls for score in record.judgement.scores] == [1, 1, 1]
 
 
 @pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_an_expectation_that_was_too_narrow_is_mended(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     said = [("whole milk"), "bread", "eggs"]
     model = ScriptedModel([r for text in said for r in (call("add_note", text=text), say("ok"))])
     run = await play(load(NOTES), model)
-    assert run.records[0].verdict is Verdict.FAIL
+    assert run.records[0].judgement.verdict is Verdict.FAIL
     wider = load(NOTES.replace("text: milk", "text: {matches: milk}"))
-    again = rescore(run, wider, environment)
-    assert again.records[0].verdict is Verdict.PASS
-    assert again.records[0].turns == run.records[0].turns
+    again = rescore(run, wider, toolset)
+    assert again.records[0].judgement.verdict is Verdict.PASS
+    assert again.records[0].evidence.turns == run.records[0].evidence.turns
     assert compare(run, again).other_questions == ("add",)
-    assert compare(again, rescore(again, wider, environment)).other_questions == ()
+    assert compare(again, rescore(again, wider, toolset)).other_questions == ()
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("reason", CHANGES)
 async def test_another_conversation_is_left_out_with_the_reason(
-    play: Play, load: Load, environment: Any, reason: str
+    play: Play, load: Load, toolset: Any, reason: str
 ) -> None:
     run = await play(load(NOTES), gold_model)
-    again = rescore(run, load(NOTES.replace(*CHANGES[reason])), environment)
+    again = rescore(run, load(NOTES.replace(*CHANGES[reason])), toolset)
     assert (again.records, again.skipped) == ((), {SampleId(scenario="add"): reason})
 
 
 @pytest.mark.anyio
 async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     (scenario,) = load(NOTES)
     run = await play([scenario], gold_model)
@@ -131,46 +130,42 @@ async def test_a_scenario_that_is_gone_or_has_more_turns_is_left_out(
         ([], "there is no such scenario today"),
         ([longer], "3 turns were played and there are 4 today"),
     ):
-        assert list(rescore(run, today, environment).skipped.values()) == [reason]
+        assert list(rescore(run, today, toolset).skipped.values()) == [reason]
 
 
 @pytest.mark.anyio
 async def test_an_answer_of_the_script_that_was_never_needed_may_change(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     run = await play(load(NOTES), gold_model)
     other = load(NOTES.replace("[reject]", "[reject, accept]"))
-    assert rescore(run, other, environment).records == run.records
+    assert rescore(run, other, toolset).records == run.records
 
 
 @pytest.mark.anyio
-async def test_what_the_world_failed_stays_invalid(
-    play: Play, load: Load, environment: Any
-) -> None:
+async def test_what_the_world_failed_stays_invalid(play: Play, load: Load, toolset: Any) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     run = await play(load(NOTES), ScriptedModel(broken))
-    again = rescore(run, load(NOTES), environment)
-    assert [record.verdict for record in again.records] == [Verdict.INVALID]
+    again = rescore(run, load(NOTES), toolset)
+    assert [record.judgement.verdict for record in again.records] == [Verdict.INVALID]
 
 
 @pytest.mark.anyio
-async def test_every_world_that_was_opened_is_closed(
-    play: Play, load: Load, environment: Any
-) -> None:
+async def test_every_world_that_was_opened_is_closed(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
-    rescore(run, load(NOTES), environment)
-    assert all(session.is_closed for session in environment.sessions)
+    rescore(run, load(NOTES), toolset)
+    assert all(session.is_closed for session in toolset.sessions)
 
 
 @pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
-    play: Play, load: Load, environment: Any, tmp_path: Path
+    play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     run = await play(load(NOTES), gold_model)
-    again = rescore(run, load(NOTES), environment)
+    again = rescore(run, load(NOTES), toolset)
     target = tmp_path / "old-rescored"
     for _ in range(2):
         write_rescored(target, again.records, again.manifest)
@@ -182,15 +177,15 @@ async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
 
 
 @pytest.mark.anyio
-async def test_a_world_that_cannot_be_is_named(play: Play, load: Load, environment: Any) -> None:
+async def test_a_world_that_cannot_be_is_named(play: Play, load: Load, toolset: Any) -> None:
     run = await play(load(NOTES), gold_model)
     with pytest.raises(UsageError, match="unknown tables"):
-        rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), environment)
+        rescore(run, load(NOTES.replace("notes: [{id", "pens: [{id")), toolset)
 
 
 @pytest.mark.anyio
 async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     scenarios = load("""
 - id: find
@@ -198,9 +193,9 @@ async def test_a_distractor_stays_surplus_where_a_scenario_tolerates_reads(
   turns: [{user: find milk, expect: {extra: reads}}]
 """)
     source = ScriptedModel([call("get_weather", city="Seoul"), say("none")])
-    model, harder = stressed(source, environment, Stress(distractors=1))
-    run = await play(scenarios, model, environment=harder)
-    assert run.records[0].scores[0].surplus_calls == 1
+    model, harder = stressed(source, toolset, Stress(distractors=1))
+    run = await play(scenarios, model, toolset=harder)
+    assert run.records[0].judgement.scores[0].surplus_calls == 1
     assert rescore(run, scenarios, harder).records == run.records
 
 
@@ -217,39 +212,39 @@ DUE = """
 """
 
 
-def implying(environment: Any, tag: str | None) -> Any:
-    """Return an environment in which a tag that is left out means this one."""
+def implying(toolset: Any, tag: str | None) -> Any:
+    """Return a toolset in which a tag that is left out means this one."""
     implied: dict[str, Any] = {} if tag is None else {"tag": tag}
-    tools = environment.registry.definitions
+    tools = toolset.registry.definitions
     registry = ToolRegistry(
         replace(tool, implied=implied if tool.name == "add_note" else {}) for tool in tools
     )
-    return replace(environment, registry=registry)
+    return replace(toolset, registry=registry)
 
 
 def verdicts_of(run: Run) -> list[Verdict]:
-    return [record.verdict for record in run.records]
+    return [record.judgement.verdict for record in run.records]
 
 
 @pytest.mark.anyio
 async def test_what_was_implied_when_the_run_was_made_counts_when_it_is_scored_again(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     model = ScriptedModel([call("add_note", text="milk"), say("done")])
-    run = await play(load(DUE), model, environment=implying(environment, "home"))
+    run = await play(load(DUE), model, toolset=implying(toolset, "home"))
     assert verdicts_of(run) == [Verdict.PASS]
     for today in ("work", None):
-        assert verdicts_of(rescore(run, load(DUE), implying(environment, today))) == [Verdict.PASS]
+        assert verdicts_of(rescore(run, load(DUE), implying(toolset, today))) == [Verdict.PASS]
 
 
 @pytest.mark.anyio
 async def test_a_run_from_before_anything_was_implied_is_scored_by_what_is_implied_today(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     model = ScriptedModel([call("add_note", text="milk"), say("done")])
-    run = await play(load(DUE), model, environment=implying(environment, None))
+    run = await play(load(DUE), model, toolset=implying(toolset, None))
     assert verdicts_of(run) == [Verdict.FAIL]
-    assert verdicts_of(rescore(run, load(DUE), implying(environment, "home"))) == [Verdict.PASS]
-    again = rescore(run, load(DUE), implying(environment, "work"))
+    assert verdicts_of(rescore(run, load(DUE), implying(toolset, "home"))) == [Verdict.PASS]
+    again = rescore(run, load(DUE), implying(toolset, "work"))
     assert verdicts_of(again) == [Verdict.FAIL]
-    assert [each.code for each in again.records[0].violations] == ["forbidden_call"]
+    assert [each.code for each in again.records[0].judgement.violations] == ["forbidden_call"]

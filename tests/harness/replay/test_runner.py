@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,19 +19,17 @@ from lhkit.errors import (
     ServerUnreachableError,
     UsageError,
 )
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.records.journal import MANIFEST, Journal, read_records
-from lhkit.harness.records.manifest import Provenance
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.verdicts.scorers import ToolFacts, judge
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.log import MANIFEST, Journal, Provenance, read_records
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.score import ToolFacts, judge
+from lhkit.messages import Finished, ModelEvent, ModelIdentity, Sampling, ToolOk, ToolResult
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import ModelEvent, ModelIdentity, Sampling
-from lhkit.vocab.results import ToolOk, ToolResult
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -80,11 +78,11 @@ def pauses() -> Pauses:
 
 
 @pytest.fixture
-def play(environment: Any, clock: Any, pauses: Pauses) -> Callable[..., Any]:
+def play(toolset: Any, clock: Any, pauses: Pauses) -> Callable[..., Any]:
     """Return `replay` without bar, wall clock and real pauses."""
 
     async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"environment": environment, "progress": False, "clock": clock, "sleep": pauses}
+        defaults = {"toolset": toolset, "progress": False, "clock": clock, "sleep": pauses}
         return await replay(scenarios, model, **(defaults | options))
 
     return run
@@ -103,22 +101,30 @@ def failing(error: Exception, times: int = 10**6) -> ScriptedModel:
 async def test_gold_passes_and_silence_fails(play: Play, load: Load) -> None:
     scenarios = scenarios_of(load, 3, ADD)
     gold = await play(scenarios, gold_model)
-    assert [record.verdict for record in gold.records] == [Verdict.PASS] * 3
-    assert [record.violations for record in gold.records] == [()] * 3
+    assert [record.judgement.verdict for record in gold.records] == [Verdict.PASS] * 3
+    assert [record.judgement.violations for record in gold.records] == [()] * 3
     silent = await play(scenarios, silent_model())
-    assert [record.verdict for record in silent.records] == [Verdict.FAIL] * 3
+    assert [record.judgement.verdict for record in silent.records] == [Verdict.FAIL] * 3
 
 
 @pytest.mark.anyio
 async def test_a_record_holds_the_whole_conversation(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 1, ADD), gold_model)
     (record,) = run.records
-    assert [turn.user for turn in record.turns] == ["add milk", "and bread", "and eggs"]
-    assert [turn.calls[0].gate for turn in record.turns] == ["accepted", "rejected", "absent"]
-    assert [turn.calls[0].ran for turn in record.turns] == [True, False, False]
-    assert record.initial_state["notes"] == ({"id": "note-0", "text": "old", "done": False},)
+    assert [turn.user for turn in record.evidence.turns] == ["add milk", "and bread", "and eggs"]
+    assert [turn.calls[0].gate for turn in record.evidence.turns] == [
+        "accepted",
+        "rejected",
+        "absent",
+    ]
+    assert [turn.calls[0].ran for turn in record.evidence.turns] == [True, False, False]
+    assert record.evidence.initial_state["notes"] == (
+        {"id": "note-0", "text": "old", "done": False},
+    )
     assert [row["text"] for row in record.state_diff["notes"].added] == ["milk"]
-    assert record.turns[0].model_calls[0].raw_text.startswith('{"name":"add_note"')
+    assert (
+        record.evidence.turns[0].model_calls[0].response.raw_text.startswith('{"name":"add_note"')
+    )
     assert 0 < record.harness_s < record.wall_s
 
 
@@ -135,21 +141,21 @@ async def test_the_gate_answers_as_the_script_says_and_then_no(
     )
     model = ScriptedModel([call("add_note", text="a"), call("add_note", text="b"), say("x")])
     (record,) = (await play([scenario], model)).records
-    assert [each.gate == "accepted" for each in record.turns[0].calls] == answers
+    assert [each.gate == "accepted" for each in record.evidence.turns[0].calls] == answers
 
 
 @pytest.mark.promise("eval.isolated")
 @pytest.mark.anyio
-async def test_every_sample_has_a_world_of_its_own(
-    play: Play, load: Load, environment: Any
-) -> None:
+async def test_every_sample_has_a_world_of_its_own(play: Play, load: Load, toolset: Any) -> None:
     scenarios = scenarios_of(load, 2, ADD)
     first = await play(scenarios, gold_model, repeats=3, concurrency=4)
     again = await play(scenarios, gold_model, repeats=3)
-    states = {json.dumps(record.final_state, default=dict) for record in first.records}
+    states = {json.dumps(record.evidence.final_state, default=dict) for record in first.records}
     assert len(states) == 1
-    assert [r.verdict for r in first.records] == [r.verdict for r in again.records]
-    assert all(session.is_closed for session in environment.sessions)
+    assert [r.judgement.verdict for r in first.records] == [
+        r.judgement.verdict for r in again.records
+    ]
+    assert all(session.is_closed for session in toolset.sessions)
 
 
 @pytest.mark.anyio
@@ -213,7 +219,7 @@ async def test_a_second_call_keeps_what_is_done(play: Play, load: Load, tmp_path
 @pytest.mark.anyio
 @pytest.mark.parametrize("change", ["scenario", "model", "sampling", "tools", "world"])
 async def test_whatever_could_change_the_answer_is_played_again(  # noqa: PLR0917
-    play: Play, load: Load, tmp_path: Path, environment: Any, registry: ToolRegistry, change: str
+    play: Play, load: Load, tmp_path: Path, toolset: Any, registry: ToolRegistry, change: str
 ) -> None:
     scenarios = scenarios_of(load, 1)
     await play(scenarios, ScriptedModel([say("hi")]), run_dir=tmp_path)
@@ -222,11 +228,11 @@ async def test_whatever_could_change_the_answer_is_played_again(  # noqa: PLR091
         case "scenario":
             scenarios = load(CHAT.format(n=0).replace("hello", "hello!"))
         case "sampling":
-            environment.sampling = Sampling(temperature=0.5)
+            toolset.sampling = Sampling(temperature=0.5)
         case "world":
             scenarios = load(CHAT.format(n=0) + "  world: {notes: []}\n")
         case "tools":
-            environment.registry = ToolRegistry(registry.definitions[:1])
+            toolset.registry = ToolRegistry(registry.definitions[:1])
         case _:
             pass
     run = await play(scenarios, model, run_dir=tmp_path)
@@ -248,14 +254,14 @@ async def test_a_server_on_another_port_is_the_same_model(
 
 @pytest.mark.anyio
 async def test_repeats_of_a_seeded_model_get_other_seeds(
-    play: Play, load: Load, environment: Any, tmp_path: Path
+    play: Play, load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    environment.sampling = Sampling(temperature=1.0, seed=7)
+    toolset.sampling = Sampling(temperature=1.0, seed=7)
     model = ScriptedModel(lambda _: say("hi"))
     run = await play(scenarios_of(load, 1), model, repeats=3)
     assert len({record.content_hash for record in run.records}) == 3
     assert [request.sampling.seed for request in model.requests] == [7, 8, 9]
-    environment.sampling = Sampling()
+    toolset.sampling = Sampling()
     await play(scenarios_of(load, 1), model, repeats=2, run_dir=tmp_path)
     assert [request.sampling.seed for request in model.requests[3:]] == [None, None]
 
@@ -265,7 +271,7 @@ async def test_a_fault_that_may_pass_is_tried_again_with_growing_pauses(
     play: Play, load: Load, pauses: Pauses
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(ServerOverloadedError("busy"), times=2))
-    assert (run.records[0].verdict, run.records[0].attempts) == (Verdict.PASS, 3)
+    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (Verdict.PASS, 3)
     assert pauses.seconds == [1.0, 2.0]
 
 
@@ -278,18 +284,21 @@ async def test_a_fault_that_stays_is_invalid_and_played_again_next_time(  # noqa
     play: Play, load: Load, tmp_path: Path, pauses: Pauses, error: Exception, attempts: int
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(error), run_dir=tmp_path)
-    assert (run.records[0].verdict, run.records[0].attempts) == (Verdict.INVALID, attempts)
-    assert run.records[0].reasons == (f"turn 0: {type(error).__name__}: {error}",)
+    assert (run.records[0].judgement.verdict, run.records[0].attempts) == (
+        Verdict.INVALID,
+        attempts,
+    )
+    assert run.records[0].judgement.reasons == (f"turn 0: {type(error).__name__}: {error}",)
     assert len(pauses.seconds) == attempts - 1
     assert run.summary().total.pass_rate is None
     again = await play(scenarios_of(load, 1), ScriptedModel([say("hi")]), run_dir=tmp_path)
-    assert (again.kept, again.records[0].verdict) == (0, Verdict.PASS)
+    assert (again.kept, again.records[0].judgement.verdict) == (0, Verdict.PASS)
 
 
 @pytest.mark.anyio
 async def test_a_conversation_ends_with_its_first_failing_turn(play: Play, load: Load) -> None:
     run = await play(scenarios_of(load, 1, ADD), failing(ContextTooLongError("long"), times=1))
-    assert [turn.ended for turn in run.records[0].turns] == ["failed"]
+    assert [turn.ended for turn in run.records[0].evidence.turns] == ["failed"]
 
 
 @pytest.mark.anyio
@@ -299,10 +308,10 @@ async def test_a_dead_server_is_given_up_quickly(
 ) -> None:
     model = failing(ServerUnreachableError("nothing answers"))
     run = await play(scenarios_of(load, 40), model, concurrency=concurrency)
-    assert {record.verdict for record in run.records} == {Verdict.INVALID}
+    assert {record.judgement.verdict for record in run.records} == {Verdict.INVALID}
     assert len(model.requests) <= 3 * concurrency + concurrency
     assert len(pauses.seconds) <= 3 * concurrency
-    assert "not tried" in run.records[-1].reasons[0]
+    assert "not tried" in run.records[-1].judgement.reasons[0]
 
 
 @pytest.mark.anyio
@@ -315,21 +324,21 @@ async def test_a_server_that_comes_back_is_not_given_up(play: Play, load: Load) 
 @pytest.mark.promise("eval.our_bug")
 @pytest.mark.anyio
 async def test_a_bug_of_ours_spoils_its_own_sample_only(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     def crash() -> Any:
         raise ZeroDivisionError("our bug")
 
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         if scenario.id == "chat-1":
-            environment.sessions[-1].state = crash
+            toolset.sessions[-1].state = crash
         return gold_model(scenario, registry)
 
     run = await play(scenarios_of(load, 3), maker, concurrency=2)
-    assert [record.verdict for record in run.records] == ["pass", "invalid", "pass"]
-    assert "ZeroDivisionError: our bug" in run.records[1].reasons[0]
-    assert "Traceback" in (run.records[1].fault or "")
-    assert all(session.is_closed for session in environment.sessions)
+    assert [record.judgement.verdict for record in run.records] == ["pass", "invalid", "pass"]
+    assert "ZeroDivisionError: our bug" in run.records[1].judgement.reasons[0]
+    assert "Traceback" in (run.records[1].evidence.fault or "")
+    assert all(session.is_closed for session in toolset.sessions)
 
 
 @pytest.mark.anyio
@@ -368,10 +377,22 @@ async def test_no_scenarios_make_an_empty_run(play: Play) -> None:
     assert (run.records, run.summary().total.valid) == ((), 0)
 
 
+class Prompted(ScriptedModel):
+    """A script that tells what it was asked."""
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        async for event in super().stream(request):
+            prompted = {"prompt_text": "what was asked", "prompt_token_ids": (1, 2)}
+            yield replace(event, **prompted) if isinstance(event, Finished) else event
+
+
 @pytest.mark.anyio
-async def test_the_prompt_is_kept_on_demand(play: Play, load: Load) -> None:
-    run = await play(scenarios_of(load, 1), gold_model, keep_prompts=True)
-    assert run.records[0].turns[0].model_calls[0].prompt_text == ""
+@pytest.mark.parametrize("kept", [True, False])
+async def test_the_prompt_is_kept_on_demand(play: Play, load: Load, kept: bool) -> None:
+    run = await play(scenarios_of(load, 1), Prompted([say("hi")]), keep_prompts=kept)
+    response = run.records[0].evidence.turns[0].model_calls[0].response
+    assert response.prompt_text == ("what was asked" if kept else "")
+    assert response.prompt_token_ids == ()
 
 
 class Stuck:
@@ -456,12 +477,12 @@ class Interrupted:
 
 
 @pytest.mark.promise("eval.interrupt")
-def test_an_interrupt_keeps_what_is_finished(environment: Any, load: Load, tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_is_finished(toolset: Any, load: Load, tmp_path: Path) -> None:
     async def run() -> None:
         await replay(
             scenarios_of(load, 4),
             Interrupted(),
-            environment=environment,
+            toolset=toolset,
             run_dir=tmp_path,
             progress=False,
         )
@@ -534,8 +555,7 @@ async def test_what_is_on_disk_is_enough_to_judge_again(
     )
     for scenario, record in zip(scenarios, read_records(tmp_path), strict=True):
         again = judge(scenario, record.evidence, tools, today=scenario.today)
-        assert (again.verdict, again.reasons) == (record.verdict, record.reasons)
-        assert (again.violations, again.scores) == (record.violations, record.scores)
+        assert again == record.judgement
 
 
 @pytest.mark.anyio
@@ -576,7 +596,7 @@ LIVE = """
 
 @pytest.mark.anyio
 async def test_a_record_tells_what_happened_whatever_a_tool_does_with_what_it_got_and_gave(
-    play: Play, environment: Any, load: Load
+    play: Play, toolset: Any, load: Load
 ) -> None:
     given = []
 
@@ -595,8 +615,8 @@ async def test_a_record_tells_what_happened_whatever_a_tool_does_with_what_it_go
         return ToolOk({})
 
     handlers = {"find_notes": find, "add_note": add, "finish_note": finish}
-    environment.registry = ToolRegistry(
-        replace(tool, handler=handlers[tool.name]) for tool in environment.registry.values()
+    toolset.registry = ToolRegistry(
+        replace(tool, handler=handlers[tool.name]) for tool in toolset.registry.values()
     )
     said = [
         call("find_notes"),
@@ -605,7 +625,7 @@ async def test_a_record_tells_what_happened_whatever_a_tool_does_with_what_it_go
         say("done"),
     ]
     run = await play(load(LIVE), ScriptedModel(said))
-    found, added, _ = run.records[0].turns[0].calls
+    found, added, _ = run.records[0].evidence.turns[0].calls
     note = {"id": "note-0", "text": "old", "done": False}
     assert found.result == {"status": "ok", "data": {"notes": [note]}}
     assert (added.args, added.raw_args) == ({"text": "milk"}, {"text": "milk"})

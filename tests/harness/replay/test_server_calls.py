@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.records.journal import read_records
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.environment import Environment
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.models.connection import Endpoint
+from lhkit.harness.log import read_records
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
+from lhkit.toolset import Toolset
 from tests.models.fake_vllm import FakeVllm, answers, chat_call, chat_completion, streams
 
 SCENARIO = """
@@ -32,7 +32,7 @@ CALLED = [{"tool_calls": [chat_call(0, "find_notes", '{"query": 101, "limit": "3
 @pytest.mark.promise("openai.second_opinion")
 @pytest.mark.promise("audit.recorded")
 async def test_what_the_server_parsed_is_recorded_beside_what_we_read(
-    load: Callable[[str], tuple[Scenario, ...]], environment: Environment, tmp_path: Path
+    load: Callable[[str], tuple[Scenario, ...]], toolset: Toolset, tmp_path: Path
 ) -> None:
     told = chat_completion(CALLED, reason="tool_calls", tokens=3)
     behaviours = [streams(told), streams(chat_completion([{"content": "no such note"}]))]
@@ -41,14 +41,16 @@ async def test_what_the_server_parsed_is_recorded_beside_what_we_read(
     async with FakeVllm(*behaviours, routes=routes | models) as server:
         model = await connect(Endpoint(base_url=server.base_url, dialect="openai"))
         async with aclosing(model):
-            await replay(
-                load(SCENARIO), model, environment=environment, run_dir=tmp_path, progress=False
-            )
+            await replay(load(SCENARIO), model, toolset=toolset, run_dir=tmp_path, progress=False)
     [record] = read_records(tmp_path)
-    said = record.turns[0].model_calls[0]
-    assert said.raw_text == WROTE
-    assert said.server_calls == said.calls
-    assert [call.args for call in said.calls] == [{"query": 101, "limit": "3"}]
-    assert [call.args for call in said.own_calls or ()] == [{"query": "0101", "limit": "3"}]
+    said = record.evidence.turns[0].model_calls[0]
+    assert said.response.raw_text == WROTE
+    assert said.response.server_calls == said.response.calls
+    assert [call.args for call in said.response.calls] == [{"query": 101, "limit": "3"}]
+    assert [call.args for call in said.response.own_calls or ()] == [
+        {"query": "0101", "limit": "3"}
+    ]
     assert said.faults == ("stringified_number", "server_changed_type")
-    assert record.verdict is Verdict.FAIL  # 101 is not "0101": what was dispatched is judged
+    assert (
+        record.judgement.verdict is Verdict.FAIL
+    )  # 101 is not "0101": what was dispatched is judged

@@ -9,24 +9,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit import app
 from lhkit.errors import UsageError
-from lhkit.harness.authoring.gold import gold_model
-from lhkit.harness.records.journal import MANIFEST
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.disguise import UNSEEN, disguise
-from lhkit.harness.replay.distractors import MAX_DISTRACTORS, NOT_APPLICABLE, distractors
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.stress import Stress, parse_stress, stressed
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario, load_scenarios
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.log import MANIFEST
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.stress import (
+    MAX_DISTRACTORS,
+    NOT_APPLICABLE,
+    UNSEEN,
+    Stress,
+    disguise,
+    distractors,
+    parse_stress,
+    stressed,
+)
+from lhkit.lifehelper import toolset as life_helper
+from lhkit.lifehelper.shipped import scenario_folder
+from lhkit.messages import Finished, ToolCall, ToolCallMessage, ToolErr, ToolOk, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import Finished
-from lhkit.vocab.messages import ToolCall, ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolErr, ToolOk
 
 Load = Callable[[str], tuple[Scenario, ...]]
 EVERYTHING = Stress(distractors=10, rename=True, shuffle=True)
@@ -40,9 +46,9 @@ FIND = """
 """
 
 
-async def play(scenarios: Any, model: Any, environment: Any, stress: Stress, **options: Any) -> Run:
-    harder, world = stressed(model, environment, stress)
-    return await replay(scenarios, harder, environment=world, progress=False, **options)
+async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **options: Any) -> Run:
+    harder, world = stressed(model, toolset, stress)
+    return await replay(scenarios, harder, toolset=world, progress=False, **options)
 
 
 @pytest.mark.anyio
@@ -52,16 +58,20 @@ async def play(scenarios: Any, model: Any, environment: Any, stress: Stress, **o
     ["distractors=20", "rename", "shuffle", "distractors=10,rename,shuffle,seed=7"],
 )
 async def test_gold_passes_every_shipped_scenario_under_any_stress(label: str) -> None:
-    scenarios = load_scenarios([app.scenario_folder()])
-    run = await play(scenarios, gold_model, app.LifeHelperEnvironment(), parse_stress(label))
-    wrong = {r.sample_id.scenario: r.reasons for r in run.records if r.verdict is not Verdict.PASS}
+    scenarios = load_scenarios([scenario_folder()])
+    run = await play(scenarios, gold_model, life_helper.LifeHelperToolset(), parse_stress(label))
+    wrong = {
+        r.sample_id.scenario: r.judgement.reasons
+        for r in run.records
+        if r.judgement.verdict is not Verdict.PASS
+    }
     assert wrong == {}
     assert {each.label for each in [parse_stress(label)]} == {
-        call.identity.stress
+        call.response.identity.stress
         for record in run.records
-        for turn in record.turns
+        for turn in record.evidence.turns
         for call in turn.model_calls
-        if call.identity
+        if call.response.identity
     }
 
 
@@ -77,17 +87,17 @@ def listening(seen: list[ModelRequest], *replies: Reply) -> ScriptedModel:
 
 @pytest.mark.anyio
 async def test_the_model_sees_other_names_and_the_record_holds_the_real_ones(
-    environment: Any, load: Load, registry: ToolRegistry
+    toolset: Any, load: Load, registry: ToolRegistry
 ) -> None:
     names = disguise(sorted(registry.definitions, key=lambda tool: tool.name), seed=0)
     find, query = names.tools["find_notes"], names.arguments["query"]
     seen: list[ModelRequest] = []
     model = listening(seen, call(find, **{query: "milk"}), say("none"))
-    (record,) = (await play(load(FIND), model, environment, Stress(rename=True))).records
-    assert record.verdict is Verdict.PASS
-    (made,) = record.turns[0].calls
+    (record,) = (await play(load(FIND), model, toolset, Stress(rename=True))).records
+    assert record.judgement.verdict is Verdict.PASS
+    (made,) = record.evidence.turns[0].calls
     assert (made.tool, made.raw_args) == ("find_notes", {"query": "milk"})
-    assert find in record.turns[0].model_calls[0].raw_text
+    assert find in record.evidence.turns[0].model_calls[0].response.raw_text
     assert {tool.name for tool in seen[0].tools} == set(names.tools.values())
     repeated = seen[1].messages[-1]
     assert isinstance(repeated, ToolCallMessage)
@@ -96,38 +106,38 @@ async def test_the_model_sees_other_names_and_the_record_holds_the_real_ones(
 
 
 @pytest.mark.anyio
-async def test_a_real_name_that_was_not_shown_is_no_tool(environment: Any, load: Load) -> None:
+async def test_a_real_name_that_was_not_shown_is_no_tool(toolset: Any, load: Load) -> None:
     """A tuned model must not pass by ignoring its prompt."""
     model = ScriptedModel([call("find_notes", query="milk"), say("none")])
-    (record,) = (await play(load(FIND), model, environment, Stress(rename=True))).records
-    assert record.verdict is Verdict.FAIL
-    assert record.turns[0].calls[0].outcome == "unknown_tool"
-    assert record.turns[0].calls[0].tool == f"{UNSEEN}find_notes"
+    (record,) = (await play(load(FIND), model, toolset, Stress(rename=True))).records
+    assert record.judgement.verdict is Verdict.FAIL
+    assert record.evidence.turns[0].calls[0].outcome == "unknown_tool"
+    assert record.evidence.turns[0].calls[0].tool == f"{UNSEEN}find_notes"
 
 
 @pytest.mark.anyio
 async def test_a_distractor_answers_not_applicable_and_is_surplus_though_it_only_reads(
-    environment: Any, load: Load
+    toolset: Any, load: Load
 ) -> None:
     replies = [call("get_weather", city="Seoul"), call("find_notes", query="milk"), say("none")]
     stress = Stress(distractors=1)
-    (record,) = (await play(load(FIND), ScriptedModel(replies), environment, stress)).records
-    assert record.verdict is Verdict.FAIL
-    assert [c.outcome for c in record.turns[0].calls] == [NOT_APPLICABLE, "ok"]
-    assert record.scores[0].surplus_calls == 1
-    assert record.violations == ()
+    (record,) = (await play(load(FIND), ScriptedModel(replies), toolset, stress)).records
+    assert record.judgement.verdict is Verdict.FAIL
+    assert [c.outcome for c in record.evidence.turns[0].calls] == [NOT_APPLICABLE, "ok"]
+    assert record.judgement.scores[0].surplus_calls == 1
+    assert record.judgement.violations == ()
     replies = [call("find_notes", query="x"), call("find_notes", query="milk"), say("none")]
-    (record,) = (await play(load(FIND), ScriptedModel(replies), environment, stress)).records
-    assert record.verdict is Verdict.PASS
+    (record,) = (await play(load(FIND), ScriptedModel(replies), toolset, stress)).records
+    assert record.judgement.verdict is Verdict.PASS
 
 
 @pytest.mark.anyio
-async def test_the_order_of_the_tools_follows_the_seed(environment: Any, load: Load) -> None:
+async def test_the_order_of_the_tools_follows_the_seed(toolset: Any, load: Load) -> None:
     orders = set()
     for seed in (0, 0, 1, 2, 3):
         seen: list[ModelRequest] = []
         stress = Stress(distractors=5, shuffle=True, seed=seed)
-        await play(load(FIND), listening(seen, say("x")), environment, stress)
+        await play(load(FIND), listening(seen, say("x")), toolset, stress)
         orders.add((seed, tuple(tool.name for tool in seen[0].tools)))
     assert len(orders) == 4
     assert len({frozenset(names) for _, names in orders}) == 1
@@ -136,10 +146,10 @@ async def test_the_order_of_the_tools_follows_the_seed(environment: Any, load: L
 @pytest.mark.anyio
 @pytest.mark.promise("eval.stress")
 async def test_a_run_under_stress_is_another_question_and_the_manifest_says_so(
-    environment: Any, load: Load, tmp_path: Path
+    toolset: Any, load: Load, tmp_path: Path
 ) -> None:
     async def again(stress: Stress) -> Run:
-        return await play(load(FIND), gold_model, environment, stress, run_dir=tmp_path / "run")
+        return await play(load(FIND), gold_model, toolset, stress, run_dir=tmp_path / "run")
 
     assert (await again(Stress())).kept == 0
     assert (await again(EVERYTHING)).kept == 0
@@ -151,7 +161,7 @@ async def test_a_run_under_stress_is_another_question_and_the_manifest_says_so(
 
 @pytest.mark.anyio
 async def test_a_shared_model_stays_open_and_a_maker_s_model_is_closed(
-    environment: Any, load: Load
+    toolset: Any, load: Load
 ) -> None:
     class Closing(ScriptedModel):
         closed = 0
@@ -160,18 +170,18 @@ async def test_a_shared_model_stays_open_and_a_maker_s_model_is_closed(
             self.closed += 1
 
     model = Closing([])
-    await play(load(FIND), model, environment, Stress(shuffle=True))
+    await play(load(FIND), model, toolset, Stress(shuffle=True))
     assert model.closed == 0
 
     def maker(*_: Any) -> ChatModel:
         return model
 
-    await play(load(FIND), maker, environment, Stress(shuffle=True))
+    await play(load(FIND), maker, toolset, Stress(shuffle=True))
     assert model.closed == 1
 
 
 def test_words_that_are_surely_names_are_renamed_in_prose_and_ordinary_words_are_not() -> None:
-    registry = app.registry_of("en")
+    registry = life_helper.registry_of("en")
     names = disguise(registry.definitions, seed=0)
     habit, date = names.arguments["habit_id"], names.arguments["date"]
     told = names.text("date: give habit_id or 'date', then list_habits. log_tracker_entrys date(x)")
@@ -209,7 +219,7 @@ def test_a_schema_is_renamed_where_it_speaks_of_its_own_arguments() -> None:
 
 @given(st.integers(0, 1000), st.sampled_from(["ko", "en"]))
 def test_a_disguise_is_one_to_one_and_the_way_back_is_exact(seed: int, locale: str) -> None:
-    tools = [*app.registry_of(locale).definitions, *distractors(MAX_DISTRACTORS, locale)]
+    tools = [*life_helper.registry_of(locale).definitions, *distractors(MAX_DISTRACTORS, locale)]
     names = disguise(tools, seed)
     assert len(set(names.tools.values())) == len(tools)
     for tool in tools:
@@ -226,7 +236,7 @@ def test_a_disguise_is_one_to_one_and_the_way_back_is_exact(seed: int, locale: s
 
 
 def test_reasons_of_refusals_are_renamed_and_data_is_not() -> None:
-    names = disguise(app.registry_of("ko").definitions, seed=0)
+    names = disguise(life_helper.registry_of("ko").definitions, seed=0)
     refused = ToolCallMessage(
         name="add_habit", args=5, result=ToolErr("r8_anchor", "anchor_when을 넣으세요")
     )
@@ -264,9 +274,9 @@ def test_a_stress_that_does_not_exist_is_refused(text: str) -> None:
         parse_stress(text)
 
 
-def test_a_distractor_that_is_called_like_a_tool_is_refused(environment: Any) -> None:
+def test_a_distractor_that_is_called_like_a_tool_is_refused(toolset: Any) -> None:
     taken = distractors(1, "en")[0]
-    environment.registry = ToolRegistry([*environment.registry.definitions, taken])
-    _, world = stressed(gold_model, environment, Stress(distractors=1))
+    toolset.registry = ToolRegistry([*toolset.registry.definitions, taken])
+    _, world = stressed(gold_model, toolset, Stress(distractors=1))
     with pytest.raises(UsageError, match="get_weather"):
         world.open({}, "ko")

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
 from lhkit.errors import ServerUnreachableError
-from lhkit.harness.records.journal import read_manifest
-from lhkit.harness.records.record import Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.replay.stress import Stress, stressed
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.log import read_manifest
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.stress import Stress, stressed
+from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.messages import ModelEvent
 from lhkit.models.base import ModelRequest
-from lhkit.models.connection import Endpoint
+from lhkit.models.http import Endpoint
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.models.served import connect
-from lhkit.vocab.generation import ModelEvent
 from tests.models.fake_vllm import FakeVllm, chat_completion, completion, streams
 
 pytestmark = pytest.mark.anyio
@@ -65,9 +65,9 @@ class Reading(ScriptedModel):
 
 
 @pytest.fixture
-def play(environment: Any) -> Callable[..., Any]:
+def play(toolset: Any) -> Callable[..., Any]:
     async def run(scenarios: Any, model: Any, **options: Any) -> Run:
-        defaults = {"environment": environment, "progress": False, "concurrency": 4}
+        defaults = {"toolset": toolset, "progress": False, "concurrency": 4}
         return await replay(scenarios, model, **(defaults | options))
 
     return run
@@ -81,8 +81,7 @@ async def test_each_beginning_that_samples_share_is_shown_once_before_anybody_as
     play: Play, load: Load, tmp_path: Path
 ) -> None:
     model = Reading()
-    life_helper = app.LifeHelperEnvironment()
-    await play(chats(load, ko=3, en=3), model, environment=life_helper, run_dir=tmp_path)
+    await play(chats(load, ko=3, en=3), model, toolset=LIFE_HELPER, run_dir=tmp_path)
     assert model.kinds == ["shown"] * 2 + ["asked"] * 6
     shown, asked = (
         {request.instructions for kind, request in model.seen if kind == each}
@@ -126,15 +125,15 @@ async def test_a_server_that_fails_at_it_is_left_for_the_samples_to_meet(
 ) -> None:
     model = Reading(ServerUnreachableError("gone"))
     run = await play(chats(load, ko=3), model)
-    assert [record.verdict for record in run.records] == [Verdict.PASS] * 3
+    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 3
 
 
 async def test_under_stress_the_disguised_beginning_is_shown(
-    play: Play, load: Load, environment: Any
+    play: Play, load: Load, toolset: Any
 ) -> None:
     model = Reading()
-    disguised, harder = stressed(model, environment, Stress(rename=True))
-    await play(chats(load, ko=2), disguised, environment=harder)
+    disguised, harder = stressed(model, toolset, Stress(rename=True))
+    await play(chats(load, ko=2), disguised, toolset=harder)
     (kind, shown), (_, asked), _ = model.seen
     assert kind == "shown"
     assert shown.tools == asked.tools

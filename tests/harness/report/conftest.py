@@ -2,18 +2,19 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from lhkit.harness.records.record import (
+from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
+    Evidence,
+    Judgement,
     ModelCallRecord,
-    ParsedCall,
     SampleId,
     SampleRecord,
     Severity,
@@ -22,13 +23,12 @@ from lhkit.harness.records.record import (
     TurnScore,
     Verdict,
     Violation,
+    decode_record,
+    encode_record,
 )
-from lhkit.harness.records.record_line import decode_record, encode_record
-from lhkit.harness.results.run import Run
+from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import ModelIdentity, Timing, Usage
-from lhkit.vocab.trace import GateOutcome
+from lhkit.messages import EndReason, Finished, GateOutcome, ModelIdentity, Timing, ToolCall, Usage
 
 GEMMA = ModelIdentity(
     model="gemma", server="vllm 0.32", base_url="http://127.0.0.1:8000", dialect="json"
@@ -68,20 +68,24 @@ def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) ->
     request = ModelCallRecord(
         offset_s=0.001,
         duration_s=0.9,
-        raw_text='좋아요. {"name": "add_note", "arguments": {"text": "우유 사기",}}',
-        text="좋아요.",
-        calls=(
-            ParsedCall(
-                name="add_note", args={"text": "우유 사기"}, raw="{…}", repairs=("trailing_comma",)
+        response=Finished(
+            raw_text='좋아요. {"name": "add_note", "arguments": {"text": "우유 사기",}}',
+            text="좋아요.",
+            calls=(
+                ToolCall(
+                    name="add_note",
+                    args={"text": "우유 사기"},
+                    raw="{…}",
+                    repairs=("trailing_comma",),
+                ),
             ),
+            fragment='{"name": "add',
+            reason="stop",
+            truncated=True,
+            usage=Usage(prompt_tokens=900, completion_tokens=40, cached_tokens=800),
+            timing=Timing(first_token_s=0.2, call_ready_s=0.8, last_token_s=0.85),
+            identity=GEMMA,
         ),
-        fragment='{"name": "add',
-        strict=False,
-        reason="stop",
-        truncated=True,
-        usage=Usage(prompt_tokens=900, completion_tokens=40, cached_tokens=800),
-        timing=Timing(first_token_s=0.2, call_ready_s=0.8, last_token_s=0.85),
-        identity=GEMMA,
     )
     turn = TurnRecord(
         user="우유 사기라고 적어 줘",
@@ -90,7 +94,13 @@ def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) ->
         cause="ServerFailedError",
         detail="500",
         calls=(call, replace(call, model_call=None, gate=GateOutcome.REJECTED)),
-        model_calls=(request, replace(request, raw_text="적었어요", calls=(), fragment="")),
+        model_calls=(
+            request,
+            replace(
+                request,
+                response=replace(request.response, raw_text="적었어요", calls=(), fragment=""),
+            ),
+        ),
         reply="적었어요",
         hint="대화가 길어졌어요",
         duration_s=2.5,
@@ -126,24 +136,44 @@ def full_record(scenario: str = "add-ko-01", repeat: int = 0, **changes: Any) ->
     record = SampleRecord(
         sample_id=SampleId(scenario=scenario, repeat=repeat),
         content_hash="c0ffee",
-        verdict=Verdict.FAIL,
-        reasons=("turn 0: add_note.text: does not match 우유", "turn 0: the reply has none of 'x'"),
         ac="AC-4",
         locale="ko",
         tags=("write", "chain"),
-        violations=(
-            Violation(code="r7_framing", severity=Severity.ATTEMPTED, turn=0, detail="add_note"),
-            Violation(code="unconfirmed_write", severity=Severity.ESCAPED, detail="add_note {}"),
-        ),
-        scores=(score,),
-        turns=(turn,),
-        final_state={"notes": ({"id": "note-1", "text": "두유"},)},
         state_diff={"notes": TableDiff(added=({"id": "note-1"},), removed=({"id": "note-0"},))},
-        fault="a fault",
         wall_s=2.7,
         harness_s=0.02,
         started_at="2026-06-15T09:00:00+09:00",
+        judgement=Judgement(
+            verdict=Verdict.FAIL,
+            reasons=(
+                "turn 0: add_note.text: does not match 우유",
+                "turn 0: the reply has none of 'x'",
+            ),
+            violations=(
+                Violation(
+                    code="r7_framing", severity=Severity.ATTEMPTED, turn=0, detail="add_note"
+                ),
+                Violation(
+                    code="unconfirmed_write", severity=Severity.ESCAPED, detail="add_note {}"
+                ),
+            ),
+            scores=(score,),
+        ),
+        evidence=Evidence(
+            turns=(turn,),
+            final_state={"notes": ({"id": "note-1", "text": "두유"},)},
+            fault="a fault",
+        ),
     )
+    return changed(record, **changes)
+
+
+def changed(record: SampleRecord, **changes: Any) -> SampleRecord:
+    """Return a record with other fields, of its own or of what it is made of."""
+    for part in ("judgement", "evidence"):
+        inner = getattr(record, part)
+        told = {each.name: changes.pop(each.name) for each in fields(inner) if each.name in changes}
+        changes[part] = replace(inner, **told)
     return replace(record, **changes)
 
 

@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.report.junit import junit_xml
-from lhkit.harness.results.run import Run
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.text import junit_xml
+from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from markdown_it import MarkdownIt
 
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.report.markdown import cell, code, markdown
-from lhkit.harness.results.run import Run
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.text import cell, code, markdown
+from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
 

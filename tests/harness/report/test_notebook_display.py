@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.fragments.notebook import catalog_of
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.results.compare import compare
-from lhkit.harness.results.run import Run
+from lhkit.harness.compare import compare
+from lhkit.harness.html import catalog_of
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.results import Run
 
 
 def html_of(value: Any) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.records.record import SampleRecord, Verdict
-from lhkit.harness.report.facts import command, facts
+from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.page import html_page
-from lhkit.harness.results.run import Run
+from lhkit.harness.report.text import command, facts
+from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
 
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from lhkit.harness.records.record import SampleRecord, Verdict
+from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.page import html_page
-from lhkit.harness.results.run import Run
+from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 
 pytestmark = pytest.mark.browser
@@ -57,7 +57,7 @@ CONTRAST = """
 def browser() -> Iterator[Browser]:
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
-    assert found, "no Chromium: `make browser` installs it, or see README for its packages"
+    assert found, "no Chromium: `make browser` installs it, or see docs/install.md for its packages"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield chromium

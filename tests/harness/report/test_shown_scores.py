@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lhkit.harness.figures.confirm_scores import ConfirmScore
-from lhkit.harness.figures.metrics import Interval, Latency, Share, Summary, Tally, Tokens
-from lhkit.harness.figures.repeats import Flips, Repeats
-from lhkit.harness.figures.selection import Selection
-from lhkit.harness.fragments.overview import tally_table, tiles, violation_table
-from lhkit.harness.fragments.scores import gate_sheet, score_sheet
-from lhkit.harness.report.table import render
+from lhkit.harness.html import gate_sheet, score_sheet, tally_table, tiles, violation_table
+from lhkit.harness.metrics import (
+    ConfirmScore,
+    Flips,
+    Interval,
+    Latency,
+    Repeats,
+    Selection,
+    Share,
+    Summary,
+    Tally,
+    Tokens,
+)
+from lhkit.harness.report.terminal import summary_table
 from lhkit.locales import load_catalog
 
 CATALOG = load_catalog("en")
@@ -113,7 +120,7 @@ def page(summary: Summary) -> str:
 
 def terminal(summary: Summary) -> str:
     said = io.StringIO()
-    Console(width=200, file=said).print(render(summary, CATALOG))
+    Console(width=200, file=said).print(summary_table(summary, CATALOG))
     return said.getvalue()
 
 

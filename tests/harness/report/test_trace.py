@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.fragments.markup import MAX_CHARS, Html, join, tag, text
-from lhkit.harness.fragments.trace import trace_html
-from lhkit.harness.records.record import SampleRecord, TurnScore
-from lhkit.harness.results.run import Run
+from lhkit.harness.html import MAX_CHARS, Html, join, tag, text, trace_html
+from lhkit.harness.record import SampleRecord, TurnScore
+from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
 OURS = {

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from statsmodels.stats.contingency_tables import mcnemar
 
-from lhkit.harness.figures.statistics import mcnemar_exact, smallest_detectable_difference
-from lhkit.harness.records.record import (
+from lhkit.harness.compare import compare
+from lhkit.harness.pairs import Comparison, ViolationChange
+from lhkit.harness.record import (
     CallRecord,
+    Evidence,
+    Judgement,
     ModelCallRecord,
     SampleId,
     SampleRecord,
@@ -23,21 +26,27 @@ from lhkit.harness.records.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.report.verdict_table import render, sentence
-from lhkit.harness.results.compare import Comparison, ViolationChange, compare
-from lhkit.harness.results.run import Run
+from lhkit.harness.report.terminal import comparison_table, sentence
+from lhkit.harness.results import Run
+from lhkit.harness.statistics import mcnemar_exact, smallest_detectable_difference
 from lhkit.locales import load_catalog
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.generation import ModelIdentity, Timing
+from lhkit.messages import EndReason, Finished, ModelIdentity, Timing
 
 LETTERS = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
 
 
 def record(
-    scenario: str, letter: str, repeat: int = 0, *, turn_s: float = 1.0, **fields: Any
+    scenario: str,
+    letter: str,
+    repeat: int = 0,
+    *,
+    turn_s: float = 1.0,
+    violations: tuple[Violation, ...] = (),
 ) -> SampleRecord:
     call = CallRecord(tool="add", raw_args={"x": 1}, result={"status": "ok"}, waiting_s=100.0)
-    request = ModelCallRecord(timing=Timing(first_token_s=turn_s / 2))
+    request = ModelCallRecord(
+        response=Finished(reason="stop", timing=Timing(first_token_s=turn_s / 2))
+    )
     turn = TurnRecord(
         user="please",
         ended=EndReason.ANSWERED,
@@ -49,12 +58,14 @@ def record(
     return SampleRecord(
         sample_id=SampleId(scenario=scenario, repeat=repeat),
         content_hash="q",
-        verdict=LETTERS[letter],
-        reasons=() if letter == "p" else ("wrong",),
         ac="AC-1",
         locale="ko",
-        turns=(turn,),
-        **fields,
+        judgement=Judgement(
+            verdict=LETTERS[letter],
+            reasons=() if letter == "p" else ("wrong",),
+            violations=violations,
+        ),
+        evidence=Evidence(turns=(turn,)),
     )
 
 
@@ -204,7 +215,7 @@ def test_another_question_under_the_same_name_is_pointed_out() -> None:
 
 def shown(comparison: Comparison, locale: str = "en") -> str:
     console = Console(file=io.StringIO(), width=100)
-    console.print(render(comparison, load_catalog(locale)), soft_wrap=True)
+    console.print(comparison_table(comparison, load_catalog(locale)), soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -283,6 +294,11 @@ def test_runs_that_were_not_kept_are_called_by_their_models() -> None:
 def answered_by(identity: ModelIdentity) -> Run:
     """Return a run with one request to this model."""
     sample = record("s0", "p")
-    request = replace(sample.turns[0].model_calls[0], identity=identity)
-    turn = replace(sample.turns[0], model_calls=(request,))
-    return Run(records=(replace(sample, turns=(turn,)),), manifest={})
+    request = replace(
+        sample.evidence.turns[0].model_calls[0],
+        response=replace(sample.evidence.turns[0].model_calls[0].response, identity=identity),
+    )
+    turn = replace(sample.evidence.turns[0], model_calls=(request,))
+    return Run(
+        records=(replace(sample, evidence=replace(sample.evidence, turns=(turn,))),), manifest={}
+    )

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results import frames
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness import results
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 from lhkit.models.scripted import ScriptedModel, call, say
 
 Load = Callable[[str], tuple[Scenario, ...]]
@@ -33,29 +33,29 @@ NOTES = """
 """
 
 TABLES = {
-    "scenarios": frames.SCENARIOS,
-    "turns": frames.TURNS,
-    "calls": frames.CALLS,
-    "violations": frames.VIOLATIONS,
-    "latency": frames.LATENCY,
+    "scenarios": results.SCENARIOS,
+    "turns": results.TURNS,
+    "calls": results.CALLS,
+    "violations": results.VIOLATIONS,
+    "latency": results.LATENCY,
 }
 
 
-async def played(load: Load, environment: Any, clock: Any, model: Any, **options: Any) -> Run:
+async def played(load: Load, toolset: Any, clock: Any, model: Any, **options: Any) -> Run:
     scenarios = load(NOTES)
-    return await replay(
-        scenarios, model, environment=environment, clock=clock, progress=False, **options
-    )
+    return await replay(scenarios, model, toolset=toolset, clock=clock, progress=False, **options)
 
 
 @pytest.mark.promise("eval.frames")
 @pytest.mark.anyio
 async def test_each_frame_has_one_row_of_what_it_is_about(
-    load: Load, environment: Any, clock: Any
+    load: Load, toolset: Any, clock: Any
 ) -> None:
-    run = await played(load, environment, clock, gold_model, repeats=2)
+    run = await played(load, toolset, clock, gold_model, repeats=2)
     sizes = {name: len(getattr(run, name)) for name in TABLES}
-    requests = sum(len(turn.model_calls) for record in run.records for turn in record.turns)
+    requests = sum(
+        len(turn.model_calls) for record in run.records for turn in record.evidence.turns
+    )
     assert sizes == {"scenarios": 4, "turns": 6, "calls": 4, "violations": 0, "latency": requests}
     keys = list(zip(run.scenarios["scenario"], run.scenarios["repeat"], strict=True))
     assert keys == [("add", 0), ("add", 1), ("chat", 0), ("chat", 1)]
@@ -65,35 +65,33 @@ async def test_each_frame_has_one_row_of_what_it_is_about(
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", TABLES)
 async def test_types_do_not_depend_on_the_data(
-    load: Load, environment: Any, clock: Any, name: str
+    load: Load, toolset: Any, clock: Any, name: str
 ) -> None:
     def broken(_: object) -> Any:
         raise RuntimeError("a bug")
 
     runs = [
-        await played(load, environment, clock, gold_model),
-        await played(load, environment, clock, ScriptedModel(broken)),
-        await played(load, environment, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
+        await played(load, toolset, clock, gold_model),
+        await played(load, toolset, clock, ScriptedModel(broken)),
+        await played(load, toolset, clock, ScriptedModel(lambda _: call("nothing", x=[1]))),
         Run(records=(), manifest={}),
     ]
     types = [dict(getattr(run, name).dtypes) for run in runs]
     assert types[0] == types[1] == types[2] == types[3]
-    assert list(types[0]) == [column.name for column in (*frames.SAMPLE, *TABLES[name])]
+    assert list(types[0]) == [column.name for column in (*results.SAMPLE, *TABLES[name])]
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_explained_and_seconds_are_called_so(name: str) -> None:
-    columns = (*frames.SAMPLE, *TABLES[name])
+    columns = (*results.SAMPLE, *TABLES[name])
     assert len({column.name for column in columns}) == len(columns)
     assert all(column.doc for column in columns)
     assert all((c.dtype == "float64") == c.name.endswith("_s") for c in columns)
 
 
 @pytest.mark.anyio
-async def test_the_frames_say_what_the_records_say(
-    load: Load, environment: Any, clock: Any
-) -> None:
-    run = await played(load, environment, clock, gold_model)
+async def test_the_frames_say_what_the_records_say(load: Load, toolset: Any, clock: Any) -> None:
+    run = await played(load, toolset, clock, gold_model)
     sample = run.scenarios.set_index("scenario").loc["add"]
     assert (sample["verdict"], sample["passed"], sample["strict_verdict"]) == ("pass", True, "pass")
     assert (sample["due_calls"], sample["right_calls"], sample["tags"]) == (2, 2, "write chain")
@@ -112,9 +110,9 @@ async def test_the_frames_say_what_the_records_say(
 
 @pytest.mark.anyio
 async def test_what_was_not_measured_is_missing_and_no_zero(
-    load: Load, environment: Any, clock: Any
+    load: Load, toolset: Any, clock: Any
 ) -> None:
-    run = await played(load, environment, clock, silent_model())
+    run = await played(load, toolset, clock, silent_model())
     assert run.latency["call_ready_s"].isna().all()
     assert run.latency["cached_tokens"].isna().all()
     assert run.scenarios["started_at"].isna().all()
@@ -123,17 +121,17 @@ async def test_what_was_not_measured_is_missing_and_no_zero(
 
 @pytest.mark.anyio
 async def test_a_wrong_a_tolerated_and_an_unscored_call_are_told_apart(
-    load: Load, environment: Any, clock: Any
+    load: Load, toolset: Any, clock: Any
 ) -> None:
     model = ScriptedModel(lambda _: call("add_note", text="wine"))
-    wrong = await played(load, environment, clock, model)
+    wrong = await played(load, toolset, clock, model)
     assert not wrong.calls["right"].any()
     assert set(wrong.calls["args"].dropna()) == {'{"text":"wine"}'}
     (scenario,) = load("- id: r\n  ac: x\n  turns: [{user: x, expect: {extra: reads}}]\n")
     reading = await replay(
         [scenario],
         ScriptedModel([call("find_notes"), say("x")]),
-        environment=environment,
+        toolset=toolset,
         progress=False,
     )
     assert list(reading.calls["tolerated"]) == [True]
@@ -141,9 +139,9 @@ async def test_a_wrong_a_tolerated_and_an_unscored_call_are_told_apart(
 
 
 @pytest.mark.anyio
-async def test_violations_join_with_their_sample(load: Load, environment: Any, clock: Any) -> None:
+async def test_violations_join_with_their_sample(load: Load, toolset: Any, clock: Any) -> None:
     model = ScriptedModel(lambda _: call("finish_note", note_id="note-9", done=True))
-    run = await played(load, environment, clock, model)
+    run = await played(load, toolset, clock, model)
     joined = run.violations.merge(run.scenarios, on=["scenario", "repeat"])
     assert len(joined) == len(run.violations) > 0
     assert "invented_id" in set(run.violations["code"])

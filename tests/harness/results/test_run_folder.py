@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
-from lhkit.harness.authoring.gold import gold_model, silent_model
-from lhkit.harness.records.journal import MANIFEST, RECORDS
-from lhkit.harness.records.questions import Change, Resumption, answers, changes, resumption
-from lhkit.harness.records.record import SampleId, SampleRecord, Verdict
-from lhkit.harness.records.record_line import encode_record
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.results.run import Run
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.log import MANIFEST, RECORDS, Change, Resumption, answers, changes, resumption
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.messages import Sampling
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.generation import Sampling
 
 Load = Callable[[str], tuple[Scenario, ...]]
 Play = Callable[..., Any]
@@ -33,9 +31,9 @@ def chats(load: Load, *numbers: int) -> tuple[Scenario, ...]:
 
 
 @pytest.fixture
-def play(environment: Any, clock: Any, tmp_path: Path) -> Play:
+def play(toolset: Any, clock: Any, tmp_path: Path) -> Play:
     async def run(scenarios: Any, model: Any = gold_model, **options: Any) -> Run:
-        defaults = {"environment": environment, "progress": False, "clock": clock}
+        defaults = {"toolset": toolset, "progress": False, "clock": clock}
         return await replay(scenarios, model, run_dir=tmp_path / "mine", **(defaults | options))
 
     return run
@@ -47,9 +45,9 @@ def record(
     return SampleRecord(
         sample_id=SampleId(scenario=name),
         content_hash=question,
-        verdict=Verdict(verdict),
         ac=ac,
         locale="ko",
+        judgement=Judgement(verdict=Verdict(verdict)),
     )
 
 
@@ -63,9 +61,9 @@ def folder_of(path: Path, *records: SampleRecord, tail: str = "") -> Path:
 @pytest.mark.anyio
 @pytest.mark.parametrize("options", [{}, {"repeats": 3, "concurrency": 4}])
 async def test_what_is_read_is_what_was_returned(
-    play: Play, load: Load, tmp_path: Path, environment: Any, options: dict[str, Any]
+    play: Play, load: Load, tmp_path: Path, toolset: Any, options: dict[str, Any]
 ) -> None:
-    environment.sampling = Sampling(temperature=1.0, seed=7)
+    toolset.sampling = Sampling(temperature=1.0, seed=7)
     run = await play(chats(load, 3, 1, 2), **options)
     read = Run.load(tmp_path / "mine")
     assert (read.records, read.manifest, read.name) == (run.records, run.manifest, "mine")
@@ -81,7 +79,7 @@ async def test_only_what_was_asked_last_is_read(play: Play, load: Load, tmp_path
     read = Run.load(tmp_path / "mine")
     assert again.kept == 2
     assert read.records == again.records
-    assert {each.verdict for each in read.records} == {Verdict.PASS}
+    assert {each.judgement.verdict for each in read.records} == {Verdict.PASS}
 
 
 @pytest.mark.anyio
@@ -147,7 +145,9 @@ def test_without_a_manifest_the_newest_question_of_each_sample_counts(tmp_path: 
         record("a", "q", "invalid", ac="second"),
     )
     read = Run.load(tmp_path).records
-    assert [(r.sample_id.scenario, r.content_hash, str(r.verdict), r.ac) for r in read] == [
+    assert [
+        (r.sample_id.scenario, r.content_hash, str(r.judgement.verdict), r.ac) for r in read
+    ] == [
         ("a", "q", "invalid", "second"),
         ("b", "new", "fail", ""),
     ]
@@ -181,7 +181,11 @@ def test_every_sample_is_kept_retried_changed_or_new(
     resumed = resumption(asked, records, {}, {})
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
     if asked:
-        valid = [each for each in answers(records, asked) if each.verdict is not Verdict.INVALID]
+        valid = [
+            each
+            for each in answers(records, asked)
+            if each.judgement.verdict is not Verdict.INVALID
+        ]
         assert resumed.kept == len(valid)
     seen = {each.sample_id for each in records}
     assert resumed.new == len(asked.keys() - seen)
@@ -203,7 +207,7 @@ def test_every_sample_is_kept_retried_changed_or_new(
 async def test_a_run_says_what_is_asked_anew_and_why(  # noqa: PLR0917 - one table
     play: Play,
     load: Load,
-    environment: Any,
+    toolset: Any,
     registry: ToolRegistry,
     change: str,
     expected: Resumption,
@@ -218,9 +222,9 @@ async def test_a_run_says_what_is_asked_anew_and_why(  # noqa: PLR0917 - one tab
         case "model":
             model = ScriptedModel(lambda _: say("hi"), name="other")
         case "sampling":
-            environment.sampling = Sampling(max_tokens=9)
+            toolset.sampling = Sampling(max_tokens=9)
         case "tools":
-            environment.registry = ToolRegistry(registry.definitions[:1])
+            toolset.registry = ToolRegistry(registry.definitions[:1])
         case _:
             pass
     run = await play(scenarios, model, report=told.append)

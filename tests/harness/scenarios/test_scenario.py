@@ -12,14 +12,15 @@ from jsonschema import Draft202012Validator
 
 import lhkit.harness
 from lhkit.errors import ScenarioError
-from lhkit.harness.scenarios.scenario import (
+from lhkit.harness.scenario import (
+    Before,
+    ExpectedReply,
     Scenario,
     load_scenarios,
     read_sources,
+    read_yaml,
     scenario_json_schema,
 )
-from lhkit.harness.scenarios.script import Before, ExpectedReply
-from lhkit.harness.scenarios.yaml_source import read_yaml
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -230,6 +231,17 @@ def test_an_id_is_unique_over_all_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text(MINIMAL.format(id="same"), encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"two.yaml:2: same: the id is taken by .*one.yaml:2"):
         load_scenarios([tmp_path])
+
+
+def test_with_a_limit_no_file_is_read_after_those_that_hold_so_many(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        MINIMAL.format(id="one") + MINIMAL.format(id="two"), encoding="utf-8"
+    )
+    (tmp_path / "b.yaml").write_text("- id: broken", encoding="utf-8")
+    for limit, ids in ((1, ["one"]), (2, ["one", "two"])):
+        assert [each.id for each in load_scenarios([tmp_path], limit=limit)] == ids
+    with pytest.raises(ScenarioError, match="broken"):
+        load_scenarios([tmp_path], limit=3)
 
 
 def test_folders_are_read_by_name_and_each_file_once(tmp_path: Path) -> None:

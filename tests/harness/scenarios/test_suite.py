@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.scenarios.suite import Suite, arms_of, load_suite
+from lhkit.harness.suite import Suite, arms_of, load_suite
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,19 +5,27 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.records.record import (
+from lhkit.harness.audit import (
+    Audit,
+    Difference,
+    ResponseFault,
+    audit,
+    audited,
+    differences,
+    faults_of,
+)
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
     ModelCallRecord,
-    ParsedCall,
     SampleId,
     SampleRecord,
     TurnRecord,
     Verdict,
 )
-from lhkit.harness.verdicts.audit import Audit, Fault, audit, audited, faults_of
-from lhkit.harness.verdicts.second_opinion import Difference, differences
+from lhkit.messages import EndReason, Finished, ToolCall
 from lhkit.models.dialects import DIALECTS
 from lhkit.testing import object_schema
-from lhkit.vocab.events import EndReason
 
 SCHEMAS = {
     "search": object_schema(
@@ -27,21 +35,16 @@ SCHEMAS = {
 }
 
 
-def response(raw: str) -> ModelCallRecord:
-    """Return the record of a raw response, read by the json dialect as a chat would."""
+def response(raw: str) -> Finished:
+    """Return a raw response, read by the json dialect as a chat would."""
     tools = [{"name": name, "parameters": schema} for name, schema in SCHEMAS.items()]
     result = DIALECTS["json"].parse(raw, tools)
-    calls = tuple(
-        ParsedCall(name=call.name, args=call.args, raw=call.raw, repairs=call.repairs)
-        for call in result.calls
-    )
-    return ModelCallRecord(
-        prompt_sha256="",
+    return Finished(
+        reason="stop",
         raw_text=raw,
         text=result.text,
-        calls=calls,
+        calls=tuple(result.calls),
         fragment=result.fragment,
-        strict=not result.fragment and not any(call.repairs for call in calls),
     )
 
 
@@ -49,15 +52,17 @@ def sample(*raws: str) -> SampleRecord:
     return sample_of(*map(response, raws))
 
 
-def sample_of(*said: ModelCallRecord) -> SampleRecord:
-    turn = TurnRecord(user="?", ended=EndReason.ANSWERED, model_calls=said)
+def sample_of(*said: Finished) -> SampleRecord:
+    requests = tuple(ModelCallRecord(response=each) for each in said)
+    turn = TurnRecord(user="?", ended=EndReason.ANSWERED, model_calls=requests)
+    turn = audited(turn, SCHEMAS)
     return SampleRecord(
         sample_id=SampleId(scenario="s"),
         content_hash="",
-        verdict=Verdict.PASS,
         ac="AC-1",
         locale="ko",
-        turns=(turn,),
+        judgement=Judgement(verdict=Verdict.PASS),
+        evidence=Evidence(turns=(turn,)),
     )
 
 
@@ -71,39 +76,39 @@ CALL = '{"name": "search", "parameters": {"query": "잠"}}'
         ("안녕하세요", []),
         (CALL, []),
         ('{"name": "list", "parameters": {}}', []),
-        (f"```json\n{CALL}\n```", [Fault.FENCE]),
-        (f"<tool_code>{CALL}</tool_code>", [Fault.FENCE]),
-        (f"찾아볼게요. {CALL}", [Fault.TRAILING_PROSE]),
-        (CALL[:-4], [Fault.TRUNCATED_CALL]),
-        ("{'name': 'search', 'parameters': {'query': '잠'}}", [Fault.MENDED]),
-        ('{"name": "search", "parameters": {query: 잠}}', [Fault.MALFORMED]),
-        ('{"name": "search", "parameters": {"limit": 3}}', [Fault.DROPPED_ARGUMENT]),
+        (f"```json\n{CALL}\n```", [ResponseFault.FENCE]),
+        (f"<tool_code>{CALL}</tool_code>", [ResponseFault.FENCE]),
+        (f"찾아볼게요. {CALL}", [ResponseFault.TRAILING_PROSE]),
+        (CALL[:-4], [ResponseFault.TRUNCATED_CALL]),
+        ("{'name': 'search', 'parameters': {'query': '잠'}}", [ResponseFault.MENDED]),
+        ('{"name": "search", "parameters": {query: 잠}}', [ResponseFault.MALFORMED]),
+        ('{"name": "search", "parameters": {"limit": 3}}', [ResponseFault.DROPPED_ARGUMENT]),
         (
             '{"name": "search", "parameters": {"query": "잠", "limit": "3"}}',
-            [Fault.STRINGIFIED_NUMBER],
+            [ResponseFault.STRINGIFIED_NUMBER],
         ),
         (
             '{"name": "search", "parameters": {"query": "잠", "price": "-1.5"}}',
-            [Fault.STRINGIFIED_NUMBER],
+            [ResponseFault.STRINGIFIED_NUMBER],
         ),
         ('{"name": "search", "parameters": {"query": "3"}}', []),
-        ('{"name": "search", "parameters": {"query": "\\"잠\\""}}', [Fault.KEPT_QUOTES]),
-        ('{"name": "search", "parameters": {"query": "잠<|\\"|>"}}', [Fault.LEAKED_TOKEN]),
-        ("네<end_of_turn>", [Fault.LEAKED_TOKEN]),
+        ('{"name": "search", "parameters": {"query": "\\"잠\\""}}', [ResponseFault.KEPT_QUOTES]),
+        ('{"name": "search", "parameters": {"query": "잠<|\\"|>"}}', [ResponseFault.LEAKED_TOKEN]),
+        ("네<end_of_turn>", [ResponseFault.LEAKED_TOKEN]),
         ("3 < 4 > 2, <b>굵게</b>", []),
     ],
 )
-def test_a_fault_is_named_from_the_raw_text(raw: str, faults: list[Fault]) -> None:
+def test_a_fault_is_named_from_the_raw_text(raw: str, faults: list[ResponseFault]) -> None:
     assert list(faults_of(response(raw), SCHEMAS)) == faults
 
 
 def test_responses_are_counted_by_how_they_were_read() -> None:
-    found = audit([sample("안녕", CALL, f"```\n{CALL}\n```", CALL[:-4])], SCHEMAS)
+    found = audit([sample("안녕", CALL, f"```\n{CALL}\n```", CALL[:-4])])
     counts = (found.responses, found.with_calls, found.strict, found.repaired, found.lost)
     assert counts == (4, 3, 1, 1, 1)
     assert [(f.fault, f.response) for f in found.findings] == [
-        (Fault.FENCE, 2),
-        (Fault.TRUNCATED_CALL, 3),
+        (ResponseFault.FENCE, 2),
+        (ResponseFault.TRUNCATED_CALL, 3),
     ]
 
 
@@ -113,21 +118,26 @@ def test_a_tool_that_is_not_known_has_no_argument_faults() -> None:
 
 
 def test_nothing_to_audit_is_an_empty_audit() -> None:
-    assert audit([], SCHEMAS) == Audit()
+    assert audit([]) == Audit()
 
 
 # --- the server's parse beside ours
 
 
-def parsed(*calls: tuple[str, Any]) -> tuple[ParsedCall, ...]:
-    return tuple(ParsedCall(name=name, args=args) for name, args in calls)
+def parsed(*calls: tuple[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(name=name, args=args) for name, args in calls)
 
 
 def parsed_twice(
-    own: tuple[ParsedCall, ...] | None, server: tuple[ParsedCall, ...], fragment: str = ""
-) -> ModelCallRecord:
-    return ModelCallRecord(
-        raw_text="?", calls=server, server_calls=server, own_calls=own, own_fragment=fragment
+    own: tuple[ToolCall, ...] | None, server: tuple[ToolCall, ...], fragment: str = ""
+) -> Finished:
+    return Finished(
+        reason="stop",
+        raw_text="?",
+        calls=server,
+        server_calls=server,
+        own_calls=own,
+        own_fragment=fragment,
     )
 
 
@@ -166,7 +176,7 @@ def test_a_servers_parse_differs_from_ours_in_named_ways(
 def test_a_call_that_was_cut_and_that_the_server_closed_is_named_as_that() -> None:
     said = parsed_twice((), parsed(FULL), fragment='{"name": "search"')
     assert differences(said) == (Difference.CUT_CALL,)
-    assert faults_of(said, {}) == (Fault.TRUNCATED_CALL, Difference.CUT_CALL)
+    assert faults_of(said, {}) == (ResponseFault.TRUNCATED_CALL, Difference.CUT_CALL)
 
 
 def test_without_the_raw_text_nothing_is_said_of_the_server() -> None:
@@ -177,7 +187,7 @@ def test_without_the_raw_text_nothing_is_said_of_the_server() -> None:
 
 @pytest.mark.promise("audit.server")
 def test_strict_repaired_and_server_are_counted_beside_each_other() -> None:
-    mended = (ParsedCall(name="search", args=FULL[1], repairs=("array",)),)
+    mended = (ToolCall(name="search", args=FULL[1], repairs=("array",)),)
     said = [
         parsed_twice(mended, parsed(FULL)),
         parsed_twice(parsed(FULL), ()),
@@ -185,7 +195,7 @@ def test_strict_repaired_and_server_are_counted_beside_each_other() -> None:
         parsed_twice(None, parsed(FULL)),
         response(CALL),
     ]
-    found = audit([sample_of(*said)], SCHEMAS)
+    found = audit([sample_of(*said)])
     assert (found.responses, found.with_calls) == (5, 4)
     assert (found.strict, found.repaired, found.lost) == (2, 1, 1)
     assert (found.asked, found.server) == (4, 2)
@@ -199,7 +209,7 @@ def test_strict_repaired_and_server_are_counted_beside_each_other() -> None:
 
 @pytest.mark.promise("audit.recorded")
 def test_a_turn_is_recorded_with_the_faults_of_each_response() -> None:
-    turn = sample("안녕", CALL[:-4]).turns[0]
+    turn = sample("안녕", CALL[:-4]).evidence.turns[0]
     assert [said.faults for said in audited(turn, SCHEMAS).model_calls] == [
         (),
         ("truncated_call",),
@@ -207,12 +217,13 @@ def test_a_turn_is_recorded_with_the_faults_of_each_response() -> None:
 
 
 @pytest.mark.promise("audit.recorded")
-def test_recorded_faults_are_used_and_those_of_old_records_found_again() -> None:
-    said = response(CALL[:-4])
+def test_the_recorded_faults_are_those_of_the_audit() -> None:
     told = ("dropped_argument", "server_dropped_argument", "a class of a later version")
-    found = audit([sample_of(replace(said, faults=told), said)], SCHEMAS)
+    sample = sample_of(response(CALL[:-4]))
+    (turn,) = sample.evidence.turns
+    turn = replace(turn, model_calls=(replace(turn.model_calls[0], faults=told),))
+    found = audit([replace(sample, evidence=Evidence(turns=(turn,)))])
     assert [each.fault for each in found.findings] == [
-        Fault.DROPPED_ARGUMENT,
+        ResponseFault.DROPPED_ARGUMENT,
         Difference.DROPPED_ARGUMENT,
-        Fault.TRUNCATED_CALL,
     ]

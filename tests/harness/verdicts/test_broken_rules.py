@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.authoring.gold import gold_model
-from lhkit.harness.records.record import BrokenRule, Severity, Verdict
-from lhkit.harness.replay.runner import replay
-from lhkit.harness.scenarios.scenario import Scenario
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.record import BrokenRule, Severity, Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
 
 ADD = """
 - id: s
@@ -57,24 +57,24 @@ class RuledSession:
 @pytest.mark.promise("eval.escaped")
 async def test_a_broken_rule_stands_in_the_record_and_fails_it(
     load: Callable[[str], tuple[Scenario, ...]],
-    environment: Any,
+    toolset: Any,
     world: str,
     broken: tuple[BrokenRule, ...],
 ) -> None:
     scenarios = load(f"{ADD}  world: {world}\n")
-    run = await replay(scenarios, gold_model, environment=OneNoteOnly(environment), progress=False)
+    run = await replay(scenarios, gold_model, toolset=OneNoteOnly(toolset), progress=False)
     (record,) = run.records
-    assert record.broken_rules == broken
-    assert record.verdict is (Verdict.FAIL if broken else Verdict.PASS)
-    assert [(each.code, each.severity) for each in record.violations] == [
+    assert record.evidence.broken_rules == broken
+    assert record.judgement.verdict is (Verdict.FAIL if broken else Verdict.PASS)
+    assert [(each.code, each.severity) for each in record.judgement.violations] == [
         ("r1_one", Severity.ESCAPED) for _ in broken
     ]
 
 
 @pytest.mark.anyio
 async def test_a_session_without_rules_breaks_none(
-    load: Callable[[str], tuple[Scenario, ...]], environment: Any
+    load: Callable[[str], tuple[Scenario, ...]], toolset: Any
 ) -> None:
-    run = await replay(load(ADD), gold_model, environment=environment, progress=False)
-    assert run.records[0].broken_rules == ()
-    assert run.records[0].state_equal is True
+    run = await replay(load(ADD), gold_model, toolset=toolset, progress=False)
+    assert run.records[0].evidence.broken_rules == ()
+    assert run.records[0].judgement.state_equal is True

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.verdicts.claims import Deed, Happened, Kind, claims, false_claim
+from lhkit.harness.claims.rules import Deed, Happened, Kind, claims, false_claim
 
 CLAIMS = (
     "추가했습니다.",

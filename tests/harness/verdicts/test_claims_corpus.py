@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "datasets" / "claims"
-HELD = {"dev": (0.97, 0.85), "test": (0.97, 0.80)}
+HELD = {"dev": (0.98, 0.90), "test": (0.97, 0.86)}
 """Precision and recall that no change may fall below. The goal on `test` is 0.97 and 0.92: the
 recall is not reached."""
 

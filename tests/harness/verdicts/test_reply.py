@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.scenarios.script import ExpectedReply
-from lhkit.harness.verdicts.reply import reply_reasons
+from lhkit.harness.scenario import ExpectedReply
+from lhkit.harness.score import reply_reasons
 
 
 @pytest.mark.parametrize(

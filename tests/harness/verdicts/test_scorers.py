@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lhkit.harness.records.record import (
+from lhkit.harness.record import (
     ArgumentScore,
     BrokenRule,
     CallRecord,
@@ -17,18 +17,15 @@ from lhkit.harness.records.record import (
     Evidence,
     Judgement,
     ModelCallRecord,
-    ParsedCall,
     Severity,
     TurnRecord,
     TurnScore,
     Verdict,
 )
-from lhkit.harness.scenarios.scenario import Scenario
-from lhkit.harness.scenarios.script import Expect, ExpectedCall, Turn
-from lhkit.harness.verdicts.scorers import ToolFacts, judge
+from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
+from lhkit.harness.score import ToolFacts, judge
+from lhkit.messages import EndReason, Finished, GateOutcome, ToolCall
 from lhkit.tools.registry import ToolRegistry
-from lhkit.vocab.events import EndReason
-from lhkit.vocab.trace import GateOutcome
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
@@ -511,12 +508,12 @@ def test_an_argument_row_shows_matcher_value_and_reason(judged: Judged) -> None:
     assert [(each.name, each.actual) for each in whole.calls[1].arguments] == [("(all)", "x")]
 
 
-def parsed(call: CallRecord, *repairs: str) -> ParsedCall:
-    return ParsedCall(name=call.tool, args=call.raw_args, repairs=repairs)
+def parsed(call: CallRecord, *repairs: str) -> ToolCall:
+    return ToolCall(name=call.tool, args=call.raw_args, repairs=repairs)
 
 
-def said(*calls: ParsedCall, **more: Any) -> ModelCallRecord:
-    return ModelCallRecord(calls=calls, **more)
+def said(*calls: ToolCall, **more: Any) -> ModelCallRecord:
+    return ModelCallRecord(response=Finished(reason="stop", calls=calls, **more))
 
 
 TWO = """

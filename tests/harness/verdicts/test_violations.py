@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.records.record import CallRecord, Evidence, TurnRecord
-from lhkit.harness.scenarios.script import ForbiddenCall, Scenario, Turn
-from lhkit.harness.verdicts.violations import Excused, violations_of
+from lhkit.harness.record import CallRecord, Evidence, TurnRecord
+from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
+from lhkit.harness.violations import Excused, violations_of
+from lhkit.messages import EndReason
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
-from lhkit.vocab.events import EndReason
 
 MONDAY = date(2026, 6, 15)
 NFD = "\u1109\u1173\u11b8\u1100\u116a\u11ab"  # 습관

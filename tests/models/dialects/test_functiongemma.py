@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
+from lhkit.messages import ToolCallMessage, ToolErr, ToolOk, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.vocab.messages import ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolErr, ToolOk
 
 DIALECT = DIALECTS["functiongemma"]
 E = "<escape>"
@@ -156,12 +155,12 @@ def test_time_grows_with_the_length_and_not_with_its_square(
     opening: str, body: str, size: int
 ) -> None:
     raw = opening + (body * 100_000)[:100_000] + "<end_function_call>"
-    started_s = time.perf_counter()
+    started_s = time.thread_time()
     parser = DIALECT.incremental()
     for start in range(0, len(raw), size):
         parser.feed(raw[start : start + size])
     parser.close()
-    assert time.perf_counter() - started_s < 5
+    assert time.thread_time() - started_s < 5
 
 
 @pytest.mark.promise("dialect.streaming")

@@ -4,11 +4,16 @@ from typing import Any
 
 import pytest
 
+from lhkit.messages import (
+    TextDelta,
+    ThinkingDelta,
+    ToolCallMessage,
+    ToolCallParsed,
+    ToolOk,
+    UserMessage,
+)
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import ParseResult
-from lhkit.vocab.generation import TextDelta, ThinkingDelta, ToolCallParsed
-from lhkit.vocab.messages import ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolOk
 
 DIALECT = DIALECTS["gemma4"]
 Q = '<|"|>'

@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.gemma_turns import BOS, Turn, defused, render_turns
-from lhkit.vocab.messages import (
+from lhkit.messages import (
     Message,
     ModelMessage,
     SystemMessage,
     ToolCallMessage,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
     UserMessage,
 )
-from lhkit.vocab.results import ToolCancelled, ToolErr, ToolOk
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import BOS, PromptTurn, defused, render_turns
 
 DIALECT = DIALECTS["json"]
 OPEN_TURN = "<start_of_turn>model\n"
@@ -333,7 +335,7 @@ def test_defusing_twice_changes_nothing_more(text: str) -> None:
 
 @given(text=st.text())
 def test_harmless_text_reaches_the_model_as_it_is(text: str) -> None:
-    prompt = render_turns([Turn(role="user", text=text)])
+    prompt = render_turns([PromptTurn(role="user", text=text)])
     assert prompt == f"<bos><start_of_turn>user\n{text}<end_of_turn>\n<start_of_turn>model\n"
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.messages import ToolCallMessage, ToolErr, ToolOk, UserMessage
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import ParseResult
-from lhkit.vocab.messages import ToolCallMessage, UserMessage
-from lhkit.vocab.results import ToolErr, ToolOk
 
 DIALECT = DIALECTS["pythonic"]
 TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]

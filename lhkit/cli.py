@@ -1,0 +1,988 @@
+"""How commands are spelt: options, help, exit codes."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperCommand, TyperOption
+from typer.models import CommandInfo
+
+from lhkit import __version__
+from lhkit.errors import LhkitError, UsageError
+from lhkit.locales import DEFAULT_LOCALE, available_locales
+from lhkit.precision import dtype_of
+from lhkit.settings import DEFAULT_TOOLSET, Settings, load_settings, process_age_s
+from lhkit.text import printable
+from lhkit.tuning.recipe import FROM_NOTHING, KOREAN_SHARE, AdapterShape, TuneSettings
+
+# Runs a command to its end: settings, log file, one sentence for a fault, the exit code.
+
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, int]], int]
+"""Runs a coroutine to its end; `asyncio.run`, given by `__main__`."""
+
+EXIT_MISUSE = 2
+EXIT_WORLD = 3
+EXIT_INTERRUPTED = 130
+
+LOG_BYTES = 1_000_000
+
+_log = logging.getLogger(__name__)
+
+
+class _LogFile(RotatingFileHandler):
+    """A log that a full disk may cut short: it must not fill the user's terminal instead."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say nothing."""
+
+
+def finish(run: Run, command: Callable[[Settings], Coroutine[Any, Any, int]]) -> None:
+    """Run a command and leave with its exit code; faults become one sentence."""
+    try:
+        settings = load_settings()
+        _log_to_file(settings)
+        code = run(command(settings))
+    except UsageError as error:
+        code = _complain(error, EXIT_MISUSE)
+    except LhkitError as error:
+        code = _complain(error, EXIT_WORLD)
+    except OSError as error:  # a full disk, a file in place of a folder, a closed terminal
+        _log.exception("the system refused something")
+        what = str(error) or type(error).__name__
+        code = _complain(
+            f"the system refused this ({what}): free some space, set the permissions, or name "
+            "another place",
+            EXIT_WORLD,
+        )
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _log_to_file(settings: Settings) -> None:
+    """Keep what handlers, gates and subscribers log, with tracebacks, out of the user's way."""
+    folder = settings.cache_dir / "logs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handler = _LogFile(
+            folder / "lhkit.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8"
+        )
+    except OSError:  # what cannot be done without this folder says so itself
+        return
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("lhkit")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def _complain(error: LhkitError | str, code: int) -> int:
+    told = Text(f"lhkit: {printable(str(error))}", style="red")
+    with suppress(OSError):  # a full disk there too: the exit code still says it
+        Console(stderr=True).print(told, soft_wrap=True)
+    return code
+
+
+# What a person would type: one or two lines under the help of each command.
+#
+# A test asks for a line of each command and reads every line with the command's own parser, so
+# that a renamed option is noticed.
+
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "": (
+            "lhkit eval --model gold",
+            "lhkit chat --base-url http://127.0.0.1:8000",
+            "lhkit eval --help",
+        ),
+        "eval": (
+            "lhkit eval --limit 8",
+            "lhkit eval mine.yaml --toolset mine.py:own --model gold",
+            "lhkit eval --base-url http://127.0.0.1:8000 --fail-under 85",
+        ),
+        "chat": (
+            "lhkit chat --locale en",
+            "lhkit chat --toolset mine.py:own",
+            "lhkit chat --base-url http://127.0.0.1:8000 --model org/model",
+        ),
+        "serve": (
+            "lhkit serve",
+            "lhkit serve google/gemma-3-4b-it --dry-run",
+            "lhkit serve --weights tuned/model",
+        ),
+        "doctor": (
+            "lhkit doctor",
+            "lhkit doctor --base-url http://127.0.0.1:8000 --dialect openai",
+        ),
+        "audit": ("lhkit audit runs/gemma-json",),
+        "matrix": ("lhkit matrix evals/smoke.toml",),
+        "compare": ("lhkit compare runs/before runs/after --locale en",),
+        "rescore": ("lhkit rescore runs/gemma-json --into runs/gemma-today",),
+        "report": (
+            "lhkit report runs/gemma-json",
+            "lhkit report runs/gemma-json --junit junit.xml --markdown -",
+        ),
+        "lint": (
+            "lhkit lint datasets/ac/dev",
+            "lhkit lint mine.yaml --toolset mine.py:own --json",
+        ),
+        "mutate": (
+            "lhkit mutate datasets/ac/dev --fail-under 97",
+            "lhkit mutate mine.yaml --toolset mine.py:own",
+        ),
+        "accept": (
+            "lhkit accept runs/gemma-json SCENARIO#2 --turn 0 --call 0 --arg limit",
+            "lhkit accept runs/gemma-json SCENARIO --phrase noted --dry-run",
+        ),
+        "tune": (
+            "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
+            "lhkit tune train own.jsonl --into tuned",
+            "lhkit tune merge tuned/adapter --into tuned/model",
+        ),
+        "tune init": ("lhkit tune init --toolset mine.py:own --out own.yaml",),
+        "tune data": (
+            "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
+            "lhkit tune data --conversations talks.py:talks --out own.jsonl",
+        ),
+        "tune train": (
+            "lhkit tune train data/train.jsonl --into tuned --steps 300",
+            "lhkit tune train more.jsonl --from tuned/adapter --into tuned-2 --steps 100",
+        ),
+        "tune merge": ("lhkit tune merge tuned/adapter --into tuned/model",),
+    }
+)
+"""Examples by command; "" is `lhkit` itself."""
+
+
+def show_examples(cli: typer.Typer) -> None:
+    """Put the examples under the help of `cli`, its groups and all of their commands."""
+    cli.info.epilog = _epilog("")
+    for name, command in named_commands(cli):
+        command.epilog = _epilog(name)
+    for group in cli.registered_groups:
+        group.epilog = _epilog(str(group.name))
+
+
+def named_commands(cli: typer.Typer, prefix: str = "") -> Iterator[tuple[str, CommandInfo]]:
+    """Yield every command with its full name, such as `tune data`."""
+    for command in cli.registered_commands:
+        name = command.name or getattr(command.callback, "__name__", "")
+        yield f"{prefix}{name}", command
+    for group in cli.registered_groups:
+        if group.typer_instance is not None:
+            yield from named_commands(group.typer_instance, f"{prefix}{group.name} ")
+
+
+def _epilog(name: str) -> str:
+    return "\n".join(f"$ {line}" for line in EXAMPLES.get(name, ()))
+
+
+# What every command has: help with names that come from slow imports, and no empty values.
+
+
+DIALECTS = "{dialects}"
+"""Stands in a help text for the names of all dialects but `openai`."""
+
+
+_MAY_BE_EMPTY = "--stress"
+"""Of all options the one that nothing is a value of: no stress."""
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _refuse_empty(args, ctx)
+        return super().parse_args(ctx, args)
+
+    def get_help(self, ctx: Any) -> str:
+        for option in self.params:
+            if isinstance(option, TyperOption) and option.help:
+                option.help = _filled(option.help)
+        return super().get_help(ctx)
+
+
+def _refuse_empty(args: Sequence[str], ctx: Any) -> None:
+    """Refuse what a script gives whose variable is not set: it would be left out in silence.
+
+    Raises:
+        typer.BadParameter: a value is empty.
+    """
+    for before, word in pairwise(("", *args)):
+        is_joined = word.startswith("--") and word.endswith("=")  # --option=
+        option = word[:-1] if is_joined else before if before.startswith("-") else "an argument"
+        if (is_joined or not word) and option != _MAY_BE_EMPTY:
+            raise typer.BadParameter(f"{option} is empty: give it a value or leave it out", ctx=ctx)
+
+
+def finish_commands(cli: typer.Typer) -> None:
+    """Let every command of `cli` fill in names when its help is shown, and refuse empty values."""
+    for _, command in named_commands(cli):
+        command.cls = _Command
+
+
+def _filled(told: str) -> str:
+    if DIALECTS not in told:
+        return told
+    from lhkit.models import dialects  # noqa: PLC0415 - only for a help
+
+    return told.replace(DIALECTS, ", ".join(dialects.DIALECTS))
+
+
+# Options that several commands share.
+
+
+LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
+"""What `--locale` takes, in words: the default first."""
+
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="gemma or gemma-base (embedded), gold, silent; with --base-url a served name."
+    ),
+]
+Dialect = Annotated[
+    str,
+    typer.Option(help=f"How calls are written: {DIALECTS}; openai: the server parses them."),
+]
+Constrain = Annotated[
+    str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
+]
+Locale = Annotated[
+    str | None,
+    typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
+]
+Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]
+RunsDir = Annotated[Path, typer.Option(file_okay=False, help="Where run folders are.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        help="bfloat16 or float32. Default: LHKIT_DTYPE, else what this processor is quick in."
+    ),
+]
+MOST = 1_000_000
+"""The most of whatever is counted: conversations, steps, tokens. More is a slip of the hand."""
+MOST_SEED = 2**32
+Toolset = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.py:NAME",
+        help="Tools of your own, as FILE.py:NAME or package.module:NAME; then give PATHS.",
+    ),
+]
+
+
+def in_dtype(settings: Settings, dtype: str | None, *, address: str | None = None) -> Settings:
+    """Return the settings with the type of number that the command line names, if it does.
+
+    Raises:
+        UsageError: there is no such type, or it is asked of a server that runs at an `address`.
+    """
+    if dtype is None:
+        return settings
+    if address:
+        raise UsageError(
+            f"--dtype is for a model that lhkit serves itself, and {address} serves already: "
+            "leave one of them out"
+        )
+    return settings.model_copy(update={"dtype": dtype_of(dtype)})
+
+
+# `lint`, `mutate`, `accept`: for those who write scenarios.
+
+
+def add_lint(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit lint`."""
+
+    @cli.command("lint")
+    def lint_(
+        paths: Paths = None,
+        toolset: Toolset = DEFAULT_TOOLSET,
+        as_json: Annotated[bool, typer.Option("--json", help="Findings as JSON.")] = False,
+    ) -> None:
+        """Check scenarios against tools and data: every fault with file, line and field."""
+        from lhkit.commands.author import lint_paths  # noqa: PLC0415 - scipy
+
+        files = tuple(paths or ())
+        finish(
+            run,
+            lambda settings: lint_paths(files, settings, as_json=as_json, toolset=toolset),
+        )
+
+
+def add_mutate(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit mutate`."""
+
+    @cli.command("mutate")
+    def mutate_(
+        paths: Paths = None,
+        toolset: Toolset = DEFAULT_TOOLSET,
+        fail_under: Annotated[
+            float | None,
+            typer.Option(min=0, max=100, help="Lowest share of noticed mistakes in percent."),
+        ] = None,
+        survivors: Annotated[
+            Path | None,
+            typer.Option(
+                dir_okay=False, exists=True, help="TOML list of known survivors with reasons."
+            ),
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    ) -> None:
+        """Spoil every gold trace in many ways: which mistakes would nobody notice?"""
+        from lhkit.commands.author import MutateOptions, mutate_paths  # noqa: PLC0415 - scipy
+
+        options = MutateOptions(
+            paths=tuple(paths or ()),
+            toolset=toolset,
+            fail_under=fail_under,
+            survivors=survivors,
+            as_json=as_json,
+        )
+        finish(run, lambda settings: mutate_paths(options, settings))
+
+
+def add_accept(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit accept`."""
+
+    @cli.command("accept")
+    def accept_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+        sample: Annotated[
+            str,
+            typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second repeat."),
+        ],
+        turn: Annotated[
+            int | None, typer.Option(min=0, max=MOST, help="User turn, from 0.")
+        ] = None,
+        call: Annotated[
+            int | None, typer.Option(min=0, max=MOST, help="Call of the turn, from 0.")
+        ] = None,
+        arg: Annotated[str | None, typer.Option(help="Name of the argument.")] = None,
+        phrase: Annotated[
+            str | None, typer.Option(help="Words of the reply to accept, instead of an argument.")
+        ] = None,
+        scenarios: Annotated[
+            list[Path] | None, typer.Option(help="Files that hold the scenario.")
+        ] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Show the change, write nothing.")
+        ] = False,
+    ) -> None:
+        """Take what a model did as one more right way, in the scenario's own YAML."""
+        from lhkit.commands.author import AcceptOptions, accept_sample  # noqa: PLC0415 - scipy
+
+        options = AcceptOptions(
+            run=folder,
+            sample=sample,
+            paths=tuple(scenarios or ()),
+            turn=turn,
+            call=call,
+            arg=arg,
+            phrase=phrase,
+            is_dry=dry_run,
+        )
+        finish(run, lambda settings: accept_sample(options, settings))
+
+
+# `compare` and `rescore`: options of the commands that look at runs which are over.
+
+
+def add_compare(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit compare`."""
+
+    @cli.command("compare")
+    def compare_(
+        run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run to compare with.")],
+        run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")],
+        locale: Locale = None,
+    ) -> None:
+        """Show whether run B is better than run A, pair by pair, and what flipped."""
+        from lhkit.commands.report import compare_runs  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: compare_runs(run_a, run_b, settings, locale))
+
+
+def add_rescore(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit rescore`."""
+
+    @cli.command("rescore")
+    def rescore_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+        paths: Paths = None,
+        toolset: Toolset = DEFAULT_TOOLSET,
+        into: Annotated[
+            Path | None,
+            typer.Option(file_okay=False, help="Folder of the result; RUN-rescored by default."),
+        ] = None,
+    ) -> None:
+        """Score the records of a run again with today's scorers and scenarios, without a model."""
+        from lhkit.commands.rescore import rescore_run  # noqa: PLC0415 - scipy
+
+        files = tuple(paths or ())
+        finish(run, lambda settings: rescore_run(folder, files, into, settings, toolset))
+
+
+# `matrix`: options of the command that plays a suite.
+
+
+def add_matrix(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit matrix`."""
+
+    @cli.command("matrix")
+    def matrix_(
+        suite: Annotated[Path, typer.Argument(help="A suite such as evals/constraints.toml.")],
+        runs_dir: RunsDir = Path("runs"),
+    ) -> None:
+        """Play what is missing of a suite's arms and draw one table."""
+        from lhkit.commands.evaluate import MatrixOptions, run_matrix  # noqa: PLC0415 - scipy
+
+        options = MatrixOptions(suite=suite, runs_dir=runs_dir)
+        finish(run, lambda settings: run_matrix(options, settings))
+
+
+# `lhkit tune init`: the phrase file for tools of one's own.
+
+
+SHAPE = "FILE.py:NAME"
+
+TunedToolset = Annotated[
+    str | None,
+    typer.Option(
+        metavar=SHAPE,
+        help="Tools of your own; package.module:NAME works too. Default: life-helper.",
+    ),
+]
+
+
+def add_init(tune: typer.Typer, run: Run) -> None:
+    """Add `lhkit tune init`."""
+
+    @tune.command("init")
+    def init_(
+        toolset: Annotated[
+            str, typer.Option(metavar=SHAPE, help="Your tools; package.module:NAME works too.")
+        ],
+        out: Annotated[
+            Path, typer.Option(dir_okay=False, help="File to write, such as phrases.yaml.")
+        ],
+        locale: Annotated[
+            str | None,
+            typer.Option(help=f"{LOCALES}. Default: each that your tools open in."),
+        ] = None,
+    ) -> None:
+        """Write a phrase file for tools of your own: fill in its TODOs."""
+        from lhkit.commands.tune import InitOptions, write_skeleton  # noqa: PLC0415 - scipy
+
+        options = InitOptions(toolset=toolset, out=out, locale=locale)
+        finish(run, lambda settings: write_skeleton(options, settings))
+
+
+# `report`: options of the command that writes a run down.
+
+
+def add_report(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit report`."""
+
+    @cli.command("report")
+    def report_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+        html: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="One self-contained file. Default: RUN/report.html."),
+        ] = None,
+        markdown: Annotated[
+            Path | None,
+            typer.Option(
+                dir_okay=False,
+                allow_dash=True,
+                help="For a pull request; - writes to the terminal.",
+            ),
+        ] = None,
+        junit: Annotated[
+            Path | None, typer.Option(dir_okay=False, help="JUnit XML for CI.")
+        ] = None,
+        baseline: Annotated[
+            Path | None, typer.Option(metavar="BASELINE", help="An earlier run to compare with.")
+        ] = None,
+    ) -> None:
+        """Write a run down: HTML for people, Markdown for a pull request, XML for CI."""
+        from lhkit.commands.report import ReportOptions, report_run  # noqa: PLC0415 - jinja2, scipy
+
+        options = ReportOptions(
+            folder=folder, html=html, markdown=markdown, junit=junit, baseline=baseline
+        )
+        finish(run, lambda settings: report_run(options, settings))
+
+
+# `eval` and `audit`: options of the commands that play scenarios and read records.
+
+
+_Stress = Annotated[
+    str,
+    typer.Option(help="Make it harder: distractors=10, rename, shuffle, seed=1; joined by commas."),
+]
+_FailUnder = Annotated[
+    float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
+]
+_MaxViolations = Annotated[
+    int | None, typer.Option(min=0, help="Attempted violations allowed; of escaped ones none is.")
+]
+_Baseline = Annotated[
+    Path | None, typer.Option(help="Earlier run (name or folder): fails if that was better.")
+]
+_KeepPrompts = Annotated[bool, typer.Option("--keep-prompts", help="Keep prompt texts in records.")]
+_ExitZero = Annotated[
+    bool,
+    typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
+]
+
+
+def add_eval(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit eval`."""
+
+    @cli.command("eval")
+    def eval_(
+        paths: Paths = None,
+        split: Split = None,
+        toolset: Toolset = DEFAULT_TOOLSET,
+        model: Model = None,
+        base_url: BaseUrl = None,
+        dialect: Dialect = "json",
+        constrain: Constrain = "off",
+        dtype: Dtype = None,
+        stress: _Stress = "",
+        repeats: Annotated[int, typer.Option(min=1, help="Times to play each scenario.")] = 1,
+        concurrency: Annotated[
+            int | None,
+            typer.Option(min=1, help="Conversations at once; by default what fits the server."),
+        ] = None,
+        limit: Annotated[int | None, typer.Option(min=1, help="The first N scenarios.")] = None,
+        max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
+        name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
+        runs_dir: RunsDir = Path("runs"),
+        fail_under: _FailUnder = None,
+        max_violations: _MaxViolations = None,
+        baseline: _Baseline = None,
+        keep_prompts: _KeepPrompts = False,
+        exit_zero: _ExitZero = False,
+    ) -> None:
+        """Replay scenarios against a model and score them. The same command again resumes."""
+        from lhkit.commands.evaluate import EvalOptions, evaluate  # noqa: PLC0415 - scipy, pandas
+
+        options = EvalOptions(
+            paths=tuple(paths or ()),
+            split=split,
+            toolset=toolset,
+            model=model,
+            base_url=base_url,
+            dialect=dialect,
+            constrain=constrain,
+            stress=stress,
+            repeats=repeats,
+            concurrency=concurrency,
+            limit=limit,
+            max_tokens=max_tokens,
+            name=name,
+            runs_dir=runs_dir,
+            fail_under=fail_under,
+            max_violations=max_violations,
+            baseline=baseline,
+            keep_prompts=keep_prompts,
+            exit_zero=exit_zero,
+            command=("lhkit", *sys.argv[1:]),
+            begun_s=time.perf_counter() - process_age_s(),
+        )
+        finish(
+            run,
+            lambda settings: evaluate(
+                options, in_dtype(settings, dtype, address=base_url or settings.base_url)
+            ),
+        )
+
+
+def add_audit(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit audit`."""
+
+    @cli.command("audit")
+    def audit_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+    ) -> None:
+        """Show what the models of a run really wrote, and what had to be mended."""
+        from lhkit.commands.report import audit_run  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: audit_run(folder, settings))
+
+
+# `chat`, `serve` and `doctor`: options of the commands around a served model.
+
+
+_Tools = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.py:NAME", help="Tools of your own, as FILE.py:NAME or package.module:NAME."
+    ),
+]
+_ServerParser = Annotated[
+    bool,
+    typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
+]
+_Served = Annotated[
+    str | None,
+    typer.Argument(help="gemma (default) or gemma-base (embedded), or a name such as org/model."),
+]
+_Device = Annotated[str | None, typer.Option(help="gpu (default) or cpu, for org/model only.")]
+_Port = Annotated[
+    int | None,
+    typer.Option(min=1, max=65_535, help="Default: a free port; for org/model vLLM's own."),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")]
+_Weights = Annotated[
+    Path | None, typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL.")
+]
+_Compiled = Annotated[
+    bool, typer.Option("--compile", help="Embedded: start later, answer faster. For long runs.")
+]
+
+
+def add_chat(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit chat`."""
+
+    @cli.command()
+    def chat(
+        model: Model = None,
+        base_url: BaseUrl = None,
+        dialect: Dialect = "json",
+        constrain: Constrain = "off",
+        dtype: Dtype = None,
+        locale: Locale = None,
+        toolset: _Tools = DEFAULT_TOOLSET,
+        world: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="YAML file: the state that the chat begins in."),
+        ] = None,
+        db: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="The file that life-helper keeps its data in."),
+        ] = None,
+    ) -> None:
+        """Talk to a model with tools in the terminal; every write asks y/N first."""
+        from lhkit.commands.chat import ChatOptions, converse  # noqa: PLC0415 - prompt_toolkit
+
+        options = ChatOptions(
+            model=model,
+            base_url=base_url,
+            dialect=dialect,
+            constrain=constrain,
+            locale=locale,
+            toolset=toolset,
+            world=world,
+            file=db,
+        )
+        finish(
+            run,
+            lambda settings: converse(
+                options, in_dtype(settings, dtype, address=base_url or settings.base_url)
+            ),
+        )
+
+
+def add_serve(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit serve`."""
+
+    @cli.command()
+    def serve(
+        model: _Served = None,
+        port: _Port = None,
+        dry_run: _DryRun = False,
+        device: _Device = None,
+        dtype: Dtype = None,
+        server_parser: _ServerParser = False,
+        compiled: _Compiled = False,
+        weights: _Weights = None,
+    ) -> None:
+        """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
+        from lhkit.commands.serve import embedded_line, serve_embedded, serve_line  # noqa: PLC0415 - aiohttp
+        from lhkit.models.weights import EMBEDDED, EMBEDDED_NAMES  # noqa: PLC0415 - aiohttp
+
+        if weights is not None and model is not None:
+            raise typer.BadParameter(
+                f"--weights is served instead of {model}: leave one of them out"
+            )
+        name = model or EMBEDDED
+        is_dry_other = dry_run and name not in EMBEDDED_NAMES
+        if weights is None and ("/" in name or is_dry_other):
+            finish(
+                run,
+                lambda settings: serve_line(
+                    name,
+                    device or "gpu",
+                    in_dtype(settings, dtype),
+                    port,
+                    server_parser=server_parser,
+                    dry_run=dry_run,
+                    compiled=compiled,
+                ),
+            )
+        if device is not None:
+            raise typer.BadParameter(f"--device is for org/model, not for {weights or name}")
+        command = embedded_line if dry_run else serve_embedded
+        finish(
+            run,
+            lambda settings: command(
+                name,
+                port,
+                in_dtype(settings, dtype),
+                server_parser=server_parser,
+                compiled=compiled,
+                weights=weights,
+            ),
+        )
+
+
+def add_doctor(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit doctor`."""
+
+    @cli.command()
+    def doctor(base_url: BaseUrl = None, model: Model = None, dialect: Dialect = "json") -> None:
+        """Look at this machine and a server; one line for each finding, with the next step."""
+        from lhkit.commands.doctor import DoctorOptions, examine  # noqa: PLC0415 - aiohttp
+
+        options = DoctorOptions(base_url=base_url, model=model, dialect=dialect)
+        finish(run, lambda settings: examine(options, settings))
+
+
+# `lhkit tune …`: data to learn a toolset from, training, merging.
+
+
+MOST_RANK = 1_024  # beyond the width of the embedded model an adapter is no smaller than it
+
+
+def add_tune(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit tune` with its commands."""
+    tune = typer.Typer(help="Teach a small model the tools.", no_args_is_help=True)
+    cli.add_typer(tune, name="tune")
+    add_init(tune, run)
+    _add_data(tune, run)
+    _add_train(tune, run)
+    _add_merge(tune, run)
+
+
+Author = Annotated[
+    str | None,
+    typer.Option(
+        metavar=SHAPE,
+        help="Function that writes conversations, instead of a phrase file.",
+    ),
+]
+
+
+def _add_data(tune: typer.Typer, run: Run) -> None:
+    @tune.command("data")
+    def data_(
+        out: Annotated[
+            Path, typer.Option(dir_okay=False, help="File to write, such as data/train.jsonl.")
+        ],
+        count: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Number of conversations.")
+        ] = 6_000,
+        seed: Annotated[
+            int, typer.Option(min=0, max=MOST_SEED, help="Decides everything that is drawn.")
+        ] = 0,
+        dev_share: Annotated[
+            float, typer.Option(min=0, max=1, help="Share kept for measuring, in FILE.dev.jsonl.")
+        ] = 0.05,
+        korean_share: Annotated[
+            float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
+        ] = KOREAN_SHARE,
+        openings: Annotated[
+            float,
+            typer.Option(
+                min=0,
+                max=1,
+                help="Share of conversations that end at their first calls: many short ones.",
+            ),
+        ] = 0,
+        toolset: TunedToolset = None,
+        phrases: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="Phrase file for tools of your own, of `tune init`."),
+        ] = None,
+        conversations: Author = None,
+    ) -> None:
+        """Play training conversations with real tools, from phrases or from Python; write them."""
+        from lhkit.commands.tune import (  # noqa: PLC0415 - scipy
+            DataOptions,
+            make_own_data,
+            make_written_data,
+        )
+
+        options = DataOptions(
+            out=out,
+            count=count,
+            seed=seed,
+            dev_share=dev_share,
+            korean_share=korean_share,
+            openings=openings,
+        )
+        if conversations is None:
+            finish(run, lambda settings: make_own_data(options, toolset, phrases, settings))
+        elif phrases is None:
+            author = conversations
+            finish(run, lambda settings: make_written_data(options, toolset, author, settings))
+        else:
+            raise typer.BadParameter("--phrases and --conversations: give one of the two")
+
+
+Base = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, help="Folder of the base model. Default: the embedded Gemma."),
+]
+
+
+def _add_train(tune: typer.Typer, run: Run) -> None:
+    @tune.command("train")
+    def train_(
+        data: Annotated[Path, typer.Argument(dir_okay=False, help="File of `lhkit tune data`.")],
+        into: Annotated[
+            Path, typer.Option(file_okay=False, help="Folder of checkpoints, log and adapter.")
+        ],
+        base: Base = None,
+        steps: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Training steps.")
+        ] = FROM_NOTHING.steps,
+        batch_tokens: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
+        ] = FROM_NOTHING.batch_tokens,
+        learning_rate: Annotated[
+            float, typer.Option(min=0, max=1, help="Highest rate.")
+        ] = FROM_NOTHING.learning_rate,
+        rank: Annotated[
+            int, typer.Option(min=1, max=MOST_RANK, help="Rank of the adapter.")
+        ] = FROM_NOTHING.adapter.rank,
+        decisive_weight: Annotated[
+            float,
+            typer.Option(
+                min=0,
+                max=MOST,
+                help="How much tools, arguments and the kind of an answer count in the loss.",
+            ),
+        ] = FROM_NOTHING.decisive_weight,
+        seed: Annotated[
+            int, typer.Option(min=0, max=MOST_SEED, help="Decides the order of the data.")
+        ] = FROM_NOTHING.seed,
+        start: Annotated[
+            str | None,
+            typer.Option("--from", help="Adapter to go on from: a folder, or life-helper."),
+        ] = None,
+        dtype: Dtype = None,
+    ) -> None:
+        """Train an adapter on the CPU. The same command again goes on where it was stopped."""
+        from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
+        from lhkit.tuning.tuned_weights import SHIPPED  # noqa: PLC0415 - aiohttp
+
+        tuning = TuneSettings(
+            steps=steps,
+            batch_tokens=batch_tokens,
+            learning_rate=learning_rate,
+            decisive_weight=decisive_weight,
+            adapter=AdapterShape(rank=rank, alpha=2 * rank),
+            seed=seed,
+        )
+        begin = SHIPPED if start == "life-helper" else Path(start) if start else None
+        options = TrainOptions(data=data, into=into, base=base, start=begin, tuning=tuning)
+        finish(run, lambda settings: train_adapter(options, in_dtype(settings, dtype)))
+
+
+def _add_merge(tune: typer.Typer, run: Run) -> None:
+    @tune.command("merge")
+    def merge_(
+        adapter: Annotated[
+            Path, typer.Argument(file_okay=False, help="Folder such as FOLDER/adapter.")
+        ],
+        into: Annotated[
+            Path, typer.Option(file_okay=False, help="Folder to write the whole model to.")
+        ],
+        base: Base = None,
+    ) -> None:
+        """Merge an adapter into its base model: a folder that any vLLM serves."""
+        from lhkit.commands.tune import merge_adapter  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: merge_adapter(adapter, into, base, settings))
+
+
+# The command line: parses options, calls `commands`, sets the exit code.
+#
+# Exit codes: 0 all well · 1 a threshold was missed or a violation escaped · 2 wrong use ·
+# 3 the world failed (set-up, server, invalid samples) · 130 interrupted.
+
+
+_HELP = "A small local Gemma in front of tools that change real data."
+
+
+def build_cli(run: Run) -> Callable[[], int]:
+    """Return the command line as a function that gives the exit code."""
+    cli = build_parser(run)
+    return lambda: _exit_code(cli)
+
+
+def build_parser(run: Run) -> typer.Typer:
+    """Return all commands with their options, their help and the examples beneath it."""
+    cli = typer.Typer(help=_HELP, no_args_is_help=True, add_completion=False)
+
+    @cli.callback()
+    def root(
+        _version: Annotated[
+            bool,
+            typer.Option("--version", help="Show the version.", callback=_show, is_eager=True),
+        ] = False,
+    ) -> None:
+        pass
+
+    add_eval(cli, run)
+    add_chat(cli, run)
+    add_serve(cli, run)
+    add_doctor(cli, run)
+    add_audit(cli, run)
+    add_matrix(cli, run)
+    add_compare(cli, run)
+    add_rescore(cli, run)
+    add_report(cli, run)
+    add_lint(cli, run)
+    add_mutate(cli, run)
+    add_accept(cli, run)
+    add_tune(cli, run)
+    show_examples(cli)
+    finish_commands(cli)
+    return cli
+
+
+def _show(is_wanted: bool) -> None:
+    if is_wanted:
+        Console().print(f"lhkit {__version__}")
+        raise typer.Exit
+
+
+def _exit_code(cli: typer.Typer) -> int:
+    try:
+        cli()
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else EXIT_MISUSE
+    return 0

@@ -1,0 +1,1 @@
+"""For who writes scenarios: baselines, lint, mutants, accepted calls."""

@@ -1,0 +1,412 @@
+"""Baselines that play without a model: the gold answers, no calls at all, every call."""
+
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date
+from graphlib import TopologicalSorter
+from math import inf
+from typing import Any, assert_never
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.matchers import (
+    AnyValue,
+    Approx,
+    DateIs,
+    Equals,
+    Fields,
+    Items,
+    Matcher,
+    Matches,
+    OneOf,
+    Slot,
+    Text,
+)
+from lhkit.harness.scenario import Before, Expect, ExpectedCall, Scenario, Turn
+from lhkit.harness.score import reply_reasons
+from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.scripted import Reply, ScriptedModel, say
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode, item_of, property_of
+from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
+from lhkit.toolset import KnowsIds, Session, Toolset, opened
+
+# A concrete value for a matcher or a JSON Schema: what a gold trace is made of.
+#
+# Not a generator of test data: one plain value each, always the same.
+
+
+_EXAMPLE_DATE = date(2026, 1, 1)
+_EXAMPLE_TEXT = "sample"
+
+
+class Underivable(Exception):  # noqa: N818 - a question that has no answer, caught by its asker
+    """No value follows from a matcher; the message is the path to it."""
+
+
+def derived(
+    slots: Mapping[str, Slot], schema: Mapping[str, Any], *, today: date | None = None
+) -> dict[str, Any]:
+    """Return arguments that fit every matcher; optional ones are left out.
+
+    Raises:
+        Underivable: a required `matches`, of which only an author knows what fits.
+    """
+    return _ExampleArguments(today).object(slots, SchemaNode.of(schema))
+
+
+class _ExampleArguments:
+    def __init__(self, today: date | None) -> None:
+        self._today = today
+
+    def object(self, slots: Mapping[str, Slot], node: SchemaNode) -> dict[str, Any]:
+        branch = node.branches()[0]
+        return {
+            name: self.at(name, slot.matcher, node.at(property_of(branch, name)))
+            for name, slot in slots.items()
+            if not slot.optional
+        }
+
+    def at(self, name: str, matcher: Matcher, node: SchemaNode) -> Any:
+        try:
+            return self.value(matcher, node)
+        except Underivable as inner:
+            raise Underivable(f"{name}.{inner}") from inner
+
+    def value(self, matcher: Matcher, node: SchemaNode) -> Any:  # noqa: C901 - one arm a matcher
+        match matcher:
+            case Equals(value=value) | Approx(value=value):
+                found = value
+            case OneOf(options=options):
+                found = self.value(options[0], node)
+            case AnyValue():
+                found = example(node, self._today)
+            case DateIs():
+                found = matcher.resolved(self._today)
+            case Text(text=text):
+                found = text
+            case Fields(fields=fields):
+                found = self.object(fields, node)
+            case Items():
+                found = self._items(matcher, node)
+            case Matches():
+                raise Underivable("matches")
+            case _:
+                assert_never(matcher)
+        return found
+
+    def _items(self, matcher: Items, node: SchemaNode) -> list[Any]:
+        branch = node.branches()[0]
+        return [
+            self.at(f"items[{i}]", slot.matcher, node.at(item_of(branch, i)))
+            for i, slot in enumerate(matcher.items)
+            if not slot.optional
+        ]
+
+
+def example(node: SchemaNode, today: date | None = None) -> Any:
+    """Return a value that a schema most likely accepts (the caller validates)."""
+    schema = node.branches()[0]
+    given = _given(schema)
+    return given[0] if given else _of_type(schema, node, today or _EXAMPLE_DATE)
+
+
+def _given(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the values that a schema itself names."""
+    named = [schema[keyword] for keyword in ("const", "default") if keyword in schema]
+    return named or schema.get("enum") or schema.get("examples") or ()
+
+
+def _of_type(schema: Mapping[str, Any], node: SchemaNode, today: date) -> Any:
+    kind = schema.get("type", "string")
+    match kind if isinstance(kind, str) else next(iter(kind), "string"):
+        case "integer" | "number":
+            return _number(schema)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case "array":
+            items = range(schema.get("minItems", 0))
+            return [example(node.at(item_of(schema, i)), today) for i in items]
+        case "object":
+            required = schema.get("required", ())
+            return {name: example(node.at(property_of(schema, name)), today) for name in required}
+        case _:
+            return _string(schema, today)
+
+
+def _number(schema: Mapping[str, Any]) -> Any:
+    """Return 1, or the number nearest to it that the bounds allow."""
+    low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+    high = schema.get("maximum", schema.get("exclusiveMaximum", inf) - 1)
+    return min(max(1, low), high)
+
+
+def _string(schema: Mapping[str, Any], today: date) -> str:
+    candidates = (_EXAMPLE_TEXT, today.isoformat())
+    pattern = schema.get("pattern", "")
+    text = next((each for each in candidates if re.search(pattern, each)), _EXAMPLE_TEXT)
+    padded = text.ljust(schema.get("minLength", 0), "x")
+    return padded[: schema.get("maxLength", len(padded))]
+
+
+# A scenario's own expectation played as a model: it must pass, or the scenario is wrong.
+#
+# Also the model that does nothing: what it passes asks for nothing. The model that calls
+# everything is `bluff`'s business.
+
+
+_PLAIN_REPLY = "OK."
+_MUST_FIT = (None, "ok", "cancelled")  # with another result, a call may be wrong on purpose
+
+
+def silent_model() -> ScriptedModel:
+    """Return a model that calls nothing and says nothing."""
+    return ScriptedModel((), name="silent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTrace:
+    """What a model does in one user turn: messages with calls, one after the other, then words."""
+
+    messages: tuple[tuple[ToolCall, ...], ...] = ()
+    words: str = ""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls, in order."""
+        return tuple(call for message in self.messages for call in message)
+
+
+def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
+    """Return a model that does what `scenario` expects: each required call, then the reply.
+
+    Raises:
+        ScenarioError: as `gold_trace`.
+    """
+    return trace_model(gold_trace(scenario, registry), name="gold")
+
+
+def gold_trace(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:
+    """Return what a perfect model does in each turn of `scenario`, one call a message.
+
+    Optional calls and optional arguments are left out; of alternatives the first is taken. What
+    cannot be derived (a `matches`) has to stand under `gold`.
+
+    Raises:
+        ScenarioError: something cannot be derived, or does not fit the tool or the reply; the
+            message names scenario and field.
+    """
+    return tuple(
+        _GoldTurn(scenario=scenario, registry=registry, number=number, turn=turn).trace()
+        for number, turn in enumerate(scenario.turns)
+    )
+
+
+def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
+    """Return a model that does in each turn what stands in `turns`, whatever comes back."""
+    replies = [
+        [*(Reply(calls=message) for message in turn.messages), say(turn.words)] for turn in turns
+    ]
+
+    def script(request: ModelRequest) -> Reply:
+        turn, done = _progress(request)
+        said = replies[turn] if turn < len(replies) else []
+        return said[done] if done < len(said) else Reply()
+
+    return ScriptedModel(script, name=name)
+
+
+def _progress(request: ModelRequest) -> tuple[int, int]:
+    """Return which user turn it is and how many messages with calls it has had, both from 0."""
+    turn, done = -1, 0
+    for message in request.messages:
+        if isinstance(message, UserMessage):
+            turn, done = turn + 1, 0
+        elif isinstance(message, ToolCallMessage):
+            done += message.index == 0
+    return turn, done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GoldTurn:
+    """One turn of a scenario on its way to a model's turn."""
+
+    scenario: Scenario
+    registry: ToolRegistry
+    number: int
+    turn: Turn
+
+    def trace(self) -> TurnTrace:
+        messages = tuple((call,) for call in self._calls())
+        return TurnTrace(messages=messages, words=self._words())
+
+    def _calls(self) -> list[ToolCall]:
+        given = self.turn.gold.calls
+        if given is not None:
+            return [ToolCall(name=call.tool, args=deepcopy(dict(call.args))) for call in given]
+        return [self._call(i) for i in _in_order(self.turn.expect)]
+
+    def _call(self, i: int) -> ToolCall:
+        wish = self.turn.expect.calls[i]
+        where = f"expect.calls[{i}]"
+        if wish.tool not in self.registry and wish.result != "unknown_tool":
+            raise self._fault(f"{where}.tool", f"there is no tool {wish.tool!r}")
+        tool = self.registry.get(wish.tool)
+        args = self._args(wish, tool.parameters if tool else {}, where)
+        if tool is not None and wish.result in _MUST_FIT:
+            verdict = self.registry.validator(wish.tool).check(args)
+            if not isinstance(verdict, Accepted):
+                told = f"{wish.tool} refuses this: {_worded(verdict)}"
+                raise self._fault(f"{where}.args", told)
+        return ToolCall(name=wish.tool, args=args)
+
+    def _args(self, wish: ExpectedCall, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
+        try:
+            return deepcopy(derived(wish.slots, schema, today=self.scenario.today))
+        except Underivable as error:
+            raise self._fault(f"{where}.args.{error}", "give the call under gold.calls") from error
+
+    def _words(self) -> str:
+        expected = self.turn.reply
+        parts = [*expected.contains_all, *expected.contains_any[:1]]
+        given = self.turn.gold.say
+        words = (" ".join(parts) or _PLAIN_REPLY) if given is None else given
+        reasons = reply_reasons(expected, words)
+        if reasons:
+            advice = "write a reply under gold.say" if given is None else "correct gold.say"
+            raise self._fault("reply", f"{'; '.join(reasons)}: {advice}")
+        return words
+
+    def _fault(self, field: str, message: str) -> ScenarioError:
+        return ScenarioError(f"{self.scenario.id}.turns[{self.number}].{field}: {message}")
+
+
+def _worded(verdict: NotAnObject | Missing | Invalid) -> str:
+    """Return in words what the tool's schema says against arguments."""
+    match verdict:
+        case NotAnObject(actual=actual):
+            return f"the arguments are no JSON object ({actual})"
+        case Missing(field=field, expected=expected):
+            return f"{field} is missing: expected {expected}"
+        case Invalid(field=field, expected=expected, actual=actual):
+            return f"{field} is {actual}: expected {expected}"
+        case _:
+            assert_never(verdict)
+
+
+def _in_order(expect: Expect) -> Sequence[int]:
+    """Return the required calls in an order that the expectation allows."""
+    required = [i for i, call in enumerate(expect.calls) if not call.optional]
+    if not isinstance(expect.order, Before):
+        return required
+    sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(expect.calls)), ()))
+    for first, second in expect.order.before:
+        sorter.add(second, first)
+    return [i for i in sorter.static_order() if i in required]
+
+
+# The model that calls everything and claims success: what it passes notices nothing.
+#
+# Its calls are as good as a blind guess can be: ids that exist, values that the schemas name, the
+# user's own words as text. Of more writes than a turn has room for, those are made that
+# can go through.
+
+
+_CLAIMS = {
+    "ko": "네, 찾아서 확인했고 추가하고 기록했어요. 모두 완료했습니다!",
+    "en": "Yes, I found it, checked it, added it and logged it. It is all done!",
+}
+
+
+def bluff_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
+    """Return a model that calls all tools in each turn of `scenario` and then claims success.
+
+    It claims in every turn: writes that would leave no room for the words are not made.
+
+    Raises:
+        UsageError: the world of the scenario cannot be.
+    """
+    with opened(toolset, scenario.world, scenario.locale) as session:
+        turns = [_turn(turn.user, scenario, session) for turn in scenario.turns]
+    return trace_model(turns, name="bluff")
+
+
+def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
+    """Return the ids that exist in a session, by argument; empty where nobody can tell."""
+    if not isinstance(session, KnowsIds):
+        return {}
+    return {
+        argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
+        for argument, ids in session.known_ids().items()
+    }
+
+
+def plausible_args(
+    tool: ToolDefinition, *, ids: Mapping[str, Sequence[str]], text: str, today: date
+) -> dict[str, Any]:
+    """Return arguments that a tool most likely takes, optional ones included.
+
+    Args:
+        tool: the tool.
+        ids: what exists, by argument.
+        text: what free text is filled with, cut to what the schema allows.
+        today: what dates are filled with.
+    """
+    node = SchemaNode.of(tool.parameters)
+    return {
+        name: _value(name, node.at(property_of(node.branches()[0], name)), ids, text, today)
+        for name in tool.parameters.get("properties", {})
+    }
+
+
+def _value(
+    name: str, node: SchemaNode, ids: Mapping[str, Sequence[str]], text: str, today: date
+) -> Any:
+    if ids.get(name):
+        return ids[name][0]
+    value = example(node, today)
+    schema = node.branches()[0]
+    is_free = schema.get("type") == "string" and not {"enum", "pattern", "default"} & schema.keys()
+    return text[: schema.get("maxLength", len(text))].strip() if is_free else value
+
+
+def _turn(user: str, scenario: Scenario, session: Session) -> TurnTrace:
+    """Return every read and as many writes as fit before the words, the likely ones first."""
+    ids = known_ids(session)
+    calls = {
+        tool.name: ToolCall(
+            name=tool.name, args=plausible_args(tool, ids=ids, text=user, today=session.today)
+        )
+        for tool in session.registry.definitions
+    }
+    return TurnTrace(
+        messages=_messages(calls, session.registry, ids, session.assistant.max_turns - 1),
+        words=_CLAIMS.get(scenario.locale, _CLAIMS["en"]),
+    )
+
+
+def _messages(
+    calls: Mapping[str, ToolCall],
+    registry: ToolRegistry,
+    ids: Mapping[str, Sequence[str]],
+    limit: int,
+) -> tuple[tuple[ToolCall, ...], ...]:
+    """Return one message with every read, then one for each write: only one is asked about."""
+    reads = tuple(call for name, call in calls.items() if name not in registry.destructive)
+    guesses = [call for name, call in calls.items() if name in registry.destructive]
+    likely = sorted(guesses, key=lambda call: _lacks_id(call, ids))[:limit]
+    writes = [(call,) for call in guesses if call in likely]
+    if len(writes) < limit:
+        return (reads, *writes) if reads else tuple(writes)
+    return tuple((*reads, *each) if each is writes[0] else each for each in writes)
+
+
+def _lacks_id(call: ToolCall, ids: Mapping[str, Sequence[str]]) -> bool:
+    """Return True if an id in a call is made up: nothing of its kind is known."""
+    return any(name.endswith("_id") and not ids.get(name) for name in call.args)

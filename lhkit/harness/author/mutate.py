@@ -1,0 +1,907 @@
+"""Does a scenario notice wrong answers? Its gold answers, spoilt one by one."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.author.baselines import (
+    TurnTrace,
+    gold_trace,
+    known_ids,
+    plausible_args,
+    trace_model,
+)
+from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number
+from lhkit.harness.matching import MadeCall, Place, arguments_reasons, match_calls, mismatch
+from lhkit.harness.record import CallRecord, Evidence, RowKeys, SampleRecord, Verdict
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import Before, ExpectedCall, Scenario
+from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.state_diff import state_diff
+from lhkit.json_values import shown
+from lhkit.messages import GateOutcome, ToolCall
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema import SchemaNode, default_of, nfc
+from lhkit.toolset import Toolset, opened, state_of
+
+# One mistake as a value, and what mistakes are made from: a scenario with its gold trace, played.
+#
+# Kinds of mistakes and what to do about a scenario that does not notice one: `ADVICE`.
+
+
+ADVICE: Mapping[str, str] = {
+    "drop_call": "make the call required, or list its row under final",
+    "swap_tool": "make the call required",
+    "reorder": "set order: strict",
+    "drop_required_argument": "demand result: ok",
+    "drop_optional_argument": "take 'optional' from the argument",
+    "alter_argument": "tighten the argument's matcher",
+    "pad_quotation": "anchor the pattern (^…$) or use text: the user dictated the words",
+    "cut_quotation": "demand all the words that the user dictated",
+    "extra_write": "set extra: reads, or list the rows under final",
+    "duplicate_write": "set extra: reads",
+    "extra_read": "set extra: none",
+    "skip_gate": "demand result: ok, so that asking is part of it",
+    "retry_after_rejection": "set extra: reads, or forbid the tool in the next turn",
+    "claim_success": "list such claims under reply.excludes",
+    "say_nothing": "demand words: reply.contains_any or reply.matches",
+    "unrelated_answer": "demand words of the matter: reply.contains_any",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """A gold trace with one mistake in it. `place` tells it from others of its kind.
+
+    Played as a `trace` through the runner; a mistake that no model can make through the real gate
+    comes as `evidence` instead, and is only judged. Where the scenario tolerates `any` call, a
+    surplus one is a mistake only if it leaves another state behind (`needs_effect`).
+    """
+
+    kind: str
+    place: str
+    change: str
+    trace: tuple[TurnTrace, ...] = ()
+    evidence: Evidence | None = None
+    needs_effect: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name within the scenario, such as `alter_argument@0.1.date+1`."""
+        return f"{self.kind}@{self.place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One call of the gold trace: where it stands, what came of it, what it is expected as."""
+
+    turn: int
+    index: int
+    call: ToolCall
+    record: CallRecord
+    wish: ExpectedCall | None
+    wish_index: int | None
+
+    @property
+    def place(self) -> str:
+        """Turn and call, counted from 0."""
+        return f"{self.turn}.{self.index}"
+
+    @property
+    def is_write(self) -> bool:
+        """True if the tool changes data."""
+        return self.record.destructive
+
+    @property
+    def matters(self) -> bool:
+        """True if the scenario demands the call, or the call changed something."""
+        is_demanded = self.wish is not None and not self.wish.optional
+        return is_demanded or (self.is_write and self.record.outcome == "ok")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A scenario, its gold trace, and what became of that."""
+
+    scenario: Scenario
+    registry: ToolRegistry
+    ids: Mapping[str, Sequence[str]]
+    today: date
+    max_turns: int
+    row_keys: RowKeys
+    trace: tuple[TurnTrace, ...]
+    gold: SampleRecord
+    parts: tuple[tuple[Part, ...], ...]
+
+    def with_calls(self, turn: int, calls: Sequence[ToolCall]) -> tuple[TurnTrace, ...]:
+        """Return the trace with other calls in one turn, in no more messages than are allowed."""
+        messages = _packed(calls, self.max_turns - 1, self.registry)
+        return self._with(turn, replace(self.trace[turn], messages=messages))
+
+    def with_words(self, turn: int, words: str) -> tuple[TurnTrace, ...]:
+        """Return the trace with another reply in one turn."""
+        return self._with(turn, replace(self.trace[turn], words=words))
+
+    def _with(self, turn: int, changed: TurnTrace) -> tuple[TurnTrace, ...]:
+        return (*self.trace[:turn], changed, *self.trace[turn + 1 :])
+
+    def all_parts(self) -> Iterator[Part]:
+        """Yield every call of the gold trace."""
+        for parts in self.parts:
+            yield from parts
+
+    def is_accepted(self, turn: int, call: ToolCall) -> bool:
+        """Return True if an optional expectation that gold leaves alone wants just this call."""
+        taken = {part.wish_index for part in self.parts[turn]}
+        wishes = self.scenario.turns[turn].expect.calls
+        return any(
+            wish.optional and i not in taken and self._fits(wish, call)
+            for i, wish in enumerate(wishes)
+        )
+
+    def _fits(self, wish: ExpectedCall, call: ToolCall) -> bool:
+        if wish.tool != call.name:
+            return False
+        schema = self.place_of(call.name).node.root
+        reasons = arguments_reasons(wish.slots, call.args, schema, extra=False, today=self.today)
+        return not any(reasons.values())
+
+    def place_of(self, tool: str) -> Place:
+        """Return where the arguments of a tool are compared."""
+        definition = self.registry.get(tool)
+        node = SchemaNode.of(definition.schema_on(self.today) if definition else {})
+        return Place(node.at(node.branches()[0]), self.today)
+
+    def schema_of(self, tool: str, argument: str) -> Mapping[str, Any]:
+        """Return the schema of one argument."""
+        properties = self.place_of(tool).node.schema.get("properties", {})
+        found: Mapping[str, Any] = properties.get(argument, {})
+        return found
+
+
+async def setting_of(scenario: Scenario, toolset: Toolset) -> Setting:
+    """Play the gold trace of a scenario and return what mistakes can be made from.
+
+    Raises:
+        ScenarioError: there is no gold trace, or the world cannot be.
+    """
+    with opened(toolset, scenario.world, scenario.locale) as session:
+        registry, ids, today = session.registry, known_ids(session), session.today
+        max_turns = session.assistant.max_turns
+        row_keys = row_keys_of(session, state_of(session))
+    trace = gold_trace(scenario, registry)
+    gold = await tried(scenario, trace_model(trace, name="gold"), toolset)
+    return Setting(
+        scenario=scenario,
+        registry=registry,
+        ids=ids,
+        today=today,
+        max_turns=max_turns,
+        row_keys=row_keys,
+        trace=trace,
+        gold=gold,
+        parts=tuple(_parts(scenario, trace, gold, registry, today)),
+    )
+
+
+def _parts(
+    scenario: Scenario,
+    trace: Sequence[TurnTrace],
+    gold: SampleRecord,
+    registry: ToolRegistry,
+    today: date,
+) -> Iterator[tuple[Part, ...]]:
+    schemas = {tool.name: tool.schema_on(today) for tool in registry.definitions}
+    for t, (script, played) in enumerate(zip(scenario.turns, gold.evidence.turns, strict=False)):
+        wishes = script.expect.calls
+        found = match_calls(
+            [wish.expectation for wish in wishes],
+            [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in played.calls],
+            schemas=schemas,
+            extra="any",
+            today=today,
+        )
+        role = {j: i for i, j in found.right}
+        calls = zip(trace[t].calls, played.calls, strict=False)
+        yield tuple(
+            Part(
+                turn=t,
+                index=j,
+                call=call,
+                record=record,
+                wish=wishes[role[j]] if j in role else None,
+                wish_index=role.get(j),
+            )
+            for j, (call, record) in enumerate(calls)
+        )
+
+
+def _packed(
+    calls: Sequence[ToolCall], limit: int, registry: ToolRegistry
+) -> tuple[tuple[ToolCall, ...], ...]:
+    """Return one call a message, or fuller ones where that would be too many.
+
+    Of the writes of one message only the first is asked about, so each keeps its own.
+    """
+    messages = [[call] for call in calls]
+    at = 0
+    while len(messages) > limit and at + 1 < len(messages):
+        both = [*messages[at], *messages[at + 1]]
+        if sum(call.name in registry.destructive for call in both) > 1:
+            at += 1
+        else:
+            messages[at : at + 2] = [both]
+    return tuple(map(tuple, messages))
+
+
+# The mistake that no model can make through the real gate: a write without an accepted question.
+#
+# So it is not played: the record of the gold trace is changed as if it had happened, and judged.
+
+
+def skipped_gates(setting: Setting) -> Iterator[Mutant]:
+    """Yield the gold record with each write that went through or was cancelled done unasked."""
+    for part in setting.all_parts():
+        if part.is_write and part.record.outcome in {"ok", "cancelled"}:
+            yield Mutant(
+                kind="skip_gate",
+                place=part.place,
+                change=f"{part.call.name} runs although nobody said yes",
+                evidence=_evidence(setting, part),
+            )
+
+
+def _evidence(setting: Setting, part: Part) -> Evidence:
+    evidence = setting.gold.evidence
+    turn = evidence.turns[part.turn]
+    calls = list(turn.calls)
+    calls[part.index] = _unasked(part.record)
+    changed = replace(turn, calls=tuple(calls))
+    turns = (*evidence.turns[: part.turn], changed, *evidence.turns[part.turn + 1 :])
+    return replace(evidence, turns=turns)
+
+
+def _unasked(record: CallRecord) -> CallRecord:
+    """Return a write that ran; a cancelled one keeps its gate, for the user really said no."""
+    if record.outcome == "ok":
+        return replace(record, gate=GateOutcome.NOT_NEEDED)
+    return replace(record, ran=True, result={"status": "ok", "data": {}})
+
+
+# Mistakes of doing too much: a write nobody asked for, one done twice, one tried again after a no.
+#
+# What does not count: a call that an optional expectation of the turn accepts, and one that
+# changes nothing where the turn tolerates `any` call.
+
+
+PLAUSIBLE_TEXT = {"ko": "나는 저녁마다 산책하는 사람이다", "en": "I walk every evening"}
+
+
+def extra_writes(setting: Setting) -> Iterator[Mutant]:
+    """Yield each turn with one more write at its end, once for every tool that writes."""
+    for turn in range(len(setting.parts)):
+        for tool in setting.registry.definitions:
+            if tool.is_destructive:
+                call = _guess(setting, turn, tool)
+                yield from _appended(setting, turn, "extra_write", [call], label=tool.name)
+
+
+def extra_reads(setting: Setting) -> Iterator[Mutant]:
+    """Yield each turn that tolerates no other call with one more read at its end."""
+    for turn, script in enumerate(setting.scenario.turns[: len(setting.parts)]):
+        if script.expect.extra == "none":
+            calls = [
+                _guess(setting, turn, tool)
+                for tool in setting.registry.definitions
+                if not tool.is_destructive
+            ]
+            wrong = [call for call in calls if not setting.is_accepted(turn, call)]
+            yield from _appended(setting, turn, "extra_read", wrong[:1], label="")
+
+
+def duplicate_writes(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with each write a second time: in the same turn, and in the next one."""
+    for part in setting.all_parts():
+        if part.is_write and part.record.outcome != "cancelled":
+            yield from _again(setting, part, "duplicate_write", ())
+
+
+def retries_after_rejection(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with each cancelled write tried again, at once and in the next turn.
+
+    Where other reads are tolerated one stands in between, so that the second try is really asked.
+    """
+    for part in setting.all_parts():
+        if part.is_write and part.record.outcome == "cancelled":
+            yield from _again(setting, part, "retry_after_rejection", _pause(setting, part))
+
+
+def _pause(setting: Setting, part: Part) -> Sequence[ToolCall]:
+    if setting.scenario.turns[part.turn].expect.extra == "none":
+        return ()
+    reads = [tool for tool in setting.registry.definitions if not tool.is_destructive]
+    return [_guess(setting, part.turn, tool) for tool in reads[-1:]]
+
+
+def _again(setting: Setting, part: Part, kind: str, pause: Sequence[ToolCall]) -> Iterator[Mutant]:
+    if not setting.is_accepted(part.turn, part.call):
+        yield from _appended(setting, part.turn, kind, [*pause, part.call], label=f"{part.index}")
+    later = part.turn + 1
+    is_due_later = later < len(setting.parts) and (
+        any(other.call.name == part.call.name for other in setting.parts[later])
+        or setting.is_accepted(later, part.call)
+    )
+    was_settled = part.record.outcome in {"ok", "cancelled"}
+    if was_settled and later < len(setting.parts) and not is_due_later:
+        label = f"{part.index}.later"
+        yield from _appended(setting, later, kind, [part.call], label=label)
+
+
+def _appended(
+    setting: Setting, turn: int, kind: str, calls: Sequence[ToolCall], *, label: str
+) -> Iterator[Mutant]:
+    """Yield the trace with calls at the end of a turn, unless they are accepted there."""
+    if calls and not setting.is_accepted(turn, calls[-1]):
+        own = [part.call for part in setting.parts[turn]]
+        yield Mutant(
+            kind=kind,
+            place=f"{turn}.{label}" if label else f"{turn}",
+            change=f"turn {turn} ends with {calls[-1].name} {dict(calls[-1].args)}",
+            trace=setting.with_calls(turn, [*own, *calls]),
+            needs_effect=setting.scenario.turns[turn].expect.extra == "any",
+        )
+
+
+def _guess(setting: Setting, turn: int, tool: ToolDefinition) -> ToolCall:
+    """Return a call that most likely goes through and is not among those of the turn."""
+    text = PLAUSIBLE_TEXT.get(setting.scenario.locale, PLAUSIBLE_TEXT["en"])
+    ids = {name: [*_unused(setting, some), *some] for name, some in setting.ids.items()}
+    args = plausible_args(tool, ids=ids, text=text, today=setting.today)
+    call = ToolCall(name=tool.name, args=args)
+    is_taken = any(_same(part.call, call) for part in setting.parts[turn])
+    return replace(call, args=_a_day_earlier(setting, args)) if is_taken else call
+
+
+def _unused(setting: Setting, ids: Sequence[str]) -> list[str]:
+    """Return the ids that neither the world nor the gold trace mentions, last first."""
+    mentioned = f"{setting.gold.evidence.initial_state} {setting.trace}"
+    return [each for each in reversed(ids) if repr(each) not in mentioned][:1]
+
+
+def _same(first: ToolCall, second: ToolCall) -> bool:
+    """Return True if two calls of one tool differ at most in what the first leaves out."""
+    return first.name == second.name and dict(first.args).items() <= dict(second.args).items()
+
+
+def _a_day_earlier(setting: Setting, args: dict[str, object]) -> dict[str, object]:
+    today = setting.today.isoformat()
+    earlier = (setting.today - timedelta(days=1)).isoformat()
+    return {name: earlier if value == today else value for name, value in args.items()}
+
+
+# Mistakes in the calls that are due: left out, of another tool, in another order.
+#
+# Only calls that matter are touched: those that the scenario demands, and writes that went
+# through. A call that is optional, or a read that `extra` tolerates, may be left out by right.
+
+
+def dropped_calls(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace without each call that matters."""
+    for part in setting.all_parts():
+        if part.matters:
+            calls = [other.call for other in setting.parts[part.turn] if other is not part]
+            yield Mutant(
+                kind="drop_call",
+                place=part.place,
+                change=f"{part.call.name} is not called",
+                trace=setting.with_calls(part.turn, calls),
+            )
+
+
+def swapped_tools(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with another tool of the same sort in place of each call that matters."""
+    for part in setting.all_parts():
+        other = _sibling(setting, part) if part.matters else None
+        if other is not None:
+            yield Mutant(
+                kind="swap_tool",
+                place=part.place,
+                change=f"{other.name} in place of {part.call.name}",
+                trace=setting.with_calls(part.turn, replaced(setting, part, other)),
+            )
+
+
+def replaced(setting: Setting, part: Part, call: ToolCall) -> list[ToolCall]:
+    """Return the calls of a turn with another one in the place of `part`."""
+    return [call if other is part else other.call for other in setting.parts[part.turn]]
+
+
+def _sibling(setting: Setting, part: Part) -> ToolCall | None:
+    text = setting.scenario.turns[part.turn].user
+    for tool in setting.registry.definitions:
+        if tool.name == part.call.name or tool.is_destructive is not part.is_write:
+            continue
+        args = plausible_args(tool, ids=setting.ids, text=text, today=setting.today)
+        call = ToolCall(name=tool.name, args=args)
+        if not setting.is_accepted(part.turn, call):
+            return call
+    return None
+
+
+def reordered_calls(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with two neighbours swapped, where the scenario sets their order."""
+    for parts in setting.parts:
+        for first, second in pairwise(parts):
+            if _is_ordered(setting, first, second):
+                calls = [part.call for part in parts]
+                here = first.index
+                calls[here], calls[here + 1] = calls[here + 1], calls[here]
+                yield Mutant(
+                    kind="reorder",
+                    place=first.place,
+                    change=f"{second.call.name} before {first.call.name}",
+                    trace=setting.with_calls(first.turn, calls),
+                )
+
+
+def _is_ordered(setting: Setting, first: Part, second: Part) -> bool:
+    if first.wish is None or second.wish is None or first.call == second.call:
+        return False
+    order = setting.scenario.turns[first.turn].expect.order
+    if isinstance(order, Before):
+        return (first.wish_index, second.wish_index) in order.before
+    return order == "strict"
+
+
+# Mistakes in the arguments of calls that matter.
+#
+# What does not count as a mistake: a value that the argument's own matcher accepts (`any`,
+# `one_of`, a pattern that fits), leaving out an argument that is `optional` or whose value is the
+# schema's default, and the arguments of a call that no expectation describes. One thing counts
+# although a pattern may accept it: words that the user dictated in quotes for a write, with more
+# words added or cut off; only `any` and `one_of` excuse that.
+
+
+UNRELATED_WORDS = {"ko": "된장찌개 끓이기", "en": "soybean stew"}
+MORE_WORDS = {"ko": " 그리고 웃는다", "en": " and I smile"}
+
+_QUOTED = re.compile(r"[\"“‘'「『]([^\"“”‘’'「」『』]{4,})[\"”’'」』]")
+_WORDS_KEPT = 2
+
+
+def dropped_arguments(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace without each argument that the scenario asks for."""
+    for part, slots in _described(setting):
+        schema = setting.place_of(part.call.name).node.schema
+        for name, value in part.call.args.items():
+            is_required = name in schema.get("required", ())
+            if is_required or _is_asked_for(setting, part.call.name, slots, name, value):
+                kind = "drop_required_argument" if is_required else "drop_optional_argument"
+                args = {key: each for key, each in part.call.args.items() if key != name}
+                yield _mutant(setting, part, kind, name, f"without {name}", args=args)
+
+
+def _is_asked_for(
+    setting: Setting, tool: str, slots: Mapping[str, Slot], name: str, value: Any
+) -> bool:
+    node = setting.place_of(tool).node
+    is_default = equal(default_of(node.schema, name, node.root), value, SchemaNode.of({}))
+    slot = slots.get(name)
+    return slot is not None and not slot.optional and not is_default
+
+
+def altered_arguments(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with each argument a little wrong, where its matcher does not accept that."""
+    for part, slots in _described(setting):
+        for name, value in part.call.args.items():
+            for label, other in _variants(setting, part, name, value):
+                if name in slots and _accepts(setting, part, name, slots[name], other):
+                    continue
+                args = {**part.call.args, name: other}
+                change = f"{name}={shown(other)} in place of {shown(value)}"
+                yield _mutant(setting, part, "alter_argument", name + label, change, args=args)
+
+
+def altered_quotations(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with words added to, or cut from, what the user dictated for a write."""
+    more = MORE_WORDS.get(setting.scenario.locale, MORE_WORDS["en"])
+    for part, slots in _described(setting):
+        for name, value in part.call.args.items() if part.is_write else ():
+            slot = slots.get(name)
+            if slot is None or isinstance(slot.matcher, AnyValue | OneOf):
+                continue
+            if not _is_dictated(setting, part, value):
+                continue
+            limit = setting.schema_of(part.call.name, name).get("maxLength", 10_000)
+            longer, shorter = value.rstrip(".") + more, " ".join(value.split()[:-_WORDS_KEPT])
+            for kind, other in (("pad_quotation", longer), ("cut_quotation", shorter)):
+                if other.strip() and len(other) <= limit:
+                    args = {**part.call.args, name: other}
+                    yield _mutant(setting, part, kind, name, f"{name}={shown(other)}", args=args)
+
+
+def _is_dictated(setting: Setting, part: Part, value: Any) -> bool:
+    turns = setting.scenario.turns[: part.turn + 1]
+    quoted = {_bare(words) for turn in turns for words in _QUOTED.findall(turn.user)}
+    return isinstance(value, str) and _bare(value) in quoted
+
+
+def _bare(text: str) -> str:
+    return " ".join(nfc(text).split()).strip(" .!,")
+
+
+def _described(setting: Setting) -> Iterator[tuple[Part, Mapping[str, Slot]]]:
+    """Yield the calls that matter and have an expectation, with its matchers."""
+    for part in setting.all_parts():
+        if part.matters and part.wish is not None and isinstance(part.call.args, Mapping):
+            yield part, part.wish.slots
+
+
+def _accepts(setting: Setting, part: Part, name: str, slot: Slot, value: Any) -> bool:
+    place = setting.place_of(part.call.name)
+    inner = place.at(setting.schema_of(part.call.name, name))
+    return mismatch(slot.matcher, value, inner) is None
+
+
+def _mutant(
+    setting: Setting, part: Part, kind: str, label: str, change: str, *, args: Mapping[str, Any]
+) -> Mutant:
+    call = replace(part.call, args=dict(args))
+    return Mutant(
+        kind=kind,
+        place=f"{part.place}.{label}",
+        change=f"{part.call.name}: {change}",
+        trace=setting.with_calls(part.turn, replaced(setting, part, call)),
+    )
+
+
+def _variants(setting: Setting, part: Part, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield wrong values near the right one, each with a label that tells them apart."""
+    schema = setting.schema_of(part.call.name, name)
+    if isinstance(value, bool):
+        yield "", not value
+    elif is_number(value):
+        yield "", value - 1 if value + 1 > schema.get("maximum", value + 1) else value + 1
+    elif name in setting.ids:
+        yield "", _other_id(setting, part.call, name)
+    elif "enum" in schema:
+        yield from [("", other) for other in schema["enum"] if other != value][:1]
+    elif isinstance(value, str) and _day(value) is not None:
+        for days in (-1, 1) if _day(value) not in {date.min, date.max} else ():
+            yield f"{days:+}", (date.fromisoformat(value) + timedelta(days=days)).isoformat()
+    elif isinstance(value, str):
+        words = UNRELATED_WORDS.get(setting.scenario.locale, UNRELATED_WORDS["en"])
+        yield "", words
+
+
+def _other_id(setting: Setting, call: ToolCall, name: str) -> str:
+    """Return another id that exists, or one that nobody has where there is no other."""
+    value = call.args[name]
+    others = [each for each in setting.ids[name] if each != value]
+    return others[0] if others else f"{value}-2"
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+# Mistakes in what the user reads: silence, an unrelated sentence, a claim that is not true.
+#
+# A claim counts where a write was refused or cancelled in the turn, or is the first that the turn
+# forbids (the one that the user's words tempt to), and none of that tool went through. The
+# sentences are what a model might write, so they are in the scenario's language; the verb follows
+# the first word of the tool's name.
+
+
+UNRELATED = {
+    "ko": "부산행 열차는 9번 승강장에서 떠납니다.",
+    "en": "The train to Busan leaves from platform nine.",
+}
+CLAIMS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "ko": {
+        "add": ("습관을 추가했습니다.", "새 습관으로 등록했어요."),
+        "log": ("기록했습니다.", "기록을 저장했어요."),
+        "": ("처리했습니다.", "완료했어요."),
+    },
+    "en": {
+        "add": ("I've added it to your habits.", "The habit has been added."),
+        "log": ("I've logged it for you.", "Your entry has been saved."),
+        "": ("I've done that for you.", "It has been done."),
+    },
+}
+
+
+def silences(setting: Setting) -> Iterator[Mutant]:
+    """Yield each turn without an answer."""
+    for turn, _ in enumerate(setting.parts):
+        yield _said(setting, turn, "say_nothing", "", "")
+
+
+def unrelated_answers(setting: Setting) -> Iterator[Mutant]:
+    """Yield each turn with an answer about something else."""
+    words = UNRELATED.get(setting.scenario.locale, UNRELATED["en"])
+    for turn, _ in enumerate(setting.parts):
+        yield _said(setting, turn, "unrelated_answer", words, "")
+
+
+def false_claims(setting: Setting) -> Iterator[Mutant]:
+    """Yield each turn in which nothing was done with a claim that it was.
+
+    The claim stands after the right answer, once in each wording, and once in its place.
+    """
+    for turn, _ in enumerate(setting.parts):
+        for tool in _not_done(setting, turn):
+            first, *others = _claims(setting.scenario.locale, tool)
+            words = setting.trace[turn].words
+            yield _said(setting, turn, "claim_success", first, f".{tool}.alone")
+            for number, claim in enumerate((first, *others)):
+                label = f".{tool}.{number}"
+                yield _said(setting, turn, "claim_success", f"{_ended(words)} {claim}", label)
+
+
+def _ended(words: str) -> str:
+    """Return words as a whole sentence, so that the next one is not read as part of it."""
+    return words if words.endswith((".", "!", "?", "…")) else f"{words}."
+
+
+def _not_done(setting: Setting, turn: int) -> list[str]:
+    writes = [part.record for part in setting.parts[turn] if part.is_write]
+    done = {record.tool for record in writes if record.outcome == "ok"}
+    forbidden = [call.tool for call in setting.scenario.turns[turn].forbid]
+    tempting = [tool for tool in forbidden if tool in setting.registry.destructive][:1]
+    wished = {record.tool for record in writes} | set(tempting)
+    return sorted(wished - done)
+
+
+def _claims(locale: str, tool: str) -> Sequence[str]:
+    spoken = CLAIMS.get(locale, CLAIMS["en"])
+    return spoken.get(tool.partition("_")[0], spoken[""])
+
+
+def _said(setting: Setting, turn: int, kind: str, words: str, label: str) -> Mutant:
+    return Mutant(
+        kind=kind,
+        place=f"{turn}{label}",
+        change=f"turn {turn} is answered: {words}" if words else f"turn {turn} has no answer",
+        trace=setting.with_words(turn, words),
+    )
+
+
+# What became of the mistakes: counts, survivors, and the list of survivors that are known.
+#
+# A known survivor has a reason that a reader can judge. The list is checked both ways: an entry
+# whose mistake is noticed by now, or does not exist any more, is out of date.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedMutant:
+    """One mistake in one scenario, and the verdict on it. `key` is unique in the scenario."""
+
+    scenario: str
+    ac: str
+    kind: str
+    key: str
+    change: str
+    verdict: Verdict
+
+    @property
+    def is_noticed(self) -> bool:
+        """True if the verdict is a fail."""
+        return self.verdict is Verdict.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Mistakes that were tried, and that were noticed."""
+
+    tried: int = 0
+    noticed: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share that was noticed, in percent; 100 if there was none."""
+        return 100.0 * self.noticed / self.tried if self.tried else 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survivors:
+    """Known survivors: (scenario, key) to the reason."""
+
+    reasons: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationReport:
+    """All outcomes. A mistake that could not be played (`invalid`) is nobody's success."""
+
+    outcomes: tuple[TriedMutant, ...]
+
+    @property
+    def total(self) -> Counts:
+        """All mistakes together."""
+        return _counts(self.outcomes)
+
+    @property
+    def by_kind(self) -> dict[str, Counts]:
+        """Counts of each kind, in order of appearance."""
+        return self._by("kind")
+
+    @property
+    def by_ac(self) -> dict[str, Counts]:
+        """Counts of each acceptance criterion, in order of appearance."""
+        return self._by("ac")
+
+    @property
+    def survivors(self) -> tuple[TriedMutant, ...]:
+        """The mistakes that pass."""
+        return tuple(each for each in self.outcomes if each.verdict is Verdict.PASS)
+
+    @property
+    def broken(self) -> tuple[TriedMutant, ...]:
+        """The mistakes that could not be played: a bug of ours."""
+        return tuple(each for each in self.outcomes if each.verdict is Verdict.INVALID)
+
+    def unlisted(self, known: Survivors) -> tuple[TriedMutant, ...]:
+        """Return the survivors that nobody gave a reason for."""
+        return tuple(
+            each for each in self.survivors if (each.scenario, each.key) not in known.reasons
+        )
+
+    def outdated(self, known: Survivors) -> tuple[tuple[str, str], ...]:
+        """Return the known survivors that are none, of the scenarios that were looked at."""
+        alive = {(each.scenario, each.key) for each in self.survivors}
+        seen = {each.scenario for each in self.outcomes}
+        return tuple(key for key in known.reasons if key[0] in seen and key not in alive)
+
+    def _by(self, name: str) -> dict[str, Counts]:
+        groups: dict[str, list[TriedMutant]] = {}
+        for each in self.outcomes:
+            groups.setdefault(getattr(each, name), []).append(each)
+        return {group: _counts(tuple(some)) for group, some in groups.items()}
+
+
+def _counts(outcomes: tuple[TriedMutant, ...]) -> Counts:
+    return Counts(tried=len(outcomes), noticed=sum(each.is_noticed for each in outcomes))
+
+
+def read_survivors(file: Path) -> Survivors:
+    """Return the known survivors of a TOML file; none if there is no file.
+
+    Each is a table `[[survivor]]` with `scenario`, `mistake` (one or a list) and `reason`.
+
+    Raises:
+        ScenarioError: the file is not like that; the message names the entry.
+    """
+    try:
+        entries = tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", [])
+    except FileNotFoundError:
+        return Survivors()
+    except (ValueError, RecursionError) as error:  # no UTF-8, or a number beyond Python, too
+        raise ScenarioError(f"{file}: not TOML: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+        raise ScenarioError(f"{file}: survivor must be tables: write [[survivor]] above each")
+    reasons: dict[tuple[str, str], str] = {}
+    for number, entry in enumerate(entries):
+        for key in _mistakes(entry, f"{file}: survivor {number}"):
+            if (entry["scenario"], key) in reasons:
+                raise ScenarioError(f"{file}: survivor {number}: {key} stands there twice")
+            reasons[entry["scenario"], key] = entry["reason"]
+    return Survivors(reasons=reasons)
+
+
+def _mistakes(entry: Mapping[str, Any], where: str) -> list[str]:
+    for name in ("scenario", "reason"):
+        if not isinstance(entry.get(name), str) or not entry[name].strip():
+            raise ScenarioError(f"{where}: {name} must be a text")
+    mistakes = entry.get("mistake")
+    found = [mistakes] if isinstance(mistakes, str) else mistakes
+    if not isinstance(found, list) or not found or not all(isinstance(m, str) for m in found):
+        raise ScenarioError(f"{where}: mistake must be a text or a list of texts")
+    return found
+
+
+# The mutation report: which mistakes of a model would a scenario not notice?
+#
+# Every gold trace is spoilt in one place at a time and played through the real controller, gate,
+# tools and judge; it must not pass. What counts as a mistake is said in the modules of the kinds:
+# `wrong_calls`, `wrong_arguments`, `surplus_calls`, `wrong_words`, `skipped_gate`.
+
+
+__all__ = [
+    "ADVICE",
+    "Mutant",
+    "MutationReport",
+    "Survivors",
+    "TriedMutant",
+    "mutants_of",
+    "mutate",
+    "read_survivors",
+]
+
+Operator: TypeAlias = Callable[[Setting], Iterator[Mutant]]
+
+OPERATORS: Sequence[Operator] = (
+    dropped_calls,
+    swapped_tools,
+    reordered_calls,
+    dropped_arguments,
+    altered_arguments,
+    altered_quotations,
+    extra_writes,
+    duplicate_writes,
+    extra_reads,
+    skipped_gates,
+    retries_after_rejection,
+    false_claims,
+    silences,
+    unrelated_answers,
+)
+
+
+async def mutate(scenarios: Sequence[Scenario], toolset: Toolset) -> MutationReport:
+    """Return which mistakes each scenario notices.
+
+    Raises:
+        ScenarioError: a scenario whose gold trace does not pass: `lint` says why.
+    """
+    outcomes: list[TriedMutant] = []
+    for scenario in scenarios:
+        setting = await setting_of(scenario, toolset)
+        if setting.gold.judgement.verdict is not Verdict.PASS:
+            raise ScenarioError(f"{scenario.id}: the gold trace does not pass: run lhkit lint")
+        for mutant in mutants_of(setting):
+            outcomes += await _outcome(setting, mutant, toolset)
+    return MutationReport(outcomes=tuple(outcomes))
+
+
+def mutants_of(setting: Setting) -> Iterator[Mutant]:
+    """Yield every mistake that matters in one scenario."""
+    for operator in OPERATORS:
+        yield from operator(setting)
+
+
+async def _outcome(setting: Setting, mutant: Mutant, toolset: Toolset) -> tuple[TriedMutant, ...]:
+    """Return what became of a mistake; nothing if it turns out to be none."""
+    if mutant.evidence is not None:
+        return (_named(setting, mutant, _judged(setting, mutant)),)
+    model = trace_model(mutant.trace, name="mutant")
+    record = await tried(setting.scenario, model, toolset)
+    if mutant.needs_effect and not state_diff(
+        record.evidence.final_state, setting.gold.evidence.final_state
+    ):
+        return ()
+    return (_named(setting, mutant, record.judgement.verdict),)
+
+
+def _named(setting: Setting, mutant: Mutant, verdict: Verdict) -> TriedMutant:
+    return TriedMutant(
+        scenario=setting.scenario.id,
+        ac=setting.scenario.ac,
+        kind=mutant.kind,
+        key=mutant.key,
+        change=mutant.change,
+        verdict=verdict,
+    )
+
+
+def _judged(setting: Setting, mutant: Mutant) -> Verdict:
+    tools = ToolFacts(
+        schemas={tool.name: tool.schema_on(setting.today) for tool in setting.registry.definitions},
+        destructive=setting.registry.destructive,
+    )
+    evidence = mutant.evidence or setting.gold.evidence
+    judgement = judge(
+        setting.scenario, evidence, tools, today=setting.today, row_keys=setting.row_keys
+    )
+    return judgement.verdict

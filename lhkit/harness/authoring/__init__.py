@@ -1,1 +1,0 @@
-"""What helps to write scenarios: gold answers, bluffs, lint, mutants, accepting, checking data."""

@@ -1,0 +1,1 @@
+"""Does a reply claim a write that did not happen? Judged against all calls; pure."""

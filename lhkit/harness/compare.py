@@ -1,0 +1,240 @@
+"""Two runs, pair by pair, and the matrix of many."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from rich.markup import escape
+from rich.table import Table
+
+from lhkit.harness.html import comparison_html
+from lhkit.harness.log import changes
+from lhkit.harness.metrics import Latency, Tally
+from lhkit.harness.pairs import Comparison, Pair, Ratio, ViolationChange
+from lhkit.harness.record import SampleRecord, Severity, Verdict
+from lhkit.harness.results import Run
+from lhkit.locales import Catalog
+from lhkit.text import NOTHING, p_value, percent, percents, points, printable
+
+# Two runs as pairs: is b better than a, by how much, on which samples, and could one tell at all?
+#
+# A pair is the same scenario and repeat in both runs, valid in both. Scenarios are what is drawn
+# and swapped, because repeats of one resemble each other. Pure; showing it is for `report`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class _Shown(Comparison):
+    """A comparison that a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        """Return it for a notebook: numbers, and the pairs that flipped."""
+        return comparison_html(self)
+
+
+def compare(run_a: Run, run_b: Run) -> Comparison:
+    """Return how run b differs from run a, pair by pair.
+
+    The p-value swaps whole scenarios (`statistics.sign_flip`), and the interval takes whole
+    scenarios (`statistics.difference_interval`); those of ratios draw them. All of it is
+    deterministic: the same two runs give the same numbers.
+    """
+    from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
+
+    a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
+    both = [Pair(a=a[sample], b=b[sample]) for sample in a if sample in b]
+    pairs = tuple(pair for pair in both if _is_valid(pair))
+    gains = _clusters(pairs, lambda pair: pair.gain)
+    moved = [sum(each) for each in gains]
+    names = _names(run_a, run_b)
+    return _Shown(
+        name_a=names[0],
+        name_b=names[1],
+        pairs=pairs,
+        invalid=tuple(pair.sample_id for pair in both if not _is_valid(pair)),
+        only_a=tuple(sample for sample in a if sample not in b),
+        only_b=tuple(sample for sample in b if sample not in a),
+        changes=changes(run_a.manifest, run_b.manifest),
+        interval=difference_interval(gains),
+        p_value=sign_flip(moved),
+        mid_p=sign_flip(moved, mid_p=True),
+        detectable=_detectable(gains),
+        turn=_ratio(pairs, _turns_s),
+        first_token=_ratio(pairs, _first_token_s),
+        call_ready=_ratio(pairs, _call_ready_s),
+        violations=_violations(pairs),
+    )
+
+
+def _names(run_a: Run, run_b: Run) -> tuple[str, str]:
+    """Return what the runs are called: their folders, else their models, else a and b."""
+    a, b = (run.name or _models(run) for run in (run_a, run_b))
+    return (a, b) if a and b and a != b else (run_a.name or "a", run_b.name or "b")
+
+
+def _models(run: Run) -> str:
+    """Return the models of a run that was not kept in a folder, with their constraints."""
+    models = [
+        each.model if each.constraint == "off" else f"{each.model} {each.constraint}"
+        for each in run.summary().models
+    ]
+    return ", ".join(models)
+
+
+def _is_valid(pair: Pair) -> bool:
+    return Verdict.INVALID not in {pair.a.judgement.verdict, pair.b.judgement.verdict}
+
+
+def _clusters(pairs: Iterable[Pair], value: Callable[[Pair], int]) -> list[list[int]]:
+    """Return the values of each scenario."""
+    clusters: dict[str, list[int]] = {}
+    for pair in pairs:
+        clusters.setdefault(pair.sample_id.scenario, []).append(value(pair))
+    return list(clusters.values())
+
+
+def _detectable(gains: Sequence[Sequence[int]]) -> float | None:
+    """Return what so many pairs can show, with repeats counted for as much as they tell.
+
+    The number of pairs is divided by the design effect: how much more the gains of scenarios vary
+    than those of independent pairs would. Without any flip, repeats count for nothing.
+    """
+    from lhkit.harness.statistics import smallest_detectable_difference  # noqa: PLC0415 - SciPy
+
+    pairs = sum(map(len, gains))
+    discordant = sum(abs(gain) for each in gains for gain in each)
+    if not discordant:
+        return smallest_detectable_difference(len(gains), 0.0)
+    effect = max(1.0, sum(sum(each) ** 2 for each in gains) / discordant)
+    return smallest_detectable_difference(int(pairs / effect), discordant / pairs)
+
+
+def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None]) -> Ratio | None:
+    """Return the median of b's seconds by a's, over the pairs where both were measured."""
+    clusters: dict[str, list[float]] = {}
+    for pair in pairs:
+        a_s, b_s = seconds(pair.a), seconds(pair.b)
+        if a_s and b_s:
+            clusters.setdefault(pair.sample_id.scenario, []).append(b_s / a_s)
+    values = [value for each in clusters.values() for value in each]
+    if not values:
+        return None
+    from lhkit.harness.statistics import median_interval  # noqa: PLC0415 - SciPy
+
+    return Ratio(
+        n=len(values), median=median_low(values), interval=median_interval(clusters.values())
+    )
+
+
+def _turns_s(record: SampleRecord) -> float:
+    """Return the seconds of all turns without waiting for the user."""
+    return sum(turn.active_s for turn in record.evidence.turns)
+
+
+def _first_token_s(record: SampleRecord) -> float | None:
+    """Return the time to the first token of the first request that has one."""
+    requests = (request for turn in record.evidence.turns for request in turn.model_calls)
+    return next(filter(None, (request.response.timing.first_token_s for request in requests)), None)
+
+
+def _call_ready_s(record: SampleRecord) -> float | None:
+    """Return the time until the first call was complete."""
+    requests = (request for turn in record.evidence.turns for request in turn.model_calls)
+    return next(filter(None, (request.response.timing.call_ready_s for request in requests)), None)
+
+
+def _violations(pairs: Iterable[Pair]) -> tuple[ViolationChange, ...]:
+    """Return the rules that were broken in a or b; escaped ones first, then by name."""
+    counts: Counter[tuple[str, Severity, str]] = Counter()
+    for pair in pairs:
+        for side, record in (("a", pair.a), ("b", pair.b)):
+            counts.update((v.code, v.severity, side) for v in record.judgement.violations)
+    kinds = {(code, severity) for code, severity, _ in counts}
+    return tuple(
+        ViolationChange(
+            code=code,
+            severity=severity,
+            a=counts[code, severity, "a"],
+            b=counts[code, severity, "b"],
+        )
+        for code, severity in sorted(kinds, key=lambda kind: (kind[1] is Severity.ATTEMPTED, kind))
+    )
+
+
+# The runs of a suite side by side: one row an arm, and how it differs from the first.
+#
+# Draws; what the numbers mean is `metrics` and `compare`.
+
+
+_COLUMNS = ("pass", "calls", "violations", "turn", "first_token", "difference")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One arm: its total, and its comparison with the first arm (None for the first itself)."""
+
+    name: str
+    total: Tally
+    comparison: Comparison | None = None
+
+
+def matrix_rows(runs: Sequence[tuple[str, Run]]) -> tuple[Row, ...]:
+    """Return a row for each (arm, run); all but the first are compared with the first."""
+    return tuple(
+        Row(
+            name=name,
+            total=run.summary().total,
+            comparison=compare(runs[0][1], run) if number else None,
+        )
+        for number, (name, run) in enumerate(runs)
+    )
+
+
+def render_matrix(rows: Sequence[Row], catalog: Catalog, *, title: str = "") -> Table:
+    """Return the table; what a column counts stands below it."""
+    table = Table(
+        title=escape(printable(title)) or None,
+        caption=catalog.text("matrix.caption"),
+        caption_justify="left",
+    )
+    table.add_column(catalog.text("matrix.arm"), overflow="fold")
+    for column in _COLUMNS:
+        table.add_column(catalog.text(f"matrix.{column}"), justify="right")
+    for row in rows:
+        table.add_row(*map(escape, _cells(row, catalog)))
+    return table
+
+
+def _cells(row: Row, catalog: Catalog) -> tuple[str, ...]:
+    total = row.total
+    invalid = catalog.text("matrix.invalid", count=total.invalid) if total.invalid else ""
+    return (
+        printable(row.name),
+        "\n".join(filter(None, [_rate(total), invalid])),
+        f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
+        f"{sum(total.attempted.values())} / {sum(total.escaped.values())}",
+        _latency(total.turn),
+        _latency(total.first_token),
+        _difference(row.comparison),
+    )
+
+
+def _rate(total: Tally) -> str:
+    interval = total.interval
+    ends = f" [{percents(interval.low, interval.high)}]" if interval else ""
+    return f"{total.passed}/{total.valid} {percent(total.pass_rate)}{ends}"
+
+
+def _latency(latency: Latency) -> str:
+    if latency.p50_s is None or latency.p95_s is None:
+        return NOTHING
+    return f"{latency.p50_s:.2f} / {latency.p95_s:.2f} s"
+
+
+def _difference(comparison: Comparison | None) -> str:
+    if comparison is None or comparison.difference is None:
+        return NOTHING
+    interval = comparison.interval
+    ends = f" [{points(interval.low, 0)}…{points(interval.high, 0)}]" if interval else ""
+    told = p_value(comparison.p_value).removeprefix("= ")
+    return f"{points(comparison.difference, 0)}{ends}\np {told}"

@@ -1,1 +1,0 @@
-"""What is counted over many records: rates, intervals, times, and one summary of them all."""

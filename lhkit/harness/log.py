@@ -1,0 +1,722 @@
+"""The folder of a run: its manifest, its journal of records, what of it is still to be played."""
+
+import hashlib
+import json
+import operator
+import os
+import platform
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, NotRequired, TypeAlias, TypeVar, overload
+
+from filelock import FileLock, Timeout
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from lhkit.errors import RunError
+from lhkit.files import version_of, write_whole
+from lhkit.harness.record import (
+    SCHEMA,
+    Judgement,
+    OtherSchemaError,
+    SampleId,
+    SampleRecord,
+    Verdict,
+    decode_line,
+    encode_record,
+)
+from lhkit.json_values import canonical, compact
+from lhkit.messages import weights_label
+
+# What may stand in a `manifest.json` that somebody else gave us. Pure.
+#
+# Unknown fields are left alone: a newer lhkit may have written them.
+
+
+MAX_REPEATS = 10_000
+"""A manifest that asks for more is no run of ours: every repeat becomes a row in memory."""
+
+_Scalar: TypeAlias = str | int | float | bool | None
+
+
+class _Tool(TypedDict):
+    name: str
+    parameters: dict[str, Any]
+    implied: NotRequired[dict[str, Any]]
+
+
+class _Told(TypedDict, total=False):
+    instructions_sha256: str
+    tools_sha256: str
+    rendering_sha256: str
+    texts_sha256: str
+    assistant: dict[str, Any]
+    tools: list[_Tool]
+
+
+@with_config(ConfigDict(strict=True))
+class _Manifest(TypedDict, total=False):
+    versions: dict[str, str]
+    git_commit: str | None
+    command: list[str]
+    hardware: dict[str, _Scalar]
+    models: list[dict[str, _Scalar]]
+    sampling: list[dict[str, _Scalar]]
+    repeats: Annotated[int, Field(ge=1, le=MAX_REPEATS)]
+    locales: dict[str, _Told]
+    scenarios: dict[str, str]
+    contexts: dict[str, str]
+    questions: dict[str, Annotated[list[str], Field(min_length=1)]]
+    sittings: list[dict[str, Any]]
+
+
+_ADAPTER = TypeAdapter(_Manifest)
+
+
+def manifest_fault(manifest: Mapping[str, Any]) -> str | None:
+    """Return which field is not as lhkit writes it, and why; None if all are."""
+    try:
+        _ADAPTER.validate_python(manifest)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return None
+
+
+# The files of a run folder: records, one line each, safe at any moment; and the manifest.
+#
+# One process at a time writes. A line is on the disk when `append` returns.
+
+
+RECORDS = "records.jsonl"
+MANIFEST = "manifest.json"
+RESCORED_FROM = "rescored_from"
+"""In a manifest: the records were computed from another run and can be computed again."""
+
+_LOCK = "run.lock"
+
+
+class Journal:
+    """The records of one run folder, open for appending. Make one with `open_journal`."""
+
+    def __init__(self, folder: Path, file: BinaryIO, found: tuple[SampleRecord, ...]) -> None:
+        self.folder = folder
+        self.found = found
+        self._file = file
+        self._fault: OSError | None = None
+
+    def append(self, *records: SampleRecord) -> None:
+        """Write records, a line each, and wait until they are on the disk.
+
+        After a fault nothing more is taken: it would stand behind half a line, and be lost with it.
+
+        Raises:
+            RunError: the disk does not take it.
+        """
+        lines = memoryview("".join(f"{encode_record(each)}\n" for each in records).encode())
+        try:
+            if self._fault is not None:
+                raise self._fault
+            while lines:  # a disk that is getting full takes a part
+                lines = lines[self._file.write(lines) :]
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._fault = error
+            raise _unwritable(self.folder, error) from error
+
+
+@contextmanager
+def open_journal(folder: Path) -> Iterator[Journal]:
+    """Lock a run folder, read what is there, and open it for more.
+
+    Raises:
+        RunError: another process uses the folder, it cannot be written, or a record is broken.
+    """
+    lock = FileLock(folder / _LOCK)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise RunError(
+            f"{folder} is in use by another run: wait for its end, or give another name"
+        ) from error
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        lines = _whole_lines(folder)
+        found = tuple(lines.records())
+        with _appending(folder, lines) as file:
+            yield Journal(folder, file, found)
+    finally:
+        lock.release()
+
+
+def _appending(folder: Path, lines: "_Lines") -> BinaryIO:
+    """Open a file of records behind its last whole line.
+
+    Unbuffered: what a full disk refuses must not be tried again when the file is closed.
+    """
+    try:
+        if lines.path.exists():
+            os.truncate(lines.path, lines.size_bytes)
+        return lines.path.open("ab", buffering=0)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def read_records(folder: Path) -> tuple[SampleRecord, ...]:
+    """Return the records of a run folder, oldest first; a half-written last one is left out.
+
+    Raises:
+        RunError: a line is no record; the message names it.
+    """
+    return tuple(_whole_lines(folder).records())
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The complete lines of a file of records."""
+
+    path: Path
+    lines: tuple[bytes, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.lines))
+
+    def records(self) -> Iterator[SampleRecord]:
+        for number, line in enumerate(self.lines, start=1):
+            yield _decoded(line, f"{self.path}:{number}")
+
+
+def _whole_lines(folder: Path) -> _Lines:
+    path = folder / RECORDS
+    if not _is_there(path):
+        return _Lines(path, ())
+    with path.open("rb") as file:
+        return _Lines(path, tuple(line for line in file if line.endswith(b"\n")))
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file to read.
+
+    Raises:
+        RunError: there is something else, such as a pipe, which would be read for ever.
+    """
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is no file: remove it or choose another folder")
+    return path.exists()
+
+
+def _decoded(line: bytes, where: str) -> SampleRecord:
+    try:
+        return decode_line(line)
+    except OtherSchemaError as error:
+        raise RunError(
+            f"{where} was written by another version of lhkit ({error}): play it again under "
+            "another name, or read it with that version"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(
+            f"{where} is no record of this version of lhkit ({error}): "
+            "remove the line or give the run another name"
+        ) from error
+
+
+def read_manifest(folder: Path) -> Mapping[str, Any]:
+    """Return the manifest of a run folder; empty if there is none.
+
+    Raises:
+        RunError: the file is no JSON object, or a field is not as lhkit writes it.
+    """
+    path = folder / MANIFEST
+    if not _is_there(path):
+        return {}
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is not JSON ({error}): remove it") from error
+    if not isinstance(manifest, dict):
+        raise RunError(f"{path} is no JSON object: remove it")
+    if fault := manifest_fault(manifest):
+        raise RunError(f"{path} is no manifest of lhkit ({fault}): mend or remove it")
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest in one step: a reader sees the old one or the new one.
+
+    Raises:
+        RunError: the disk does not take it.
+    """
+    text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+    try:
+        write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"), is_durable=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def write_rescored(
+    folder: Path, records: Iterable[SampleRecord], manifest: Mapping[str, Any]
+) -> None:
+    """Write the records that were computed from another run, in place of earlier such ones.
+
+    Raises:
+        RunError: the folder holds records that were played, is in use, or cannot be written.
+    """
+    with open_journal(folder) as journal:
+        if journal.found and RESCORED_FROM not in read_manifest(folder):
+            raise RunError(f"{folder} holds a run that was played: give another folder with --into")
+        write_manifest(folder, manifest)
+        lines = (encode_record(record).encode() + b"\n" for record in records)
+        try:
+            write_whole(folder / RECORDS, lines)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> RunError:
+    return RunError(f"{folder} cannot be written ({error}): choose another folder")
+
+
+# What a run asked, as its manifest says, and how that differs from what another one asked. Pure.
+#
+# A question is a content hash (scenario, model, all that reaches it, version of lhkit: see
+# `plan`). Hashes tell that two questions differ; the facts of the manifests tell why.
+
+
+Manifest: TypeAlias = Mapping[str, Any]
+_Key = TypeVar("_Key")
+_Answer = TypeVar("_Answer")
+
+_IDENTITY = ("model", "weights", "server", "dtype", "dialect", "constraint", "stress")
+_SAMPLING = ("max_tokens", "temperature", "seed")
+_HASHED = frozenset({"prompt", "tools", "rendering", "texts", "context", "scenario"})
+_HASH_CHARS = 12
+_EARLIER_DTYPE = {"-", "bfloat16"}
+"""A server of lhkit computed in nothing else before it told: the same question (see `plan`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that two runs were told differently.
+
+    `what` is model, weights, server, dtype, dialect, constraint, stress, sampling, prompt, tools,
+    tools_order, rendering (a dialect's own words), texts (refusals of the dispatcher), assistant
+    (its limits), context, lhkit or scenario; `where` the locale, the scenario or the field.
+    `before` and `after` are names, numbers or parts of hashes.
+    """
+
+    what: str
+    where: str = ""
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """What a run found in its folder, in samples; the four kinds add up to `asked`.
+
+    `kept` are answered, `changed` were asked otherwise, `retried` failed because of the world, and
+    `new` were never asked. `changes` says why the changed ones are other questions; it is empty
+    where the manifest does not tell. `unsure` names the models whose kept answers may be those of
+    other weights: nothing behind their address tells which it loaded.
+    """
+
+    asked: int
+    kept: int = 0
+    changed: int = 0
+    retried: int = 0
+    new: int = 0
+    changes: tuple[Change, ...] = ()
+    unsure: tuple[str, ...] = ()
+
+
+def asked_of(manifest: Manifest) -> dict[SampleId, str]:
+    """Return the content hash of every sample the newest sitting asked for, in its order.
+
+    Empty where the manifest does not say, or there is none.
+    """
+    questions: Mapping[str, Sequence[str]] = manifest.get("questions") or {}
+    repeats = int(manifest.get("repeats") or 1)
+    return {
+        SampleId(scenario=scenario, repeat=repeat): hashes[min(repeat, len(hashes) - 1)]
+        for scenario, hashes in questions.items()
+        for repeat in range(repeats)
+    }
+
+
+def answers(
+    found: Iterable[SampleRecord], asked: Mapping[SampleId, str]
+) -> tuple[SampleRecord, ...]:
+    """Return the newest record of each question, a valid one before an invalid one.
+
+    In the order of `asked`. Where that is empty, the newest question of each sample counts, and
+    the order is by scenario and repeat.
+    """
+    records = tuple(found)
+    wanted = asked or {
+        record.sample_id: record.content_hash for record in sorted(records, key=_place)
+    }
+    latest = {record.sample_id: record.content_hash for record in records}
+    hashes = wanted if asked else latest
+    best = newest(
+        (record.sample_id, record.judgement.verdict is not Verdict.INVALID, record)
+        for record in records
+        if hashes.get(record.sample_id) == record.content_hash
+    )
+    return tuple(best[sample] for sample in wanted if sample in best)
+
+
+def newest(told: Iterable[tuple[_Key, bool, _Answer]]) -> dict[_Key, _Answer]:
+    """Return the newest of each key, a valid one before an invalid one.
+
+    Args:
+        told: key, whether it is valid, and what it is, oldest first.
+    """
+    best: dict[_Key, tuple[bool, _Answer]] = {}
+    for key, is_valid, answer in told:
+        if is_valid or not best.get(key, (False,))[0]:
+            best[key] = (is_valid, answer)
+    return {key: answer for key, (_, answer) in best.items()}
+
+
+def _place(record: SampleRecord) -> tuple[str, int]:
+    return record.sample_id.scenario, record.sample_id.repeat
+
+
+def resumption(
+    asked: Mapping[SampleId, str],
+    found: Iterable[SampleRecord],
+    before: Manifest,
+    after: Manifest,
+) -> Resumption:
+    """Return what a folder already holds of what is asked now.
+
+    Args:
+        asked: the content hash of each sample.
+        found: the records of the folder.
+        before: the manifest of the folder, before it is replaced.
+        after: the facts of the present run.
+    """
+    seen: dict[SampleId, dict[str, bool]] = {}
+    for record in found:
+        valid = seen.setdefault(record.sample_id, {})
+        is_valid = record.judgement.verdict is not Verdict.INVALID
+        valid[record.content_hash] = valid.get(record.content_hash, False) or is_valid
+    kinds = {sample: _kind(asked[sample], seen.get(sample, {})) for sample in asked}
+    is_other_lhkit = not {"kept", "retried"} & set(kinds.values())  # it would ask all of them anew
+    changed = {sample.scenario for sample, kind in kinds.items() if kind == "changed"}
+    return Resumption(
+        asked=len(asked),
+        **Counter(kinds.values()),
+        changes=tuple(
+            change
+            for change in (changes(before, after) if changed else ())
+            if (change.what != "scenario" or change.where in changed)
+            and (change.what != "lhkit" or is_other_lhkit)
+        ),
+        unsure=unsure_models(after) if "kept" in kinds.values() else (),
+    )
+
+
+def unsure_models(manifest: Manifest) -> tuple[str, ...]:
+    """Return the models, with their addresses, whose weights may be others by now, unnoticed."""
+    models = (each for each in manifest.get("models", ()) if each.get("base_url"))
+    return tuple(
+        f"{each.get('model')} ({each['base_url']})"
+        for each in models
+        if not each.get("weights_sha256")
+    )
+
+
+def _kind(question: str, answered: Mapping[str, bool]) -> str:
+    if question in answered:
+        return "kept" if answered[question] else "retried"
+    return "changed" if answered else "new"
+
+
+def changes(before: Manifest, after: Manifest) -> tuple[Change, ...]:
+    """Return what differs between what two manifests say, scenarios last; versions only of lhkit.
+
+    Only what both say can differ: a scenario that one of them does not name is no change.
+    """
+    return tuple(change for change in _differences(before, after) if change.before and change.after)
+
+
+def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
+    yield from (asked := list(_sent(before, after)))
+    locales = [(locale, *told) for locale, told in _by_locale(before, after).items()]
+    if all(change.what == "weights" for change in asked):  # else it follows from what was told
+        for locale, old, new in locales:
+            yield from _hashes("rendering", old, new, locale)
+    for locale, old, new in locales:
+        yield from _hashes("texts", old, new, locale)
+        then, now = old.get("assistant", {}), new.get("assistant", {})
+        for name in sorted(then.keys() & now.keys()):
+            yield from _change("assistant", str(then[name]), str(now[name]), name)
+    yield from _contexts(before, after)
+    versions = [each.get("versions", {}).get("lhkit", "") for each in (before, after)]
+    yield from _change("lhkit", versions[0], versions[1])
+    scenarios, others = (each.get("scenarios", {}) for each in (before, after))
+    for scenario in others:
+        yield from _change("scenario", scenarios.get(scenario, ""), others[scenario], scenario)
+
+
+def _sent(before: Manifest, after: Manifest) -> Iterator[Change]:
+    """Yield what differs of who was asked, and of what was asked in all scenarios alike."""
+    for what in _IDENTITY:
+        told = [_values(each, "models", what) for each in (before, after)]
+        if what != "dtype" or {*told} != _EARLIER_DTYPE:
+            yield from _change(what, told[0], told[1])
+    for name in _SAMPLING:
+        values = [_values(each, "sampling", name) for each in (before, after)]
+        yield from _change("sampling", values[0], values[1], name)
+    locales = _by_locale(before, after)
+    for locale, (old, new) in locales.items():
+        yield from _hashes("prompt", old, new, locale, key="instructions_sha256")
+    for locale, (old, new) in locales.items():
+        yield from _tools(old, new, locale)
+
+
+def _tools(old: Manifest, new: Manifest, locale: str) -> Iterator[Change]:
+    """Yield other tools, or the same in another order: of the tools, or of the words of a schema.
+
+    Where both say the tools themselves, their hashes do not count: an older lhkit took others.
+    """
+    then, now = old.get("tools"), new.get("tools")
+    if not then or not now:
+        yield from _hashes("tools", old, new, locale)
+    elif sorted(map(canonical, then)) != sorted(map(canonical, now)):
+        yield from _change("tools", _sha256(canonical(then)), _sha256(canonical(now)), locale)
+    elif compact(then) != compact(now):
+        names = [", ".join(str(tool["name"]) for tool in tools) for tools in (then, now)]
+        is_inside = names[0] == names[1]
+        told = (
+            [_sha256(compact(each))[:_HASH_CHARS] for each in (then, now)] if is_inside else names
+        )
+        yield from _change("tools_order", told[0], told[1], locale)
+
+
+def _contexts(before: Manifest, after: Manifest) -> Iterator[Change]:
+    """Yield that scenarios which are the same have other lines beside the user's, as one change."""
+    told = [
+        (each.get("scenarios", {}), each["contexts"])
+        for each in (before, after)
+        if "contexts" in each
+    ]
+    if len(told) == 2:  # noqa: PLR2004 - both say it
+        (scenarios, then), (others, now) = told
+        same = [name for name in others if scenarios.get(name) == others[name]]
+        yield from _change(
+            "context",
+            *(_sha256(canonical([lines.get(name, "") for name in same])) for lines in (then, now)),
+        )
+
+
+def _hashes(
+    what: str, old: Manifest, new: Manifest, locale: str, *, key: str = ""
+) -> Iterator[Change]:
+    name = key or f"{what}_sha256"
+    yield from _change(what, old.get(name, ""), new.get(name, ""), locale)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _change(what: str, before: str, after: str, where: str = "") -> Iterator[Change]:
+    if before == after:
+        return
+    cut = slice(_HASH_CHARS if what in _HASHED else None)
+    yield Change(what=what, where=where, before=before[cut], after=after[cut])
+
+
+def _values(manifest: Manifest, key: str, field: str) -> str:
+    """Return the values of a field of all models or samplings, normally one; `-` for nothing."""
+    value = _weights if field == "weights" else operator.methodcaller("get", field)
+    found = {value(each) for each in manifest.get(key, ())}
+    return ", ".join(sorted("-" if value in {None, ""} else str(value) for value in found))
+
+
+def _weights(told: Mapping[str, Any]) -> str:
+    """Return weights for people; the name of the model where a hash has no other."""
+    sha256 = str(told.get("weights_sha256") or "")
+    name = told.get("weights") or (told.get("model") if sha256 else "")
+    return weights_label(str(name or ""), sha256)
+
+
+def _by_locale(before: Manifest, after: Manifest) -> dict[str, tuple[Manifest, Manifest]]:
+    """Return what both manifests say of a language, by locale."""
+    old, new = (each.get("locales", {}) for each in (before, after))
+    return {locale: (old[locale], new[locale]) for locale in sorted(old.keys() & new.keys())}
+
+
+# The records of a run left on disk: read one at a time, when they are looked at.
+#
+# For runs that are too large to hold. A place in the file is all that is kept of a record.
+
+
+class StoredRecords(Sequence[SampleRecord]):
+    """Records by their places in a file. Make one with `stored_records`."""
+
+    def __init__(self, path: Path, places: Iterable[int]) -> None:
+        self._path = path
+        self._places = array("Q", places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> SampleRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> "StoredRecords": ...
+    def __getitem__(self, index: int | slice) -> "SampleRecord | StoredRecords":
+        if isinstance(index, slice):
+            return StoredRecords(self._path, self._places[index])
+        return next(self._read([self._places[index]]))
+
+    def __iter__(self) -> Iterator[SampleRecord]:
+        return self._read(self._places)
+
+    def _read(self, places: Iterable[int]) -> Iterator[SampleRecord]:
+        with self._path.open("rb") as file:
+            for place in places:
+                file.seek(place)
+                yield decode_line(file.readline())
+
+
+def stored_records(folder: Path, asked: Sequence[tuple[SampleId, str]]) -> StoredRecords:
+    """Return the newest answers to the samples that were asked, a valid one before an invalid one.
+
+    Args:
+        folder: a finished run's.
+        asked: id and content hash of each sample, in the order wanted.
+
+    Raises:
+        RunError: an answer is not there.
+    """
+    path = folder / RECORDS
+    wanted = set(asked)
+    found = newest(each for each in _answers(path) if each[0] in wanted)
+    missing = next((sample for sample in asked if sample not in found), None)
+    if missing is not None:
+        raise RunError(
+            f"{path} lost {missing[0]} while the run went on: leave the folder alone and give the "
+            "same command again, which plays what is missing"
+        )
+    return StoredRecords(path, (found[sample] for sample in asked))
+
+
+def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
+    """Yield which question each line answers, whether it is a valid answer, and its place."""
+    place = 0
+    with path.open("rb") as file:
+        for line in file:
+            told = json.loads(line)
+            key = (SampleId(**told["sample_id"]), told["content_hash"])
+            yield key, told["judgement"]["verdict"] != Verdict.INVALID, place
+            place += len(line)
+
+
+def without_evidence(record: SampleRecord) -> SampleRecord:
+    """Return what is kept in memory of a record that is on disk: which sample, which verdict."""
+    return SampleRecord(
+        sample_id=record.sample_id,
+        content_hash=record.content_hash,
+        judgement=Judgement(verdict=record.judgement.verdict),
+        ac=record.ac,
+        locale=record.locale,
+    )
+
+
+# What a run folder's `manifest.json` says: where the records come from. A value; no I/O.
+
+
+_VERSIONS_OF = ("lhkit", "jsonschema", "pydantic", "ruamel.yaml", "scipy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What only the caller can know. `started_at` should have a time zone.
+
+    `command` is the line that began the sitting, if one did. Before it, `setup_s` seconds went by
+    until all was ready, and `server_s` more until a server had started for it; None if nobody took
+    the time.
+    """
+
+    started_at: datetime | None = None
+    command: Sequence[str] = ()
+    git_commit: str | None = None
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    setup_s: float | None = None
+    server_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting:
+    """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed.
+
+    `changes` are what is told otherwise than in the sitting before, where samples were asked anew.
+    `remarks` are sentences on what nobody could know.
+    `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
+    `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
+    `setup_s` and `server_s` were before (see `timings.Spent`).
+    """
+
+    started_at: str | None = None
+    ended_at: str | None = None
+    concurrency: int = 1
+    kept: int = 0
+    played: int = 0
+    invalid: int = 0
+    finished: bool = False
+    changes: Sequence[Change] = ()
+    remarks: Sequence[str] = ()
+    warmed_up: int = 0
+    setup_s: float | None = None
+    server_s: float | None = None
+    wall_s: float = 0.0
+    model_s: float = 0.0
+    writing_s: float = 0.0
+
+
+def manifest_of(
+    facts: Mapping[str, Any], provenance: Provenance, sittings: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the manifest as plain JSON.
+
+    Args:
+        facts: of the plan: models, sampling, hashes of prompts, tools, scenarios and questions.
+        provenance: what only the caller can know.
+        sittings: oldest first, the present one last.
+    """
+    return {
+        "schema": SCHEMA,
+        "versions": versions(),
+        "git_commit": provenance.git_commit,
+        "command": list(provenance.command),
+        "hardware": dict(provenance.hardware),
+        **facts,
+        "sittings": list(sittings),
+    }
+
+
+def earlier_sittings(manifest: Mapping[str, Any]) -> list[Any]:
+    """Return the sittings that a folder's manifest tells of; empty if it tells none."""
+    earlier = manifest.get("sittings", [])
+    return earlier if isinstance(earlier, list) else []
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that verdicts depend on."""
+    return {
+        "python": platform.python_version(),
+        **{name: version_of(name) or "not installed" for name in _VERSIONS_OF},
+    }

@@ -1,0 +1,508 @@
+"""What an argument may be: equal, any, one of, near, a pattern, a text that is like another."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, TypeAlias
+
+import regex
+
+from lhkit.errors import ScenarioError
+from lhkit.tools.schema import SchemaNode, default_of, item_of, nfc, property_of
+
+# Equality of two JSON values as a tool's JSON Schema means it.
+#
+# Numbers compare by value (`1 == 1.0`), but `true` is never `1` and `"1"` is never `1`. Text
+# compares in Unicode NFC, arrays in order, objects key by key; a key that one side leaves out
+# equals the schema's `default`. Not a validator: both values may be invalid and still be equal.
+
+
+def equal(expected: Any, actual: Any, node: SchemaNode) -> bool:
+    """Return True if both values mean the same at this place of a schema."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        return any(_objects_equal(expected, actual, branch, node) for branch in node.branches())
+    if _is_array(expected) and _is_array(actual):
+        return len(expected) == len(actual) and any(
+            all(
+                equal(mine, theirs, node.at(item_of(branch, index)))
+                for index, (mine, theirs) in enumerate(zip(expected, actual, strict=True))
+            )
+            for branch in node.branches()
+        )
+    return _scalars_equal(expected, actual)
+
+
+def _objects_equal(
+    expected: Mapping[str, Any],
+    actual: Mapping[str, Any],
+    branch: Mapping[str, Any],
+    node: SchemaNode,
+) -> bool:
+    mine, theirs = _by_nfc(expected), _by_nfc(actual)
+    return all(
+        equal(
+            mine.get(name, default_of(branch, name, node.root)),
+            theirs.get(name, default_of(branch, name, node.root)),
+            node.at(property_of(branch, name)),
+        )
+        for name in mine.keys() | theirs.keys()
+    )
+
+
+def _by_nfc(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {nfc(key) if isinstance(key, str) else key: item for key, item in value.items()}
+
+
+def _scalars_equal(expected: Any, actual: Any) -> bool:
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return expected is actual
+    if is_number(expected) and is_number(actual):
+        return bool(expected == actual)
+    if isinstance(expected, str) and isinstance(actual, str):
+        return nfc(expected) == nfc(actual)
+    return expected is None and actual is None
+
+
+_TRUTH: Mapping[bool, Hashable] = {False: ("false",), True: ("true",)}
+
+
+def normal(value: Any) -> Hashable:
+    """Return a form that two JSON values share exactly if they are `equal` without a schema.
+
+    For sets and counters of values: `1` and `1.0` have one, `1` and `true` have two.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else nfc(value)
+    if isinstance(value, bool):
+        return _TRUTH[value]
+    if isinstance(value, Mapping):
+        return frozenset({key: normal(item) for key, item in _by_nfc(value).items()}.items())
+    return ("[", *map(normal, value)) if _is_array(value) else value
+
+
+def is_number(value: Any) -> bool:
+    """Return True for a JSON number; `true` is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def folded(text: str) -> str:
+    """Return `text` in NFC, case-folded, with white space collapsed."""
+    return " ".join(nfc(nfc(text).casefold()).split())
+
+
+# Regular expressions of scenario files: Python's own grammar, found in model text, time-boxed.
+#
+# A pattern that backtracks without end would hang a run, and `re` cannot be interrupted; the
+# `regex` package can. Not for patterns of our own code, nor for those of a tool's schema.
+
+
+MAX_CHARS = 1_000
+SEARCH_CPU_S = 2.0
+"""Longest search, in seconds of this process's CPU time: a busy machine does not change a verdict.
+An honest pattern needs less than a millisecond."""
+
+_PROBE_CPU_S = 0.2
+_PROBE_CHARS = 100
+_PROBES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern that `pattern_fault` has nothing against; compared in NFC."""
+
+    text: str
+
+    def is_in(self, text: str) -> bool:
+        """Return whether the pattern is found in `text`.
+
+        Raises:
+            ScenarioError: it takes longer than `SEARCH_CPU_S`.
+        """
+        return _is_found(self.text, text, SEARCH_CPU_S)
+
+
+def pattern_fault(pattern: object) -> str | None:
+    """Return why `pattern` is no regular expression that can be searched for, or None."""
+    if not isinstance(pattern, str):
+        return "must be a regular expression in quotes"
+    if len(pattern) > MAX_CHARS:
+        return f"is a regular expression of more than {MAX_CHARS} characters: write a shorter one"
+    return _probed(pattern)
+
+
+@lru_cache(maxsize=1_024)  # a scenario's expectations are read again for every sample
+def _probed(pattern: str) -> str | None:
+    """Return what shows when a pattern is tried on texts that make bombs go off."""
+    try:
+        re.compile(nfc(pattern))
+        for probe in _probes(pattern):
+            _is_found(pattern, probe, _PROBE_CPU_S)
+    except (re.error, regex.error, RecursionError, OverflowError) as error:
+        return f"is no regular expression: {error}"
+    except ScenarioError:
+        return f"/{pattern}/ backtracks without end: write it without repeats inside of repeats"
+    return None
+
+
+def _is_found(pattern: str, text: str, cpu_s: float) -> bool:
+    try:
+        return regex.search(nfc(pattern), nfc(text), timeout=cpu_s) is not None
+    except TimeoutError as error:
+        raise ScenarioError(
+            f"/{pattern}/ takes longer than {cpu_s:g} s in a text of {len(text)} characters: "
+            "write it without repeats inside of repeats"
+        ) from error
+
+
+def _probes(pattern: str) -> list[str]:
+    """Return texts that make the usual bombs go off: what the pattern repeats, and a wrong end."""
+    letters = [*dict.fromkeys(char for char in pattern if char.isalnum() or char.isspace())]
+    samples = ["", "a", "0", " ", "가", *letters][:_PROBES]
+    return [sample * _PROBE_CHARS + "\x00" for sample in samples]
+
+
+# Are two texts nearly the same? Overlap of their letter groups; words only, no meaning. Pure.
+#
+# The measure is the Jaccard index of the sets of neighbouring letters: two of Hangul, where a
+# letter is a syllable and a pair about a morpheme, three of other scripts. Case, spaces and
+# punctuation do not count.
+
+
+NEAR = 0.4
+"""From here on two texts are near-duplicates.
+
+Measured on the shipped scenarios and on templates: a sentence with one noun swapped lies between
+0.45 and 0.75 in both languages, two that ask the same thing in words of their own below 0.3.
+"""
+
+_HANGUL_FIRST, _HANGUL_LAST = "가", "힣"
+
+
+def similarity(first: str, second: str) -> float:
+    """Return a number from 0 (nothing in common) to 1 (the same letters in the same places)."""
+    return _jaccard(_groups(first), _groups(second))
+
+
+def near_duplicates(
+    texts: Sequence[str], *, least: float = NEAR
+) -> Iterator[tuple[int, int, float]]:
+    """Yield (i, j, similarity) of every two texts, i before j, that are at least so similar."""
+    groups = [_groups(text) for text in texts]
+    for i, j in combinations(range(len(texts)), 2):
+        likeness = _jaccard(groups[i], groups[j])
+        if likeness >= least:
+            yield i, j, likeness
+
+
+@lru_cache(maxsize=8_192)
+def _groups(text: str) -> frozenset[str]:
+    letters = "".join(c for c in unicodedata.normalize("NFC", text).casefold() if c.isalnum())
+    sizes = [2 if _HANGUL_FIRST <= letter <= _HANGUL_LAST else 3 for letter in letters]
+    groups = (letters[i : i + n] for i, n in enumerate(sizes) if i + n <= len(letters))
+    return frozenset(groups) or frozenset({letters})
+
+
+def _jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    shared = len(first & second)
+    return shared / (len(first) + len(second) - shared)
+
+
+# The matcher grammar of a scenario (evaluation.md §1): from plain data to values, and its faults.
+#
+# A plain value stands for itself. A mapping with exactly one of the keys `equals`, `one_of`,
+# `any`, `matches`, `approx`, `date`, `text`, `fields`, `items` is a matcher; everything inside a
+# plain value is literal. Comparing is `matching`'s business.
+
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where something stands in plain data: keys and indices from the top."""
+
+DEFAULT_REL = 1e-9
+"""Relative tolerance of `approx` without `abs` and `rel`: rounding of binary fractions only."""
+
+MOST_DAYS = 36_525
+"""How far from today a relative date may be: a hundred years."""
+
+_DATE = re.compile(r"today(?:([+-]\d{1,5})([dw]))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong, and where."""
+
+    path: Path
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """The value itself, by typed equality."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Any of these."""
+
+    options: "tuple[Matcher, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyValue:
+    """Anything at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A text in which the pattern is found (as with `re.search`)."""
+
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approx:
+    """A number within the larger of two tolerances."""
+
+    value: float
+    abs: float
+    rel: float
+
+
+@dataclass(frozen=True, slots=True)
+class DateIs:
+    """A day as ISO text: `today`, `today-1d`, `today+2w`, or a date."""
+
+    expression: str
+
+    def resolved(self, today: date | None) -> str:
+        """Return the ISO date that is meant.
+
+        Raises:
+            ScenarioError: the expression is relative and `today` is None, or the calendar ends
+                before that day.
+        """
+        days = _days_from(self.expression)
+        if days is None:
+            return self.expression
+        if today is None:
+            raise ScenarioError(f"date {self.expression!r} needs a clock: pass today=")
+        try:
+            return (today + timedelta(days=days)).isoformat()
+        except OverflowError as error:
+            raise ScenarioError(
+                f"date {self.expression!r}: from {today} on it is beyond the calendar"
+            ) from error
+
+
+def _days_from(expression: str) -> int | None:
+    """Return how many days from today a relative date is; None for any other text."""
+    relative = _DATE.fullmatch(expression)
+    if relative is None:
+        return None
+    return int(relative[1] or 0) * (7 if relative[2] == "w" else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, compared without regard to case, width of white space or Unicode form."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fields:
+    """An object, field by field; `extra` tolerates further ones."""
+
+    fields: "Mapping[str, Slot]"
+    extra: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """An array, item by item."""
+
+    items: "tuple[Slot, ...]"
+    unordered: bool
+
+
+Matcher: TypeAlias = Equals | OneOf | AnyValue | Matches | Approx | DateIs | Text | Fields | Items
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A matcher in its place; `optional` means that the value may be left out."""
+
+    matcher: Matcher
+    optional: bool = False
+
+
+def parse_slot(raw: Any) -> Slot:
+    """Return the matcher that `raw` (plain data) describes.
+
+    Raises:
+        ScenarioError: `raw` looks like a matcher and is none; one line per fault.
+    """
+    faults: list[Fault] = []
+    slot = _read(raw, (), faults)
+    if faults:
+        raise ScenarioError("\n".join(f"{shown_path(f.path)}: {f.message}" for f in faults))
+    return slot
+
+
+def parse_slots(raw: Mapping[str, Any]) -> dict[str, Slot]:
+    """Return the matcher of each argument or field, as `parse_slot`."""
+    return {name: parse_slot(each) for name, each in raw.items()}
+
+
+def slot_faults(raw: Any, path: Path = ()) -> tuple[Fault, ...]:
+    """Return everything that is wrong with a matcher in plain data; empty if it is fine."""
+    faults: list[Fault] = []
+    _read(raw, path, faults)
+    return tuple(faults)
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as people write it: `turns[0].expect.calls[1].args.date`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return "".join(parts).lstrip(".") or "(top)"
+
+
+def _read(raw: Any, path: Path, faults: list[Fault]) -> Slot:
+    keys = [key for key in raw if key in _READERS] if isinstance(raw, Mapping) else []
+    if not keys:
+        return Slot(matcher=Equals(raw))
+    key = keys[0]
+    allowed = {key, "optional", *_MODIFIERS.get(key, ())}
+    for other in raw:
+        if other not in allowed:
+            hint = f"a matcher with {key!r} has no key {other!r}; a literal goes into 'equals'"
+            faults.append(Fault((*path, str(other)), hint))
+    switches = [name for name in ("optional", "extra", "unordered") if name in allowed]
+    faults += [
+        Fault((*path, name), "must be true or false")
+        for name in switches
+        if not isinstance(raw.get(name, False), bool)
+    ]
+    matcher = _READERS[key](raw, path, faults)
+    return Slot(matcher=matcher, optional=raw.get("optional") is True)
+
+
+def _equals(raw: Mapping[str, Any], _path: Path, _faults: list[Fault]) -> Matcher:
+    return Equals(raw["equals"])
+
+
+def _one_of(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    options = raw["one_of"]
+    if not isinstance(options, list | tuple) or not options:
+        return _wrong((*path, "one_of"), "must be a list with at least one choice", faults)
+    slots = [_read(option, (*path, "one_of", i), faults) for i, option in enumerate(options)]
+    for i, slot in enumerate(slots):
+        if slot.optional:
+            faults.append(Fault((*path, "one_of", i), "'optional' belongs beside 'one_of'"))
+    return OneOf(tuple(slot.matcher for slot in slots))
+
+
+def _any(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    if raw["any"] is not True:
+        return _wrong((*path, "any"), "must be true", faults)
+    return AnyValue()
+
+
+def _matches(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    fault = pattern_fault(raw["matches"])
+    if fault is not None:
+        return _wrong((*path, "matches"), fault, faults)
+    return Matches(Pattern(raw["matches"]))
+
+
+def _approx(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    for name in ("approx", "abs", "rel"):
+        number = raw.get(name, 0)
+        if not is_number(number) or not _is_finite(number):
+            return _wrong((*path, name), "must be a number", faults)
+        if name != "approx" and number < 0:
+            return _wrong((*path, name), "must not be below 0", faults)
+    rel = 0.0 if "abs" in raw else DEFAULT_REL
+    return Approx(value=raw["approx"], abs=raw.get("abs", 0.0), rel=raw.get("rel", rel))
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer beyond the range of floats
+        return False
+
+
+def _date(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    expression = raw["date"]
+    if isinstance(expression, str) and abs(_days_from(expression) or 0) > MOST_DAYS:
+        return _wrong((*path, "date"), f"must be within {MOST_DAYS} days of today", faults)
+    if isinstance(expression, str) and (_DATE.fullmatch(expression) or _is_iso_date(expression)):
+        return DateIs(expression)
+    return _wrong((*path, "date"), "must be today, today-1d, today+2w or YYYY-MM-DD", faults)
+
+
+def _is_iso_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _text(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    if not isinstance(raw["text"], str):
+        return _wrong((*path, "text"), "must be a text", faults)
+    return Text(raw["text"])
+
+
+def _fields(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    fields = raw["fields"]
+    if not isinstance(fields, Mapping):
+        return _wrong((*path, "fields"), "must be a mapping of names to matchers", faults)
+    slots = {name: _read(each, (*path, "fields", name), faults) for name, each in fields.items()}
+    return Fields(fields=slots, extra=raw.get("extra") is True)
+
+
+def _items(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
+    items = raw["items"]
+    if not isinstance(items, list | tuple):
+        return _wrong((*path, "items"), "must be a list of matchers", faults)
+    slots = tuple(_read(each, (*path, "items", i), faults) for i, each in enumerate(items))
+    return Items(items=slots, unordered=raw.get("unordered") is True)
+
+
+def _wrong(path: Path, message: str, faults: list[Fault]) -> Matcher:
+    faults.append(Fault(path, message))
+    return AnyValue()
+
+
+_Reader: TypeAlias = Callable[[Mapping[str, Any], Path, list[Fault]], Matcher]
+
+_READERS: Mapping[str, _Reader] = {
+    "equals": _equals,
+    "one_of": _one_of,
+    "any": _any,
+    "matches": _matches,
+    "approx": _approx,
+    "date": _date,
+    "text": _text,
+    "fields": _fields,
+    "items": _items,
+}
+_MODIFIERS: Mapping[str, tuple[str, ...]] = {
+    "approx": ("abs", "rel"),
+    "fields": ("extra",),
+    "items": ("unordered",),
+}
+
+MATCHER_KEYS = tuple(_READERS)

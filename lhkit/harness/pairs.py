@@ -1,0 +1,140 @@
+"""What two runs say about each other, as a value: pairs, flips, differences. Pure.
+
+A pair is the same scenario and repeat in both runs, valid in both. Making one of two runs is
+`results.compare`'s business, showing it for `fragments` and `report`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lhkit.harness.log import Change
+from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
+from lhkit.harness.shares import Interval
+
+ALPHA = 0.05
+"""A p-value below this is called a difference."""
+
+Outcome: TypeAlias = Literal["better", "worse", "no_difference", "no_pairs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The records of one sample in both runs."""
+
+    a: SampleRecord
+    b: SampleRecord
+
+    @property
+    def sample_id(self) -> SampleId:
+        """Which sample."""
+        return self.a.sample_id
+
+    @property
+    def gain(self) -> int:
+        """1 if only b passed, -1 if only a passed, else 0."""
+        return (self.b.judgement.verdict is Verdict.PASS) - (
+            self.a.judgement.verdict is Verdict.PASS
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """The (lower) median over `n` pairs of b's seconds by a's; below 1, b is faster."""
+
+    n: int
+    median: float
+    interval: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViolationChange:
+    """How often a rule was broken in the pairs of a and of b."""
+
+    code: str
+    severity: Severity
+    a: int
+    b: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison:
+    """What two runs say about each other.
+
+    `invalid` samples are in both runs but say nothing in at least one; `only_a` and `only_b` are in
+    one run. `changes` is what the runs were told differently. `interval` is the 95 % interval of
+    `difference`. `p_value` is exact: McNemar's, and with repeats its form for whole scenarios;
+    `mid_p` is the less cautious variant. `detectable` is the least difference that so many pairs
+    would show in 4 of 5 tries; None if none would. Ratios are None where nothing was measured.
+    """
+
+    name_a: str
+    name_b: str
+    pairs: tuple[Pair, ...]
+    invalid: tuple[SampleId, ...] = ()
+    only_a: tuple[SampleId, ...] = ()
+    only_b: tuple[SampleId, ...] = ()
+    changes: tuple[Change, ...] = ()
+    interval: Interval | None = None
+    p_value: float = 1.0
+    mid_p: float = 1.0
+    detectable: float | None = None
+    turn: Ratio | None = None
+    first_token: Ratio | None = None
+    call_ready: Ratio | None = None
+    violations: tuple[ViolationChange, ...] = ()
+
+    @property
+    def passed_a(self) -> int:
+        """The pairs that passed in a."""
+        return sum(pair.a.judgement.verdict is Verdict.PASS for pair in self.pairs)
+
+    @property
+    def passed_b(self) -> int:
+        """The pairs that passed in b."""
+        return sum(pair.b.judgement.verdict is Verdict.PASS for pair in self.pairs)
+
+    @property
+    def difference(self) -> float | None:
+        """The pass rate of b less that of a, from -1 to 1; None without pairs."""
+        return sum(pair.gain for pair in self.pairs) / len(self.pairs) if self.pairs else None
+
+    @property
+    def gained(self) -> tuple[Pair, ...]:
+        """The pairs where only b passed."""
+        return tuple(pair for pair in self.pairs if pair.gain > 0)
+
+    @property
+    def lost(self) -> tuple[Pair, ...]:
+        """The pairs where only a passed."""
+        return tuple(pair for pair in self.pairs if pair.gain < 0)
+
+    @property
+    def newly_escaped(self) -> tuple[Pair, ...]:
+        """The pairs where b really broke a rule and a did not."""
+        return tuple(
+            pair
+            for pair in self.pairs
+            if pair.b.judgement.has_escaped and not pair.a.judgement.has_escaped
+        )
+
+    @property
+    def other_questions(self) -> tuple[str, ...]:
+        """The scenarios that were not the same in both runs: their pairs compare two questions."""
+        paired = {pair.sample_id.scenario for pair in self.pairs}
+        return tuple(
+            each.where for each in self.changes if each.what == "scenario" and each.where in paired
+        )
+
+    @property
+    def outcome(self) -> Outcome:
+        """What can be said: a difference counts where `p_value` is below 5 %."""
+        if not self.pairs:
+            return "no_pairs"
+        if self.p_value >= ALPHA:
+            return "no_difference"
+        return "better" if self.passed_b > self.passed_a else "worse"
+
+    def __repr__(self) -> str:
+        counts = f"{self.passed_a} and {self.passed_b} of {len(self.pairs)} pairs passed"
+        said = f"{counts}, p = {self.p_value:.3g}, {self.outcome.replace('_', ' ')}"
+        return f"<Comparison of {self.name_a} and {self.name_b}: {said}>"

@@ -1,0 +1,580 @@
+"""The record of a sample: what was asked, said, called and scored, one line of JSON each."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from lhkit.json_values import compact, plain_or_repr
+from lhkit.messages import (
+    CallSettled,
+    ChatEvent,
+    EndReason,
+    Finished,
+    GateOutcome,
+    HintAdded,
+    ModelCalled,
+    ModelFinished,
+    TextStreamed,
+    ToolCall,
+    TurnEnded,
+    TurnStarted,
+    envelope,
+)
+
+# One sample's record: everything needed to read, count and score it again. Values only.
+#
+# `schema` is the version of this shape. Times are seconds of a monotonic clock, as durations or as
+# offsets from the start of the turn. How a line is written: below.
+
+
+SCHEMA: Final = 2
+
+Rows: TypeAlias = tuple[Mapping[str, Any], ...]
+State: TypeAlias = Mapping[str, Rows]
+"""The rows of each table, as plain JSON objects."""
+RowKeys: TypeAlias = Mapping[str, Sequence[str]]
+"""The fields that together tell the rows of a table apart; none for a table of one row."""
+
+
+class Verdict(StrEnum):
+    """What became of a sample; `invalid` means that the world failed, not the model."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no secret
+    FAIL = "fail"
+    INVALID = "invalid"
+
+
+class Severity(StrEnum):
+    """Whether a violation was only tried, or really happened."""
+
+    ATTEMPTED = "attempted"
+    ESCAPED = "escaped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleId:
+    """Which sample; `repeat` counts from 0.
+
+    As people read and write it, repeats count from 1 and the first one is not named: `add-01`,
+    `add-01#2`.
+    """
+
+    scenario: str
+    repeat: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "SampleId":
+        """Return the sample that `str` gives as `text`.
+
+        Raises:
+            ValueError: what stands behind `#` is no number from 1 on.
+        """
+        scenario, hash_, number = text.partition("#")
+        if hash_ and not re.fullmatch(r"[1-9][0-9]{0,8}", number):
+            raise ValueError(f"{text!r} names no sample: write SCENARIO, or SCENARIO#2")
+        return cls(scenario=scenario.rstrip(), repeat=int(number or 1) - 1)
+
+    def __str__(self) -> str:
+        return f"{self.scenario}#{self.repeat + 1}" if self.repeat else self.scenario
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A rule that was broken. `turn` counts from 0; None where no turn can be named."""
+
+    code: str
+    severity: Severity
+    turn: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """One settled call. `result` is its envelope, `model_call` the message that made it.
+
+    `args` are the validated arguments, None where validation failed or nothing was dispatched.
+    A row of its own, made of the runtime's `ToolCallMessage` and `DispatchTrace`: both name the
+    call and its result, one of them is not always there, and the file holds the envelope as the
+    model read it, with its status.
+    """
+
+    tool: str
+    raw_args: Any
+    result: Mapping[str, Any]
+    args: Mapping[str, Any] | None = None
+    extra_args: tuple[str, ...] = ()
+    gate: GateOutcome = GateOutcome.NOT_NEEDED
+    ran: bool = False
+    destructive: bool = False
+    validation_s: float = 0.0
+    waiting_s: float = 0.0
+    handler_s: float = 0.0
+    raw_text: str = ""
+    model_call: int | None = None
+
+    @property
+    def outcome(self) -> str:
+        """What the call came to: `ok`, `cancelled`, or the code of an error."""
+        status = str(self.result.get("status"))
+        return str(self.result.get("code")) if status == "error" else status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallRecord:
+    """One request to the model, and what came of it.
+
+    `offset_s` is when it was sent, from the start of the turn; `duration_s` as the controller saw
+    it. `response` is the runtime's own value, less what would only make the file large: the ids of
+    the prompt always, its text unless it was asked for (`prompt_sha256` tells prompts apart). Of a
+    response that never ended there is the text that was streamed, and its `reason` is empty.
+    `faults` are the audit's classes.
+    """
+
+    response: Finished
+    offset_s: float = 0.0
+    duration_s: float = 0.0
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRecord:
+    """One user turn. `reply` is all that the user read, `hint` what the application added."""
+
+    user: str
+    ended: EndReason
+    error: str | None = None
+    cause: str | None = None
+    detail: str | None = None
+    calls: tuple[CallRecord, ...] = ()
+    model_calls: tuple[ModelCallRecord, ...] = ()
+    reply: str = ""
+    hint: str | None = None
+    duration_s: float = 0.0
+
+    @property
+    def waiting_s(self) -> float:
+        """The seconds that it waited for a person."""
+        return sum(call.waiting_s for call in self.calls)
+
+    @property
+    def active_s(self) -> float:
+        """The seconds that it took beside waiting for a person: what latencies count."""
+        return self.duration_s - self.waiting_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentScore:
+    """One argument of one call: the matcher and the value as plain JSON, None where there is none.
+
+    `reason` says what is wrong, also whether the argument is missing or surplus.
+    """
+
+    name: str
+    ok: bool
+    expected: Any = None
+    actual: Any = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallScore:
+    """One row of a turn's comparison: every expected and every actual call stands in one row.
+
+    `expected` and `actual` count from 0 within the turn; None and an empty name mean that the call
+    was not expected (`tool`) or not made (`called`). A call that the scenario tolerates, and an
+    optional one left out, is `ok`. `reason` says what is wrong beside the arguments.
+    """
+
+    expected: int | None = None
+    actual: int | None = None
+    tool: str = ""
+    called: str = ""
+    optional: bool = False
+    ok: bool = True
+    arguments: tuple[ArgumentScore, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """True for a call that was expected and made, with every argument right."""
+        is_pair = self.expected is not None and self.actual is not None
+        return is_pair and all(argument.ok for argument in self.arguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnScore:
+    """How one turn did: calls that were due, that were right, and that nobody expected.
+
+    Right are calls as the client read them. `strict_…` counts only what the first parse gave
+    without a repair, `server_…` what the server parsed (None where it parsed nothing).
+    """
+
+    passed: bool
+    due_calls: int = 0
+    right_calls: int = 0
+    surplus_calls: int = 0
+    calls: tuple[CallScore, ...] = ()
+    strict_right_calls: int = 0
+    strict_passed: bool = False
+    server_right_calls: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDiff:
+    """Rows that are new and rows that are gone; a changed row is one of each."""
+
+    added: Rows = ()
+    removed: Rows = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRule:
+    """A rule that the final state breaks and the initial one did not, in the domain's words."""
+
+    code: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What happened, before anybody judged it. `fault` says why the play could not go on."""
+
+    turns: tuple[TurnRecord, ...] = ()
+    initial_state: State = field(default_factory=dict)
+    final_state: State = field(default_factory=dict)
+    broken_rules: tuple[BrokenRule, ...] = ()
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict on some evidence, with reasons in words, and the counts behind it.
+
+    `state_equal`: the final state is the expected one; None where nobody can tell.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    scores: tuple[TurnScore, ...] = ()
+    state_equal: bool | None = None
+
+    @property
+    def has_escaped(self) -> bool:
+        """True if a rule was really broken, not only tried."""
+        return any(violation.severity is Severity.ESCAPED for violation in self.violations)
+
+    @property
+    def strict_verdict(self) -> Verdict:
+        """The verdict if nothing may be mended: a pass that needed a repair is a fail."""
+        if self.verdict is Verdict.PASS and not all(score.strict_passed for score in self.scores):
+            return Verdict.FAIL
+        return self.verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRecord:
+    """One line of `records.jsonl`: which sample, what happened, and what is to be held of it.
+
+    `state_diff` is what changed between the two states of the evidence. `harness_s` is what neither
+    model nor tools nor user took.
+    """
+
+    sample_id: SampleId
+    content_hash: str
+    ac: str
+    locale: str
+    tags: tuple[str, ...] = ()
+    judgement: Judgement
+    evidence: Evidence = field(default_factory=Evidence)
+    state_diff: Mapping[str, TableDiff] = field(default_factory=dict)
+    attempts: int = 1
+    wall_s: float = 0.0
+    harness_s: float = 0.0
+    started_at: str | None = None
+    schema: Literal[2] = SCHEMA
+
+
+# A record as one line of strict JSON, and back. Files are `log`'s business.
+
+
+_ADAPTER = TypeAdapter(SampleRecord)
+_READER = TypeAdapter(tuple[SampleRecord], config=ConfigDict(allow_inf_nan=False))
+"""In a tuple, because a dataclass takes its configuration only from what is around it."""
+
+
+class OtherSchemaError(ValueError):
+    """A record of another version's shape."""
+
+
+def encode_record(record: SampleRecord) -> str:
+    """Return the record as one line of strict JSON, without its newline."""
+    try:
+        return _ADAPTER.dump_json(record, warnings=False).decode()
+    except PydanticSerializationError:  # a lone surrogate, which has to be escaped
+        return compact(_ADAPTER.dump_python(record, warnings=False))
+
+
+def decode_line(line: str | bytes) -> SampleRecord:
+    """Return the record that a line of strict JSON describes.
+
+    Raises:
+        OtherSchemaError: it was written in another version's shape.
+        ValueError: it is no JSON, or no record of this version; the message names the field.
+        RecursionError: it is nested too deep to be read.
+    """
+    return decode_record(json.loads(line, parse_constant=_no_number, parse_float=_finite))
+
+
+def decode_record(data: Any) -> SampleRecord:
+    """Return the record that parsed JSON describes.
+
+    Raises:
+        OtherSchemaError: it was written in another version's shape.
+        ValueError: it is no record of this version; the message names the field.
+    """
+    schema = data.get("schema", SCHEMA) if isinstance(data, dict) else SCHEMA
+    if schema != SCHEMA:
+        raise OtherSchemaError(f"its record schema is {schema}, and this one reads {SCHEMA}")
+    try:
+        return _READER.validate_python((data,))[0]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"][1:])) or "record"
+        raise ValueError(f"{where}: {first['msg']}") from error
+
+
+def _finite(text: str) -> float:
+    """Return a number that can be written again: 1e999 is infinite, which JSON cannot say."""
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text[:20]} is no JSON number")
+
+
+# The events of one user turn to its record: a pure fold, so that nothing can fail while it plays.
+#
+# The log itself only appends; what the events mean is decided after the turn is over.
+
+
+Timed: TypeAlias = tuple[float, ChatEvent]
+
+
+class TimedEvents:
+    """Subscribes to a controller and keeps its events with the time, until they are taken."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._events: list[Timed] = []
+
+    def __call__(self, event: ChatEvent) -> None:
+        """Keep `event`."""
+        self._events.append((self._clock(), event))
+
+    def take(self) -> tuple[Timed, ...]:
+        """Return the events since the last time."""
+        taken, self._events = tuple(self._events), []
+        return taken
+
+
+class WallTime:
+    """What a sitting's time goes into: the model while any request is open, else the writing.
+
+    All conversations share one. `clock` gives monotonic seconds of the machine.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun_s = self._since_s = clock()
+        self._requests = self._writes = 0
+        self._model_s = self._writing_s = 0.0
+
+    def seconds(self) -> dict[str, Any]:
+        """Return what has gone by and into what, by the names that a sitting has for it."""
+        whole_s = self._clock() - self._begun_s
+        return {"wall_s": whole_s, "model_s": self._model_s, "writing_s": self._writing_s}
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Count the block as a request that is open."""
+        self._shift(requests=1)
+        try:
+            yield
+        finally:
+            self._shift(requests=-1)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Count the block as records that are being written."""
+        self._shift(writes=1)
+        try:
+            yield
+        finally:
+            self._shift(writes=-1)
+
+    def listener(self) -> Callable[[ChatEvent], None]:
+        """Return a subscriber for one conversation: its requests count while they are open."""
+        is_open = False
+
+        def hear(event: ChatEvent) -> None:
+            nonlocal is_open
+            if isinstance(event, ModelCalled):
+                is_open = True
+                self._shift(requests=1)
+            elif is_open and isinstance(event, ModelFinished | TurnEnded):
+                is_open = False
+                self._shift(requests=-1)
+
+        return hear
+
+    def _shift(self, *, requests: int = 0, writes: int = 0) -> None:
+        now_s = self._clock()
+        if self._requests:
+            self._model_s += now_s - self._since_s
+        elif self._writes:
+            self._writing_s += now_s - self._since_s
+        self._since_s = now_s
+        self._requests += requests
+        self._writes += writes
+
+
+def turn_record(
+    user: str,
+    events: Sequence[Timed],
+    *,
+    destructive: Collection[str],
+    keep_prompts: bool = False,
+) -> TurnRecord:
+    """Return the record of one turn.
+
+    Args:
+        user: what the user said.
+        events: everything from `TurnStarted` on.
+        destructive: names of the tools that change data.
+        keep_prompts: store the prompts' text beside their hash.
+
+    Raises:
+        ValueError: the events are not those of one turn (a bug of ours).
+    """
+    if not events or not isinstance(events[0][1], TurnStarted):
+        raise ValueError(f"the turn {user!r} did not start")
+    fold = _Fold(started_s=events[0][0], destructive=destructive, keep_prompts=keep_prompts)
+    for at_s, event in events:
+        fold.take(at_s, event)
+    if fold.ended is None:
+        raise ValueError(f"the turn {user!r} did not end")
+    return TurnRecord(
+        user=user,
+        ended=fold.ended.reason,
+        error=fold.ended.error,
+        cause=fold.ended.cause,
+        detail=fold.ended.detail,
+        calls=tuple(fold.calls),
+        model_calls=tuple(fold.model_calls),
+        reply="\n".join(text for each in fold.model_calls if (text := each.response.text).strip()),
+        hint=fold.hint,
+        duration_s=fold.ended_s - fold.started_s,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fold:
+    started_s: float
+    destructive: Collection[str]
+    keep_prompts: bool
+    ended_s: float = 0.0
+    ended: TurnEnded | None = None
+    hint: str | None = None
+    sent_s: float | None = None
+    streamed: list[str] = field(default_factory=list)
+    model_calls: list[ModelCallRecord] = field(default_factory=list)
+    calls: list[CallRecord] = field(default_factory=list)
+
+    def take(self, at_s: float, event: ChatEvent) -> None:
+        """Take in one event; those that say nothing new for a record are passed over."""
+        match event:
+            case ModelCalled():
+                self.sent_s = at_s - self.started_s
+                self.streamed = []
+            case TextStreamed(text=text):
+                self.streamed.append(text)
+            case ModelFinished(response=response):
+                self._close(at_s, response)
+            case CallSettled():
+                self.calls.append(self._call_record(event))
+            case HintAdded(message=message):
+                self.hint = message.text
+            case TurnEnded():
+                self._close(at_s, None)
+                self.ended, self.ended_s = event, at_s
+            case _:
+                pass
+
+    def _close(self, at_s: float, response: Finished | None) -> None:
+        """End the open request; without a response, what was streamed of it is kept."""
+        if self.sent_s is None:
+            return
+        self.model_calls.append(
+            ModelCallRecord(
+                offset_s=self.sent_s,
+                duration_s=at_s - self.started_s - self.sent_s,
+                response=Finished(reason="", text="".join(self.streamed))
+                if response is None
+                else _kept(response, keep_prompts=self.keep_prompts),
+            )
+        )
+        self.sent_s = None
+
+    def _call_record(self, event: CallSettled) -> CallRecord:
+        message = event.message
+        record = CallRecord(
+            tool=message.name,
+            raw_args=plain_or_repr(message.args),
+            result=envelope(message.result),
+            destructive=message.name in self.destructive,
+            raw_text=message.raw,
+            model_call=len(self.model_calls) - 1 if self.model_calls else None,
+        )
+        trace = event.trace
+        if trace is None:
+            return record
+        return replace(
+            record,
+            args=trace.args,
+            extra_args=trace.extra_args,
+            gate=trace.gate,
+            ran=trace.ran,
+            validation_s=trace.validation_s,
+            waiting_s=trace.waiting_s,
+            handler_s=trace.handler_s,
+        )
+
+
+def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
+    """Return a response as it is recorded: see `ModelCallRecord`."""
+    server, own = response.server_calls, response.own_calls
+    return replace(
+        response,
+        prompt_token_ids=(),
+        prompt_text=response.prompt_text if keep_prompts else "",
+        calls=_plain_calls(response.calls),
+        server_calls=None if server is None else _plain_calls(server),
+        own_calls=None if own is None else _plain_calls(own),
+        server_metrics=None
+        if response.server_metrics is None
+        else {name: plain_or_repr(value) for name, value in response.server_metrics.items()},
+    )
+
+
+def _plain_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    return tuple(replace(call, args=plain_or_repr(call.args)) for call in calls)

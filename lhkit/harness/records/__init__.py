@@ -1,1 +1,0 @@
-"""What is written down of a run: samples, turns, states, the manifest, and the journal of them."""

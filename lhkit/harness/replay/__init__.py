@@ -1,1 +1,0 @@
-"""Playing scenarios against a model, in worlds whole, broken or stressed; judging old runs anew."""

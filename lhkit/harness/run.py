@@ -1,0 +1,730 @@
+"""Samples are played: one by one against a model, judged, or judged again from their records."""
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from lhkit.chat.controller import ChatController
+from lhkit.confirm.gate import ConfirmGate, ScriptedGate
+from lhkit.errors import (
+    LhkitError,
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+    UsageError,
+)
+from lhkit.harness.audit import audited
+from lhkit.harness.log import (
+    RESCORED_FROM,
+    Journal,
+    Provenance,
+    Resumption,
+    Sitting,
+    earlier_sittings,
+    manifest_of,
+    open_journal,
+    read_manifest,
+    resumption,
+    stored_records,
+    versions,
+    without_evidence,
+    write_manifest,
+)
+from lhkit.harness.matching import FEW, load_solver
+from lhkit.harness.plan import (
+    Job,
+    Plan,
+    chosen_model,
+    clock_of,
+    plan_run,
+    require_playable,
+    scenario_hash,
+    seeded,
+)
+from lhkit.harness.record import (
+    BrokenRule,
+    Evidence,
+    Judgement,
+    RowKeys,
+    SampleId,
+    SampleRecord,
+    State,
+    TimedEvents,
+    TurnRecord,
+    Verdict,
+    WallTime,
+    turn_record,
+)
+from lhkit.harness.results import Run
+from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.sessions import row_keys_of, rules_broken
+from lhkit.harness.state_diff import state_diff
+from lhkit.harness.stress import ModelSource, breaking, counted_tools
+from lhkit.locales import load_catalog
+from lhkit.messages import EndReason, GateOutcome, UserMessage
+from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.toolset import (
+    DEFAULT,
+    KnowsRules,
+    Session,
+    Toolset,
+    ToolsetSource,
+    opened,
+    state_of,
+    toolset_of,
+)
+
+# One sample: a scripted conversation through the real controller, in a world of its own.
+#
+# Everything live (model, session, gate) stays in here; what comes out is a record.
+
+
+_OPENING = "…"
+"""What nobody says in a scenario: of a sample's own words nothing is to be in the cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleStage:
+    """What all samples of a run share. `clock` gives monotonic seconds, `wall` adds them up."""
+
+    model: ModelSource
+    toolset: Toolset
+    clock: Callable[[], float]
+    keep_prompts: bool = False
+    begun_s: float = 0.0
+    started_at: datetime | None = None
+    wall: WallTime | None = None
+
+    def moment(self) -> str | None:
+        """Return the present, counted from the start of the run; None if nobody told that."""
+        if self.started_at is None:
+            return None
+        return (self.started_at + timedelta(seconds=self.clock() - self.begun_s)).isoformat()
+
+
+@dataclass(slots=True)
+class _SoFar:
+    """What is known of a conversation so far, so that a crash does not lose it."""
+
+    turns: list[TurnRecord] = field(default_factory=list)
+    before: State = field(default_factory=dict)
+    after: State = field(default_factory=dict)
+    broken_rules: tuple[BrokenRule, ...] = ()
+    row_keys: RowKeys = field(default_factory=dict)
+
+    def evidence(self, fault: str | None = None) -> Evidence:
+        return Evidence(
+            turns=tuple(self.turns),
+            initial_state=self.before,
+            final_state=self.after,
+            broken_rules=self.broken_rules,
+            fault=fault,
+        )
+
+
+async def warm_up(job: Job, stage: SampleStage) -> bool:
+    """Have the server read what samples like this one begin with: instructions and tools.
+
+    Return whether it did. It has to come before many of them ask at once, or each has the same
+    beginning read anew. A fault is left for the samples to meet, which tell it better.
+    """
+    scenario = job.scenario
+    with opened(stage.toolset, scenario.world, scenario.locale) as session:
+        model = chosen_model(stage.model, scenario, session.registry)
+        request = ModelRequest(
+            messages=(UserMessage(text=_OPENING),),
+            tools=session.registry.definitions,
+            instructions=session.assistant.instructions,
+            sampling=session.assistant.sampling,
+        )
+        try:
+            if not isinstance(model, ReadsAhead):
+                return False
+            await model.warm(request)
+        except LhkitError:
+            return False
+        finally:
+            if model is not stage.model:
+                await model.aclose()
+    return True
+
+
+async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> SampleRecord:
+    """Play one scenario once and return its record. A fault of ours makes it `invalid`."""
+    started_at, started_s = stage.moment(), stage.clock()
+    play = _SoFar()
+    fault = None
+    try:
+        judgement = await _play(job, stage, play)
+    except UsageError as error:  # their world or their state: it says what to mend
+        fault = str(error)
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
+    except Exception:  # noqa: BLE001 - boundary: a bug of ours must not count against the model
+        fault = traceback.format_exc()
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
+    wall_s = stage.clock() - started_s
+    return sample_record(
+        job,
+        play.evidence(fault),
+        judgement,
+        attempts=attempt,
+        wall_s=wall_s,
+        started_at=started_at,
+    )
+
+
+def sample_record(
+    job: Job,
+    evidence: Evidence,
+    judgement: Judgement,
+    *,
+    attempts: int,
+    wall_s: float = 0.0,
+    started_at: str | None = None,
+) -> SampleRecord:
+    """Put the record of a sample together."""
+    return SampleRecord(
+        sample_id=job.sample_id,
+        content_hash=job.content_hash,
+        ac=job.scenario.ac,
+        locale=job.scenario.locale,
+        tags=job.scenario.tags,
+        judgement=judgement,
+        evidence=evidence,
+        state_diff=state_diff(evidence.initial_state, evidence.final_state),
+        attempts=attempts,
+        wall_s=wall_s,
+        harness_s=wall_s - sum(map(_elsewhere_s, evidence.turns)),
+        started_at=started_at,
+    )
+
+
+async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
+    scenario = job.scenario
+    with opened(stage.toolset, scenario.world, scenario.locale) as session:
+        model = chosen_model(stage.model, scenario, session.registry)
+        try:
+            await _converse(job, stage, play, session, model)
+        finally:
+            if model is not stage.model:
+                await model.aclose()
+        tools = ToolFacts(
+            schemas={
+                tool.name: tool.schema_on(session.today) for tool in counted_tools(session.registry)
+            },
+            destructive=session.registry.destructive,
+        )
+        evidence = play.evidence()
+        return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
+
+
+async def _converse(
+    job: Job, stage: SampleStage, play: _SoFar, session: Session, model: ChatModel
+) -> None:
+    """Say the user's lines one after the other, until one fails."""
+    catalog = load_catalog(job.scenario.locale)
+    sampling = seeded(session.assistant.sampling, job.repeat)
+    controller = ChatController(
+        model=model,
+        dispatcher=ToolDispatcher(
+            breaking(session.registry, job.scenario.faults), catalog=catalog, clock=stage.clock
+        ),
+        assistant=replace(session.assistant, sampling=sampling),
+        catalog=catalog,
+    )
+    log = TimedEvents(stage.clock)
+    controller.subscribe(log)
+    if stage.wall is not None:
+        controller.subscribe(stage.wall.listener())
+    play.before = state_of(session)
+    play.row_keys = row_keys_of(session, play.before)
+    schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
+    for turn in job.scenario.turns:
+        controller.confirm = _gate(turn)
+        await controller.user_turn(turn.user)
+        record = turn_record(
+            turn.user,
+            log.take(),
+            destructive=session.registry.destructive,
+            keep_prompts=stage.keep_prompts,
+        )
+        play.turns.append(audited(record, schemas))
+        if record.ended is EndReason.FAILED:
+            break
+    play.after = state_of(session)
+    play.broken_rules = rules_broken(session, play.before, play.after)
+
+
+def _gate(turn: Turn) -> ConfirmGate | None:
+    match turn.confirm:
+        case "absent":
+            return None
+        case "accept":
+            return ScriptedGate(repeat(True))
+        case "reject":
+            return ScriptedGate(())
+        case answers:
+            return ScriptedGate(answer == "accept" for answer in answers)
+
+
+def _elsewhere_s(turn: TurnRecord) -> float:
+    """Return the time that model, tools and user took, in seconds."""
+    tools_s = sum(call.handler_s + call.waiting_s for call in turn.calls)
+    return tools_s + sum(call.duration_s for call in turn.model_calls)
+
+
+# One scenario played by a scripted model, in memory: the real controller, gate, tools and judge.
+#
+# For checking scenarios, not models: nothing is written, timed or tried again.
+
+
+async def tried(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
+    """Return the record of one sample; a fault of ours is in it, as `invalid`."""
+    stage = SampleStage(model=model, toolset=toolset, clock=_no_clock)
+    return await play_sample(Job(scenario=scenario, repeat=0, content_hash=""), stage)
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+# Replaying scenarios against a model: many at once, each on its own, nothing lost when stopped.
+#
+# It awaits, and never starts an event loop, so it works in a notebook as it is. What happens
+# inside one conversation is `sample`'s business, what it is worth `scorers`'.
+
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+_UNREACHABLE = ServerUnreachableError.__name__
+_PASSING = {
+    error.__name__
+    for error in (
+        ServerUnreachableError,
+        ServerOverloadedError,
+        ServerFailedError,
+        StreamBrokenError,
+        StreamStalledError,
+    )
+}
+"""Faults that another try may mend; a refused request or a bug of ours stays what it is."""
+
+
+def _silent(_: Resumption) -> None:
+    """Tell nobody."""
+
+
+async def replay(
+    scenarios: Sequence[Scenario],
+    model: ModelSource,
+    *,
+    toolset: ToolsetSource = DEFAULT,
+    run_dir: Path | None = None,
+    repeats: int = 1,
+    concurrency: int = 1,
+    max_attempts: int = 3,
+    keep_prompts: bool = False,
+    keep_records: bool = True,
+    progress: bool = True,
+    report: Callable[[Resumption], object] = _silent,
+    provenance: Provenance | None = None,
+    clock: Callable[[], float] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Run:
+    """Play every scenario and return the records.
+
+    With a `run_dir`, each finished sample is on disk at once, and a second call takes up where the
+    first one stopped: a sample whose content hash (scenario, model with its weights where they are
+    known, all that reaches it, version of lhkit) is already there and not `invalid` is kept.
+    Cancelling loses only what was still being played.
+
+    An `invalid` sample whose fault may pass is tried again, with pauses of 1, 2, 4 … seconds. When
+    the server was unreachable for so many tries in a row as all conversations have together
+    (`max_attempts` each), the rest becomes `invalid` without being tried; the next call plays it.
+
+    Args:
+        scenarios: what to play.
+        model: one model, or a maker of one for each scenario.
+        toolset: opens an isolated world for each sample; or its reference (`toolset.load`).
+        run_dir: folder of the records; None keeps them in memory only.
+        repeats: samples per scenario.
+        concurrency: conversations at a time.
+        max_attempts: tries per sample.
+        keep_prompts: store prompts as text beside their hash.
+        keep_records: hold the records in memory; otherwise they stay on disk and are read when
+            they are looked at, so that memory does not grow with them. Needs a `run_dir`.
+        progress: show a progress bar.
+        report: told before the first sample what the folder already holds, and what is asked anew.
+        provenance: what the manifest says of start, commit and hardware.
+        clock: monotonic seconds; by default `plan.clock_of` the model.
+        sleep: waits for so many seconds.
+
+    Raises:
+        UsageError: a number below 1 or beyond all use (`require_playable`); or scenarios that
+            cannot be played (`ScenarioError`).
+        RunError: the folder is in use, or cannot be read or written.
+    """
+    require_playable(
+        len(scenarios), repeats=repeats, concurrency=concurrency, max_attempts=max_attempts
+    )
+    if run_dir is None and not keep_records:
+        raise UsageError("keep_records=False needs a run_dir: where else should the records be?")
+    wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
+    own = toolset_of(toolset)
+    plan = plan_run(scenarios, model, own, repeats=repeats)
+    if any(len(turn.expect.calls) > FEW for each in scenarios for turn in each.turns):
+        load_solver()  # not in the middle of a turn that is being timed
+    told = provenance or Provenance()
+    clock = clock or clock_of(model, concurrency=concurrency)
+    stage = SampleStage(
+        model=model,
+        toolset=own,
+        clock=clock,
+        keep_prompts=keep_prompts,
+        begun_s=clock(),
+        started_at=told.started_at,
+        wall=wall,
+    )
+    with ExitStack() as stack:
+        journal = stack.enter_context(open_journal(run_dir)) if run_dir else None
+        crew = _Crew(
+            stage=stage,
+            journal=journal,
+            keep_records=keep_records,
+            writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
+            max_attempts=max_attempts,
+            patience=max_attempts * min(concurrency, max(1, len(plan.scenes) * plan.repeats)),
+            sleep=sleep,
+            wall=wall,
+        )
+        return await _replayed(
+            plan, crew, told, concurrency=concurrency, progress=progress, report=report
+        )
+
+
+async def _replayed(
+    plan: Plan,
+    crew: "_Crew",
+    told: Provenance,
+    *,
+    concurrency: int,
+    progress: bool,
+    report: Callable[[Resumption], object],
+) -> Run:
+    jobs = plan.jobs
+    facts, before = plan.facts, read_manifest(crew.journal.folder) if crew.journal else {}
+    found = crew.journal.found if crew.journal else ()
+    asked = {job.sample_id: job.content_hash for job in jobs}
+    resumed = resumption(asked, found, before, {"versions": versions(), **facts})
+    report(resumed)
+    kept = plan.kept(found)
+    crew.done |= {sample_id: crew.held(record) for sample_id, record in kept.items()}
+    todo = [job for job in jobs if job.sample_id not in kept]
+    sitting = Sitting(
+        started_at=crew.stage.moment(),
+        concurrency=concurrency,
+        kept=len(kept),
+        changes=list(resumed.changes),
+        remarks=_remarks(resumed),
+        setup_s=told.setup_s,
+        server_s=told.server_s,
+    )
+    earlier = earlier_sittings(before)
+
+    def file_manifest(present: Sitting) -> Mapping[str, Any]:
+        manifest = manifest_of(facts, told, [*earlier, asdict(present)])
+        if crew.journal:
+            write_manifest(crew.journal.folder, manifest)
+        return manifest
+
+    file_manifest(sitting)
+    try:
+        with tqdm(total=len(jobs), initial=len(kept), unit="sample", disable=not progress) as bar:
+            await crew.warm_up(plan.openings(todo) if concurrency > 1 else ())
+            await crew.work(todo, concurrency, bar.update)
+    finally:
+        manifest = file_manifest(_closed(sitting, crew, len(jobs)))
+    records = _records(jobs, crew)
+    name = crew.journal.folder.resolve().name if crew.journal else ""
+    return Run(records=records, manifest=manifest, kept=len(kept), name=name)
+
+
+def _remarks(resumed: Resumption) -> list[str]:
+    """Return what the manifest says of answers that were kept, as the terminal says it."""
+    told = {"models": ", ".join(resumed.unsure)}
+    return [load_catalog("en").text("eval.unsure", **told)] if resumed.unsure else []
+
+
+def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:
+    if crew.journal and not crew.keep_records:
+        asked = [(job.sample_id, job.content_hash) for job in jobs]
+        return stored_records(crew.journal.folder, asked)
+    return tuple(crew.done[job.sample_id] for job in jobs)
+
+
+def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
+    verdicts = [record.judgement.verdict for record in crew.done.values()]
+    return replace(
+        sitting,
+        ended_at=crew.stage.moment(),
+        played=len(verdicts) - sitting.kept,
+        invalid=verdicts.count(Verdict.INVALID),
+        finished=len(verdicts) == asked,
+        warmed_up=crew.warmed_up,
+        **crew.wall.seconds(),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Crew:
+    """The workers of one run, what they have done, and how long they put up with a dead server."""
+
+    stage: SampleStage
+    journal: Journal | None
+    keep_records: bool
+    writer: ThreadPoolExecutor
+    max_attempts: int
+    patience: int
+    sleep: Callable[[float], Awaitable[None]]
+    wall: WallTime
+    unreachable: int = 0
+    warmed_up: int = 0
+    unwritten: deque[SampleRecord] = field(default_factory=deque)
+    done: dict[SampleId, SampleRecord] = field(default_factory=dict)
+
+    async def warm_up(self, openings: Sequence[Job]) -> None:
+        """Have the server read what many samples begin with, before they all ask at once."""
+        with self.wall.asking():
+            done = await asyncio.gather(*(warm_up(each, self.stage) for each in openings))
+        self.warmed_up = sum(done)
+
+    async def work(self, todo: Iterable[Job], concurrency: int, tick: Callable[[], object]) -> None:
+        """Play all jobs, `concurrency` at a time; the first failure of ours stops everybody."""
+        jobs = iter(todo)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(self._worker(jobs, tick))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _worker(self, jobs: Iterator[Job], tick: Callable[[], object]) -> None:
+        for job in jobs:
+            record = await self._settled(job)
+            await self._keep(record)
+            tick()
+
+    async def _settled(self, job: Job) -> SampleRecord:
+        record: SampleRecord | None = None
+        for attempt in range(1, self.max_attempts + 1):
+            if self.unreachable >= self.patience:
+                break
+            record = await play_sample(job, self.stage, attempt=attempt)
+            cause = _cause(record)
+            self.unreachable = self.unreachable + 1 if cause == _UNREACHABLE else 0
+            if cause not in _PASSING:
+                break
+            if attempt < self.max_attempts:
+                await self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)))
+        return record or self._not_tried(job)
+
+    def _not_tried(self, job: Job) -> SampleRecord:
+        reason = f"not tried: the server was unreachable {self.unreachable} times in a row"
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
+        started_at = self.stage.moment()
+        return sample_record(
+            job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
+        )
+
+    def held(self, record: SampleRecord) -> SampleRecord:
+        """Return what is kept of a record in memory."""
+        return record if self.keep_records else without_evidence(record)
+
+    async def _keep(self, record: SampleRecord) -> None:
+        """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
+        self.done[record.sample_id] = self.held(record)
+        if self.journal is not None:
+            loop = asyncio.get_running_loop()
+            self.unwritten.append(record)
+            write = loop.run_in_executor(self.writer, self._write, self.journal)
+            write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits any more
+            with self.wall.writing():
+                await asyncio.wait({write})  # which does not cancel it: it gets written
+            write.result()
+
+    def _write(self, journal: Journal) -> None:
+        """Write all that waits: what came while the disk was busy goes there in one step."""
+        waiting = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
+        if waiting:
+            journal.append(*waiting)
+
+
+def _cause(record: SampleRecord) -> str | None:
+    """Return the type of the fault that ended an invalid sample, None for a valid one."""
+    is_invalid = record.judgement.verdict is Verdict.INVALID
+    return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
+
+
+# Old evidence before today's scorers and today's expectations: no model, no server, no replay.
+#
+# Only what is expected may have changed since. A conversation whose user turns, initial state,
+# language or answers to the gate are others today would be another conversation, so its record is
+# left out, with the reason.
+
+
+_ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
+
+
+def rescore(
+    run: Run | Path | str, scenarios: Iterable[Scenario], toolset: ToolsetSource = DEFAULT
+) -> Run:
+    """Return the run as it would be scored today; `skipped` says what could not be.
+
+    Args:
+        run: a run, or its folder; neither is changed.
+        scenarios: what is expected today.
+        toolset: opens the initial states that records are held against, or its reference.
+
+    Raises:
+        RunError: the folder holds no run, or a broken one.
+        UsageError: a world of today's scenarios cannot be.
+    """
+    old = run if isinstance(run, Run) else Run.load(run)
+    own = toolset_of(toolset)
+    asked = {scenario.id: scenario for scenario in scenarios}
+    records: list[SampleRecord] = []
+    skipped: dict[SampleId, str] = {}
+    for record in old.records:
+        scenario = asked.get(record.sample_id.scenario)
+        again = _again(record, scenario, own, old.manifest)
+        if isinstance(again, str):
+            skipped[record.sample_id] = again
+        else:
+            records.append(again)
+    expected = {record.sample_id.scenario: asked[record.sample_id.scenario] for record in records}
+    return replace(
+        old,
+        records=tuple(records),
+        kept=len(records),
+        skipped=skipped,
+        manifest=_manifest(old, expected),
+    )
+
+
+def _manifest(old: Run, expected: Mapping[str, Scenario]) -> dict[str, Any]:
+    """Return the old manifest, with what the verdicts depend on now."""
+    then: Mapping[str, str] = old.manifest.get("scenarios", {})
+    now = {name: scenario_hash(scenario) for name, scenario in expected.items()}
+    return {
+        **old.manifest,
+        "scenarios": {**then, **now},
+        RESCORED_FROM: old.name,
+        "rescored_with": versions(),
+    }
+
+
+def _again(
+    record: SampleRecord,
+    scenario: Scenario | None,
+    toolset: Toolset,
+    manifest: Mapping[str, Any],
+) -> SampleRecord | str:
+    """Return the record with today's judgement, or why it is of another conversation."""
+    if scenario is None:
+        return "there is no such scenario today"
+    if record.locale != scenario.locale:
+        return f"the language was {record.locale} and is {scenario.locale} today"
+    with opened(toolset, scenario.world, scenario.locale) as session:
+        state = state_of(session)
+        if record.evidence.turns and state_diff(record.evidence.initial_state, state):
+            return "the initial state is another one today"
+        reason = next(_other_turns(scenario.turns, record), None)
+        keys = row_keys_of(session, state)
+        return reason or _judged(record, scenario, session, manifest, keys)
+
+
+def _judged(
+    record: SampleRecord,
+    scenario: Scenario,
+    session: Session,
+    manifest: Mapping[str, Any],
+    row_keys: RowKeys,
+) -> SampleRecord:
+    evidence = record.evidence
+    if isinstance(session, KnowsRules):
+        rules = rules_broken(session, evidence.initial_state, evidence.final_state)
+        evidence = replace(evidence, broken_rules=rules)
+    tools = _tools(scenario.locale, session, manifest)
+    judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
+    return replace(
+        record, judgement=judgement, evidence=evidence, ac=scenario.ac, tags=scenario.tags
+    )
+
+
+def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFacts:
+    """Return the tools of today, with the schemas they had then, and what they implied then.
+
+    A manifest from before anything could be implied says nothing of it: today's word counts.
+    """
+    told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
+    then = {spec["name"]: spec for spec in told}
+    tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
+    return ToolFacts(
+        schemas={tool.name: tool.schema_on(session.today) for tool in tools},
+        destructive=session.registry.destructive,
+    )
+
+
+def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
+    return replace(
+        tool,
+        parameters=spec.get("parameters", tool.parameters),
+        implied=spec.get("implied", tool.implied),
+    )
+
+
+def _other_turns(turns: Sequence[Turn], record: SampleRecord) -> Iterator[str]:
+    """Yield what the user does otherwise today. A record that broke off has fewer turns."""
+    said = [turn.user for turn in record.evidence.turns]
+    if said != [turn.user for turn in turns[: len(said)]]:
+        yield "the user's words are others today"
+    if not record.evidence.turns[-1:] or len(said) == len(turns):
+        pass
+    elif record.evidence.turns[-1].cause is None and record.evidence.fault is None:
+        yield f"{len(said)} turns were played and there are {len(turns)} today"
+    for number, (turn, played) in enumerate(zip(turns, record.evidence.turns, strict=False)):
+        if not _is_answered(turn, played):
+            yield f"turn {number}: the gate is answered otherwise today"
+
+
+def _is_answered(turn: Turn, played: TurnRecord) -> bool:
+    """Return whether today's script would give the gate the answers that were given."""
+    outcomes = [call.gate for call in played.calls]
+    if turn.confirm == "absent":
+        return not any(outcome in _ANSWERS for outcome in outcomes)
+    given = [_ANSWERS[outcome] for outcome in outcomes if outcome in _ANSWERS]
+    return GateOutcome.ABSENT not in outcomes and given == _script(turn.confirm, len(given))
+
+
+def _script(confirm: str | Sequence[str], n: int) -> list[bool]:
+    """Return the first n answers of a script."""
+    if isinstance(confirm, str):
+        return [confirm == "accept"] * n
+    answers = chain((answer == "accept" for answer in confirm), repeat(False))
+    return [next(answers) for _ in range(n)]

@@ -1,0 +1,762 @@
+"""Scenarios: what a scripted conversation says and expects, and the YAML files it is read from."""
+
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from difflib import get_close_matches
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic_core import ErrorDetails
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.matchers import (
+    MATCHER_KEYS,
+    Fault,
+    Path,
+    Slot,
+    parse_slots,
+    pattern_fault,
+    shown_path,
+    slot_faults,
+)
+from lhkit.harness.matching import Expectation, Problem, assign_ordered
+from lhkit.json_values import CLOCK_YEARS, compact
+from lhkit.locales import DEFAULT_LOCALE, available_locales
+from lhkit.tools.schema import SchemaNode, item_of, property_of
+
+# What pydantic found wrong in a file, in the words of the other faults. Knows no file.
+
+
+_UNKNOWN = "unknown field"
+_WORDS: Mapping[str, str] = {
+    "unexpected_keyword_argument": _UNKNOWN,
+    "extra_forbidden": _UNKNOWN,
+    "missing": "is required",
+}
+_KINDS: Mapping[str, str] = {
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "tuple_type": "a list",
+    "dict_type": "a mapping (`key: value`)",
+    "mapping_type": "a mapping (`key: value`)",
+    "dataclass_type": "a mapping (`key: value`)",
+    "model_type": "a mapping (`key: value`)",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le:g} or less",
+    "too_short": "a list of {min_length} or more",
+    "too_long": "a list of {max_length} or less",
+}
+
+
+def shape_words(errors: Sequence[ErrorDetails], known: Sequence[str] = ()) -> str:
+    """Return one sentence about a field: what it must be, and what was probably meant.
+
+    Args:
+        errors: all that is wrong there; of a union, one or more for each member.
+        known: the fields that may stand there (`known_fields`), for one that is unknown.
+    """
+    allowed = [each for error in errors for each in _allowed(error)]
+    kinds = dict.fromkeys(filter(None, map(_kind, errors)))
+    others = dict.fromkeys(
+        _WORDS.get(error["type"], error["msg"])
+        for error in errors
+        if error["type"] != "literal_error" and _kind(error) is None
+    )
+    wanted = [_one_of(allowed)] if allowed else []
+    told = " or ".join([*wanted, *kinds])
+    sentence = " or ".join([*([f"must be {told}"] if told else []), *others])
+    if _UNKNOWN in others:
+        return sentence + did_you_mean(errors[0]["loc"][-1], known)
+    return sentence + did_you_mean(errors[0]["input"], allowed)
+
+
+def did_you_mean(written: Any, known: Sequence[str]) -> str:
+    """Return the end of a sentence that names what was probably meant; empty if nothing is near."""
+    near = get_close_matches(written.lower(), known, n=1) if isinstance(written, str) else []
+    return f": did you mean {near[0]}?" if near else ""
+
+
+def known_fields(schema: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """Return the fields that a JSON Schema names at a place, of all that may stand there."""
+    nodes = [SchemaNode.of(schema)]
+    for part in path:
+        nodes = [node.at(_inside(at, part)) for node in nodes for at in node.branches()]
+    branches = (branch for node in nodes for branch in node.branches())
+    return tuple(dict.fromkeys(name for each in branches for name in each.get("properties", {})))
+
+
+def _inside(branch: Mapping[str, Any], part: str | int) -> Any:
+    return item_of(branch, part) if isinstance(part, int) else property_of(branch, part)
+
+
+def _kind(error: ErrorDetails) -> str | None:
+    """Return what the value must be, for a sentence that begins with `must be`."""
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if error["type"] == "string_pattern_mismatch":
+        pattern = context["pattern"]
+        return "more than white space" if pattern == r"\S" else f"a text like {pattern}"
+    kind = _KINDS.get(error["type"])
+    return None if kind is None else kind.format(**context)
+
+
+def _allowed(error: ErrorDetails) -> Iterator[str]:
+    """Yield the words that a choice takes; pydantic has them as `'a', 'b' or 'c'`."""
+    if error["type"] == "literal_error":
+        listed = str(error["ctx"]["expected"]).replace(" or ", ", ").split(", ")
+        yield from (each.strip("'") for each in listed)
+
+
+def _one_of(allowed: Sequence[str]) -> str:
+    return allowed[0] if len(allowed) == 1 else f"one of {', '.join(allowed)}"
+
+
+# YAML text to plain JSON data, with the line of every value. Knows nothing of scenarios.
+#
+# Stricter than YAML: no tags, no duplicate or merged keys, numbers as JSON writes them; dates stay
+# text. Anchors may be used, but what they expand to is bounded.
+
+
+MAX_VALUES = 500_000
+MAX_DEPTH = 60
+
+_SHOWN_CHARS = 40
+
+_TAG = "tag:yaml.org,2002:"
+_TEXT_TAGS = {_TAG + "str", _TAG + "timestamp"}
+_JSON_TAGS = {_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a file says. `lines` counts from 1; `faults` are in order of appearance."""
+
+    value: Any
+    lines: Mapping[Path, int]
+    faults: tuple[Fault, ...]
+
+    def line(self, path: Path) -> int:
+        """Return the line of a value, or of the nearest thing around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def read_yaml(text: str) -> Document:
+    """Return the one document of `text`; its faults are listed, never raised."""
+    reader = _Reader()
+    try:
+        node = YAML(typ="safe", pure=True).compose(io.StringIO(text))
+        value = None if node is None else reader.value(node, ())
+    except MarkedYAMLError as error:
+        reader.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
+        reader.faults.append(Fault((), f"not YAML: {error.problem or error.context}"))
+        value = None
+    except (YAMLError, ValueError) as error:  # a character that YAML forbids
+        reader.faults.append(Fault((), f"not YAML: {' '.join(str(error).split())}"))
+        value = None
+    except RecursionError:
+        reader.faults.append(Fault((), f"nested deeper than {MAX_DEPTH} levels"))
+        value = None
+    return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
+
+
+class _Reader:
+    """Turns nodes into values, keeping lines and faults."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+        self.faults: list[Fault] = []
+
+    def value(self, node: Node, path: Path) -> Any:
+        self.lines[path] = node.start_mark.line + 1
+        if len(self.lines) > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES} values: split the file")
+        if len(path) > MAX_DEPTH:
+            raise RecursionError
+        if isinstance(node, MappingNode) and node.tag == _TAG + "map":
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
+            return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+        if isinstance(node, ScalarNode) and node.tag in _TEXT_TAGS:
+            return str(node.value)
+        if isinstance(node, ScalarNode) and node.tag in _JSON_TAGS:
+            return self._scalar(node, path)
+        return self._wrong(path, f"the tag {node.tag} is not allowed: write plain data")
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in node.value:
+            name = key.value if isinstance(key, ScalarNode) else None
+            if name is None or key.tag not in _TEXT_TAGS:
+                self.lines[path] = key.start_mark.line + 1
+                self._wrong(path, f"a key must be a text in quotes, not {name or 'a structure'}")
+            elif name in found:
+                first = self.lines[*path, name]
+                self.lines[*path, name] = key.start_mark.line + 1
+                self._wrong((*path, name), f"the key stands here twice (first in line {first})")
+            else:
+                found[name] = self.value(item, (*path, name))
+                self.lines[*path, name] = key.start_mark.line + 1
+        return found
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        text = str(node.value)
+        if node.tag == _TAG + "null":
+            return None
+        try:
+            return json.loads(
+                text.lower() if node.tag == _TAG + "bool" else text,
+                parse_constant=_no,
+                parse_float=_finite,
+            )
+        except ValueError:
+            shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+            return self._wrong(path, f"{shown} is no JSON number: put it in quotes or write it out")
+
+    def _wrong(self, path: Path, message: str) -> None:
+        self.faults.append(Fault(path, message))
+
+
+def _no(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no(digits)
+
+
+# A scenario (evaluation.md §1): its values, and the JSON Schema of its file for editors.
+#
+# Reading files: further below; whether a scenario makes sense for the tools and the data
+# of a domain is the toolset's.
+
+
+_Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+_MATCHER_MARK = {"x-lhkit": "matcher"}
+_Matcher: TypeAlias = Annotated[Any, WithJsonSchema(_MATCHER_MARK)]
+_Answer: TypeAlias = Literal["accept", "reject"]
+_World: TypeAlias = Annotated[
+    Mapping[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {"now": {"type": "string", "format": "date-time"}},
+            "additionalProperties": {"type": "array", "items": {"type": "object"}},
+        }
+    ),
+]
+
+
+def _about(text: str) -> Any:
+    return Field(description=text)
+
+
+class _Strict:
+    """Tells pydantic to refuse unknown fields; a plain base so that values stay dataclasses."""
+
+    __slots__ = ()
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - pydantic's name and type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish(_Strict):
+    """A tool and matchers for its arguments: as they were written, and parsed, once."""
+
+    tool: Annotated[_Words, _about("Name of the tool.")]
+    args: Annotated[Mapping[str, _Matcher], _about("A matcher for each argument.")] = field(
+        default_factory=dict
+    )
+    _slots: Mapping[str, Slot] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots: Mapping[str, Slot] | None = None
+        with suppress(ScenarioError):  # who reads the file tells it with its line, else `slots`
+            slots = parse_slots(self.args)
+        object.__setattr__(self, "_slots", slots)
+
+    @property
+    def slots(self) -> Mapping[str, Slot]:
+        """The matchers of `args`.
+
+        Raises:
+            ScenarioError: one of them is malformed.
+        """
+        return parse_slots(self.args) if self._slots is None else self._slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedCall(_Wish):
+    """A call that must happen, or may if it is `optional`."""
+
+    optional: Annotated[bool, _about("The call may be left out.")] = False
+    result: Annotated[
+        _Words | None, _about("What it comes to: ok, cancelled or an error code. Any if left out.")
+    ] = None
+
+    @property
+    def expectation(self) -> Expectation:
+        """The call as `match_calls` takes it.
+
+        Raises:
+            ScenarioError: a matcher is malformed.
+        """
+        return Expectation(
+            tool=self.tool, slots=self.slots, optional=self.optional, result=self.result
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before(_Strict):
+    """A partial order of the expected calls."""
+
+    before: Annotated[
+        tuple[tuple[int, int], ...], _about("[i, j]: call i happens before call j (from 0).")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect(_Strict):
+    """The calls of one turn. Without it, a turn expects none."""
+
+    calls: Annotated[tuple[ExpectedCall, ...], _about("What must happen.")] = ()
+    order: Annotated[Literal["any", "strict"] | Before, _about("Order of the calls.")] = "any"
+    extra: Annotated[
+        Literal["none", "reads", "any"], _about("Which unlisted calls are tolerated.")
+    ] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForbiddenCall(_Wish):
+    """A minefield: a call of this tool whose listed arguments fit."""
+
+    args: Annotated[
+        Mapping[str, _Matcher], _about("Only with these arguments; others do not matter.")
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedReply(_Strict):
+    """What the user must (not) read. Compared without regard to case and white space."""
+
+    contains_any: Annotated[tuple[_Words, ...], _about("At least one of these.")] = ()
+    contains_all: Annotated[tuple[_Words, ...], _about("Every one of these.")] = ()
+    excludes: Annotated[tuple[_Words, ...], _about("None of these.")] = ()
+    matches: Annotated[str | None, _about("A regular expression that is found.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldCall(_Strict):
+    """A call of the gold trace, with its real arguments."""
+
+    tool: Annotated[_Words, _about("Name of the tool.")]
+    args: Annotated[Mapping[str, Any], _about("Arguments as the model gives them.")] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gold(_Strict):
+    """What a perfect model does, where it cannot be derived from the expectation."""
+
+    say: Annotated[str | None, _about("The reply.")] = None
+    calls: Annotated[tuple[GoldCall, ...] | None, _about("The calls, one a model turn.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn(_Strict):
+    """One thing the user says and what must come of it."""
+
+    user: Annotated[_Words, _about("What the user says.")]
+    confirm: Annotated[
+        _Answer | Literal["absent"] | tuple[_Answer, ...],
+        _about(
+            "The user's answers to the confirm gate: one word answers every question of the turn, "
+            "a list answers in order and then says no, absent means that there is no gate."
+        ),
+    ] = ()
+    expect: Annotated[Expect, _about("The calls; none if left out.")] = field(
+        default_factory=Expect
+    )
+    forbid: Annotated[tuple[ForbiddenCall, ...], _about("Calls that must not happen.")] = ()
+    reply: Annotated[ExpectedReply, _about("What the user reads.")] = field(
+        default_factory=ExpectedReply
+    )
+    gold: Annotated[Gold, _about("A perfect model's turn, where it cannot be derived.")] = field(
+        default_factory=Gold
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedFault(_Strict):
+    """A tool that breaks: its first calls that are let through fail, as after an exception."""
+
+    tool: Annotated[_Words, _about("Name of the tool.")]
+    error: Annotated[
+        Literal["handler_error"], _about("What the model is told; only handler_error is known.")
+    ] = "handler_error"
+    times: Annotated[int, Field(ge=1, description="How many calls fail before it works.")] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario(_Strict):
+    """A scripted conversation and what must come of it.
+
+    `world` is the initial state, in the terms of the toolset; its `now` is the clock.
+    `faults` are tools that break while it is played.
+    `final` lists, by table, the rows that must be there at the end and may be new or changed,
+    `gone` those of the start that must have been deleted. Whatever is not listed must be as it was.
+    """
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")]
+    ac: Annotated[_Words, _about("The acceptance criterion it belongs to, such as AC-6.")]
+    turns: Annotated[tuple[Turn, ...], Field(min_length=1, description="The conversation.")]
+    locale: Annotated[str, _about("Language of the conversation.")] = DEFAULT_LOCALE
+    tags: Annotated[tuple[_Words, ...], _about("Free labels.")] = ()
+    world: Annotated[_World, _about("The state at the start.")] = field(default_factory=dict)
+    faults: Annotated[tuple[ScriptedFault, ...], _about("Tools that break, each once.")] = ()
+    final: Annotated[
+        Mapping[str, tuple[Mapping[str, _Matcher], ...]], _about("Rows expected at the end.")
+    ] = field(default_factory=dict)
+    gone: Annotated[
+        Mapping[str, tuple[Mapping[str, _Matcher], ...]],
+        _about("Rows of the start that must have been deleted."),
+    ] = field(default_factory=dict)
+
+    @property
+    def today(self) -> date | None:
+        """The day of the scenario's clock, in its own zone; None if it has no clock."""
+        now = self.world.get("now")
+        return None if now is None else datetime.fromisoformat(now).date()
+
+
+def scenario_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (Draft 2020-12) of a scenario file, for editors."""
+    schema = TypeAdapter(tuple[Scenario, ...]).json_schema()
+    described: dict[str, Any] = _with_matchers(schema)
+    described["$defs"]["Matcher"] = _MATCHER_SCHEMA
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def _with_matchers(node: Any) -> Any:
+    """Replace each mark by a reference: pydantic has no word for a recursive grammar."""
+    if isinstance(node, dict):
+        if node.items() >= _MATCHER_MARK.items():
+            return {"$ref": "#/$defs/Matcher"}
+        return {key: _with_matchers(value) for key, value in node.items()}
+    return [_with_matchers(value) for value in node] if isinstance(node, list) else node
+
+
+def _matcher_schema(key: str, value: Any, **modifiers: Any) -> dict[str, Any]:
+    properties = {key: value, **modifiers, "optional": {"type": "boolean"}}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [key],
+        "additionalProperties": False,
+    }
+
+
+_NESTED = {"$ref": "#/$defs/Matcher"}
+_NUMBER = {"type": "number"}
+_BOOLEAN = {"type": "boolean"}
+
+_MATCHER_SCHEMA: Mapping[str, Any] = {
+    "description": "A literal value, or one of the matchers.",
+    "anyOf": [
+        _matcher_schema("equals", {}),
+        _matcher_schema("one_of", {"type": "array", "items": _NESTED, "minItems": 1}),
+        _matcher_schema("any", {"const": True}),
+        _matcher_schema("matches", {"type": "string", "format": "regex"}),
+        _matcher_schema("approx", _NUMBER, abs=_NUMBER, rel=_NUMBER),
+        _matcher_schema("date", {"type": "string"}),
+        _matcher_schema("text", {"type": "string"}),
+        _matcher_schema(
+            "fields", {"type": "object", "additionalProperties": _NESTED}, extra=_BOOLEAN
+        ),
+        _matcher_schema("items", {"type": "array", "items": _NESTED}, unordered=_BOOLEAN),
+        {"not": {"type": "object", "anyOf": [{"required": [key]} for key in MATCHER_KEYS]}},
+    ],
+}
+
+
+# Scenario files to scenarios, with every fault by file, line and field.
+
+
+__all__ = [
+    "Origin",
+    "Scenario",
+    "SourceFault",
+    "Sources",
+    "load_scenarios",
+    "read_document",
+    "read_sources",
+    "scenario_faults",
+    "scenario_json_schema",
+    "shape_faults",
+]
+
+MAX_FILE_BYTES = 10_000_000
+"""A larger file would take minutes to read."""
+
+_ADAPTER = TypeAdapter(Scenario)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a scenario stands."""
+
+    file: FilePath
+    index: int
+    document: Document
+
+    def line(self, path: Path = ()) -> int:
+        """Return the line of one of its fields, counted from 1."""
+        return self.document.line((self.index, *path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFault:
+    """What is wrong in a file; `place` begins with the scenario's id where there is one."""
+
+    file: FilePath
+    line: int
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.place}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The well-formed scenarios of some files, where each stands, and what is wrong in the rest."""
+
+    scenarios: tuple[Scenario, ...]
+    origins: Mapping[str, Origin]
+    faults: tuple[SourceFault, ...]
+
+
+def load_scenarios(
+    paths: Iterable[FilePath | str], *, limit: int | None = None
+) -> tuple[Scenario, ...]:
+    """Return the scenarios of files and folders, in the order given, folders by name.
+
+    Args:
+        paths: YAML files, or folders that are searched for `*.yaml` and `*.yml`.
+        limit: the most to return; files after those that hold so many are not read.
+
+    Raises:
+        ScenarioError: a file is not there or is wrong. One line per fault, over all files:
+            `file:line: scenario.field: what is wrong`.
+    """
+    sources = read_sources(paths, limit=limit)
+    if sources.faults:
+        raise ScenarioError("\n".join(map(str, sources.faults)))
+    return sources.scenarios[:limit]
+
+
+def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -> Sources:
+    """Return all of the files with the place of each scenario, and the faults as values.
+
+    Once `limit` scenarios are found, no further file is read.
+
+    Raises:
+        ScenarioError: a file is not there or cannot be read.
+    """
+    found: dict[str, tuple[Scenario, Origin]] = {}
+    faults: list[SourceFault] = []
+    for file in _files(paths):
+        if limit is not None and len(found) >= limit:
+            break
+        document = read_document(file)
+        for origin, scenario in _scenarios(file, document, faults):
+            if scenario.id in found:
+                first = found[scenario.id][1]
+                message = f"the id is taken by {first.file}:{first.line()}"
+                faults.append(_fault(origin, scenario.id, message))
+            else:
+                found[scenario.id] = (scenario, origin)
+    return Sources(
+        scenarios=tuple(scenario for scenario, _ in found.values()),
+        origins={name: origin for name, (_, origin) in found.items()},
+        faults=tuple(faults),
+    )
+
+
+def _fault(origin: Origin, place: str, message: str) -> SourceFault:
+    return SourceFault(file=origin.file, line=origin.line(), place=place, message=message)
+
+
+def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:
+    files: dict[FilePath, FilePath] = {}
+    for path in map(FilePath, paths):
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(each for each in path.rglob("*") if each.suffix in {".yaml", ".yml"})
+        if not inside or not all(each.is_file() for each in inside):
+            raise ScenarioError(f"{path}: no scenario file there: give a *.yaml file or a folder")
+        files |= {each.resolve(): each for each in inside if each.resolve() not in files}
+    return list(files.values())
+
+
+def read_document(file: FilePath) -> Document:
+    """Return what a YAML file says; its faults are listed in it.
+
+    Raises:
+        ScenarioError: the file cannot be read as text, or is larger than `MAX_FILE_BYTES`.
+    """
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ScenarioError(f"{file}: larger than {MAX_FILE_BYTES:,} bytes: split the file")
+        return read_yaml(file.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise ScenarioError(f"{file}: there is no such file") from error
+    except OSError as error:
+        raise ScenarioError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{file}: cannot be read as UTF-8 text: {error}") from error
+
+
+def _scenarios(
+    file: FilePath, document: Document, faults: list[SourceFault]
+) -> Iterator[tuple[Origin, Scenario]]:
+    """Yield the good scenarios of a file with their place; add the faults of the others."""
+    found = list(document.faults)
+    entries = document.value if isinstance(document.value, list) else []
+    if not entries and not found:
+        found.append(Fault((), "must be a list of scenarios (`- id: …`)"))
+    for index, entry in enumerate(entries) if not found else ():
+        scenario = _validated(entry, index, document, found)
+        if scenario is not None:
+            yield Origin(file=file, index=index, document=document), scenario
+    for fault in sorted(found, key=lambda each: document.line(each.path)):
+        line = document.line(fault.path)
+        place = _labelled(entries, fault.path)
+        faults.append(SourceFault(file=file, line=line, place=place, message=fault.message))
+
+
+def _labelled(entries: list[Any], path: Path) -> str:
+    """Return a path that begins with the scenario's id, where it has one."""
+    entry = entries[path[0]] if path and isinstance(path[0], int) and entries else None
+    name = entry.get("id") if isinstance(entry, dict) else None
+    return shown_path((name, *path[1:]) if isinstance(name, str) else path)
+
+
+def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -> Scenario | None:
+    try:
+        scenario = _ADAPTER.validate_json(compact(entry), strict=True)
+    except ValidationError as error:
+        found += shape_faults(error, _ADAPTER, document, (index,))
+        return None
+    wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
+    found += wrong
+    return None if wrong else scenario
+
+
+def shape_faults(
+    error: ValidationError, adapter: TypeAdapter[Any], document: Document, at: Path = ()
+) -> tuple[Fault, ...]:
+    """Return what `adapter` found wrong with the value that stands at `at` in a document."""
+    schema = adapter.json_schema()
+    found: dict[Path, list[ErrorDetails]] = {}
+    for each in error.errors(include_url=False):
+        if each["type"] == "too_short" and each["input"]:
+            continue  # its items are there and wrong: said elsewhere
+        path = _path_of((*at, *each["loc"]), each["type"], document.lines)
+        found.setdefault(path, []).append(each)
+    return tuple(
+        Fault(path, shape_words(errors, known_fields(schema, path[len(at) : -1])))
+        for path, errors in found.items()
+    )
+
+
+def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:
+    """Return pydantic's location without the names of union members, which are no keys."""
+    path: Path = ()
+    for part in location:
+        if (*path, part) in lines:
+            path = (*path, part)
+    return (*path, location[-1]) if kind == "missing" else path
+
+
+def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
+    """Yield what is wrong inside a well-formed scenario: matchers, patterns, order, clock."""
+    if scenario.locale not in available_locales():
+        yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
+    yield from _world_faults(scenario.world)
+    yield from _twice_broken(scenario.faults)
+    for name, tables in (("final", scenario.final), ("gone", scenario.gone)):
+        for table, rows in tables.items():
+            for number, row in enumerate(rows):
+                yield from _matcher_faults(row, (name, table, number))
+    for number, turn in enumerate(scenario.turns):
+        yield from _turn_faults(turn, ("turns", number))
+
+
+def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
+    for name, value in world.items():
+        if name == "now":
+            if not _is_moment(value):
+                yield Fault(
+                    ("world", "now"),
+                    "must be a time with offset, from the year "
+                    f"{CLOCK_YEARS[0]} to {CLOCK_YEARS[-1]}: 2026-06-15T09:00:00+09:00",
+                )
+        elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+            yield Fault(("world", name), "must be a list of rows")
+
+
+def _twice_broken(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
+    tools = [fault.tool for fault in faults]
+    for number, tool in enumerate(tools):
+        if tool in tools[:number]:
+            yield Fault(
+                ("faults", number, "tool"), f"{tool} stands here twice: write one entry with times"
+            )
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return False
+    return moment.tzinfo is not None and moment.year in CLOCK_YEARS
+
+
+def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
+    for number, call in enumerate(turn.expect.calls):
+        yield from _matcher_faults(call.args, (*path, "expect", "calls", number, "args"))
+    for number, forbidden in enumerate(turn.forbid):
+        yield from _matcher_faults(forbidden.args, (*path, "forbid", number, "args"))
+    pattern = turn.reply.matches
+    fault = None if pattern is None else pattern_fault(pattern)
+    if fault is not None:
+        yield Fault((*path, "reply", "matches"), fault)
+    if isinstance(turn.expect.order, Before):
+        yield from _order_faults(turn.expect.order, len(turn.expect.calls), path)
+
+
+def _matcher_faults(matchers: Mapping[str, Any], path: Path) -> Iterator[Fault]:
+    for name, raw in matchers.items():
+        yield from slot_faults(raw, (*path, name))
+
+
+def _order_faults(order: Before, n: int, path: Path) -> Iterator[Fault]:
+    nothing = Problem(costs=[[]] * n, left_expected=[0] * n, left_actual=[])
+    try:
+        assign_ordered(nothing, order.before)
+    except ScenarioError as error:
+        yield Fault((*path, "expect", "order"), str(error).removeprefix("order: "))

@@ -1,1 +1,0 @@
-"""Scripted conversations: their files, their shape, and the suites that name them."""

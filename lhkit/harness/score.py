@@ -1,0 +1,411 @@
+"""The scores of one sample: its calls, its reply, its questions, its verdict."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from lhkit.harness.matchers import Pattern, folded
+from lhkit.harness.matching import ArgumentVerdict, MadeCall, MatchResult, match_calls
+from lhkit.harness.record import (
+    ArgumentScore,
+    CallRecord,
+    CallScore,
+    Evidence,
+    Judgement,
+    ModelCallRecord,
+    RowKeys,
+    Severity,
+    TurnRecord,
+    TurnScore,
+    Verdict,
+    Violation,
+)
+from lhkit.harness.scenario import Before, ExpectedCall, ExpectedReply, Scenario, Turn
+from lhkit.harness.state_diff import NO_KEYS
+from lhkit.harness.violations import Excused, check_state, violations_of
+from lhkit.json_values import canonical
+from lhkit.messages import EndReason, GateOutcome
+
+# A turn's calls beside the expected ones, row by row, and how many the first parse gave. Pure.
+#
+# Everything is derived from the assignment that `matching` found; nothing is matched again here.
+
+
+_WHOLE = "(all)"  # `matching`'s name for arguments that are no object
+
+
+def call_scores(
+    wishes: Sequence[ExpectedCall], calls: Sequence[CallRecord], match: MatchResult
+) -> tuple[CallScore, ...]:
+    """Return one row per expected call, in their order, and one per call beside them."""
+    verdicts = {
+        index: tuple(group) for index, group in groupby(match.arguments, attrgetter("expected"))
+    }
+    paired = dict(match.pairs)
+    rows = [
+        _pair(i, wish, paired[i], calls[paired[i]], verdicts.get(i, ()))
+        if i in paired
+        else _not_made(i, wish)
+        for i, wish in enumerate(wishes)
+    ]
+    rows += [_alone(j, calls[j], ok=j in match.tolerated) for j in _beside(match)]
+    return tuple(rows)
+
+
+def repaired_calls(turn: TurnRecord) -> frozenset[int]:
+    """Return the calls (from 0) that the first parse of the raw output did not give as they are.
+
+    The calls of one model message settle in the order in which they were parsed.
+    """
+    taken: Counter[int] = Counter()
+    mended: list[int] = []
+    for c, call in enumerate(turn.calls):
+        if call.model_call is None:
+            continue
+        nth = taken[call.model_call]
+        taken[call.model_call] += 1
+        if _is_mended(call, turn.model_calls[call.model_call], nth):
+            mended.append(c)
+    return frozenset(mended)
+
+
+def _is_mended(call: CallRecord, said: ModelCallRecord, nth: int) -> bool:
+    """Return whether the n-th call of a message needed a repair, or only the server could read it.
+
+    Where the server parsed and does not show its raw text, its word is taken.
+    """
+    if said.response.server_calls is None:
+        return any(each.repairs for each in said.response.calls[nth : nth + 1])
+    if said.response.own_calls is None:
+        return False
+    read = said.response.own_calls[nth] if nth < len(said.response.own_calls) else None
+    return (
+        read is None
+        or bool(read.repairs)
+        or read.name != call.tool
+        or canonical(read.args) != canonical(call.raw_args)
+    )
+
+
+def _beside(match: MatchResult) -> list[int]:
+    return sorted((*match.surplus, *match.tolerated))
+
+
+def _pair(
+    i: int, wish: ExpectedCall, j: int, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
+) -> CallScore:
+    arguments = tuple(_arguments(wish, call, verdicts))
+    fits = wish.result is None or wish.result == call.outcome
+    return CallScore(
+        expected=i,
+        actual=j,
+        tool=wish.tool,
+        called=call.tool,
+        optional=wish.optional,
+        ok=fits and all(argument.ok for argument in arguments),
+        arguments=arguments,
+        reason="" if fits else f"expected the result {wish.result}, got {call.outcome}",
+    )
+
+
+def _arguments(
+    wish: ExpectedCall, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
+) -> Iterator[ArgumentScore]:
+    """Yield the verdicts with both sides; an optional argument that was left out says nothing."""
+    given = call.raw_args if isinstance(call.raw_args, Mapping) else {_WHOLE: call.raw_args}
+    for verdict in verdicts:
+        matcher = wish.args.get(verdict.name)
+        if verdict.ok and verdict.name not in given and _is_optional(matcher):
+            continue
+        yield ArgumentScore(
+            name=verdict.name,
+            ok=verdict.ok,
+            expected=matcher,
+            actual=given.get(verdict.name),
+            reason=verdict.reason,
+        )
+
+
+def _is_optional(matcher: Any) -> bool:
+    return isinstance(matcher, Mapping) and matcher.get("optional") is True
+
+
+def _not_made(i: int, wish: ExpectedCall) -> CallScore:
+    return CallScore(
+        expected=i,
+        tool=wish.tool,
+        optional=wish.optional,
+        ok=wish.optional,
+        reason="" if wish.optional else "expected and not called",
+    )
+
+
+def _alone(j: int, call: CallRecord, *, ok: bool) -> CallScore:
+    return CallScore(actual=j, called=call.tool, ok=ok, reason="" if ok else "not expected")
+
+
+# Does a reply say what it must, and not what it must not? Pure; words only, no meaning.
+#
+# Compared in NFC, case-folded, white space collapsed, a curly apostrophe as a straight one. A
+# phrase that begins or ends with a digit is never found inside a longer number: "10" is not in
+# "1,100". A number is the same with or without separators of thousands (a comma, a no-break or
+# thin space) and with or without cents of zero: "1000" is in "$1,000.00". A common space is none:
+# "1 000" may be two.
+
+
+def reply_reasons(expected: ExpectedReply, reply: str) -> list[str]:
+    """Return what is wrong with `reply`, in words; empty if nothing is."""
+    told = _straight(reply)
+    text = _comparable(reply)
+    reasons = [f"the reply lacks {part!r}" for part in expected.contains_all if not _in(part, text)]
+    if expected.contains_any and not any(_in(part, text) for part in expected.contains_any):
+        reasons.append(f"the reply has none of {', '.join(map(repr, expected.contains_any))}")
+    reasons += [f"the reply says {part!r}" for part in expected.excludes if _in(part, text)]
+    if expected.matches is not None and not Pattern(_straight(expected.matches)).is_in(told):
+        reasons.append(f"the reply does not match /{expected.matches}/")
+    return reasons
+
+
+def _in(phrase: str, text: str) -> bool:
+    wanted = _comparable(phrase)
+    before = r"(?<!\d)(?<!\d[.,])" if wanted[0].isdigit() else ""
+    after = r"(?!\d|[.,]\d)" if wanted[-1].isdigit() else ""
+    return re.search(before + re.escape(wanted) + after, text) is not None
+
+
+def _comparable(text: str) -> str:
+    plain = _THOUSANDS.sub(lambda number: _SEPARATOR.sub("", number[0]), _straight(text))
+    return folded(_NO_CENTS.sub("", plain))
+
+
+_SEPARATOR = re.compile("[,\u00a0\u202f\u2009]")
+_THOUSANDS = re.compile(
+    rf"(?<!\d)(?<!\d[.,])[1-9]\d{{0,2}}(?P<by>{_SEPARATOR.pattern})\d{{3}}"
+    r"(?:(?P=by)\d{3})*(?!\d|(?P=by)\d)"
+)
+_NO_CENTS = re.compile(r"(?<=\d)\.00(?!\.?\d)")
+
+
+def _straight(text: str) -> str:
+    return text.replace("\u2019", "'")
+
+
+# Evidence to a verdict: pass, fail or invalid, with reasons. Pure: old records can be re-judged.
+#
+# `invalid` means that a turn ended failed or that the harness itself broke: the model is not
+# blamed. Everything else that differs from the scenario is a fail, and every reason is given in
+# words.
+
+
+_ASKED = (GateOutcome.ACCEPTED, GateOutcome.REJECTED)
+_NEEDS_ASKING = (None, "ok", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFacts:
+    """What judging has to know of the tools: their schemas, and which of them change data.
+
+    The schemas are those of `ToolDefinition.schema_on`: with all defaults, also implied ones.
+    """
+
+    schemas: Mapping[str, Mapping[str, Any]]
+    destructive: frozenset[str] = frozenset()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The tools that only read."""
+        return frozenset(self.schemas) - self.destructive
+
+
+def judge(
+    scenario: Scenario,
+    evidence: Evidence,
+    tools: ToolFacts,
+    *,
+    today: date | None,
+    row_keys: RowKeys = NO_KEYS,
+) -> Judgement:
+    """Return the verdict on what happened in one scenario.
+
+    Args:
+        scenario: what was expected.
+        evidence: what happened.
+        tools: the tools that were there.
+        today: the day of the scenario's clock.
+        row_keys: the fields that tell the rows of a table apart, where the domain says so.
+    """
+    played = list(zip(scenario.turns, evidence.turns, strict=False))
+    matches = [_match(script, turn, tools, today) for script, turn in played]
+    violations = violations_of(
+        scenario, evidence, _excused(played, matches), schemas=tools.schemas, today=today
+    )
+    broken = _broken(evidence)
+    if broken:
+        return Judgement(verdict=Verdict.INVALID, reasons=broken, violations=violations)
+    reasons = [
+        _turn_reasons(script, turn, match, tools)
+        for (script, turn), match in zip(played, matches, strict=True)
+    ]
+    state = check_state(
+        scenario.final,
+        gone=scenario.gone,
+        before=evidence.initial_state,
+        after=evidence.final_state,
+        today=today,
+        row_keys=row_keys,
+    )
+    everything = (
+        *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),
+        *(_told(violation) for violation in violations if _is_fatal(violation)),
+        *state.missing,
+        *state.unlisted,
+    )
+    unlisted = tuple(
+        Violation(code="unlisted_write", severity=Severity.ESCAPED, detail=detail)
+        for detail in state.unlisted
+    )
+    return Judgement(
+        verdict=Verdict.FAIL if everything else Verdict.PASS,
+        reasons=everything,
+        violations=violations + unlisted,
+        scores=tuple(
+            _score(script, turn, match, tools, today=today, passed=not why)
+            for (script, turn), match, why in zip(played, matches, reasons, strict=True)
+        ),
+        state_equal=not state.missing and not state.unlisted,
+    )
+
+
+def _broken(evidence: Evidence) -> tuple[str, ...]:
+    """Return why the evidence says nothing about the model; empty if it does."""
+    reasons = [
+        f"turn {t}: {turn.cause}: {turn.detail or turn.error or ''}".rstrip(": ")
+        for t, turn in enumerate(evidence.turns)
+        if turn.ended in {EndReason.FAILED, EndReason.STOPPED}
+    ]
+    return (*reasons, *([evidence.fault] if evidence.fault else ()))
+
+
+def _is_fatal(violation: Violation) -> bool:
+    return violation.severity is Severity.ESCAPED or violation.code == "forbidden_call"
+
+
+def _told(violation: Violation) -> str:
+    where = "" if violation.turn is None else f"turn {violation.turn}: "
+    return f"{where}{violation.code}: {violation.detail}"
+
+
+def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None) -> MatchResult:
+    made = [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in turn.calls]
+    return _matched(script, made, tools, today)
+
+
+def _matched(
+    script: Turn,
+    made: Sequence[MadeCall],
+    tools: ToolFacts,
+    today: date | None,
+) -> MatchResult:
+    order = script.expect.order
+    return match_calls(
+        [wish.expectation for wish in script.expect.calls],
+        made,
+        schemas=tools.schemas,
+        order=order.before if isinstance(order, Before) else order,
+        extra=script.expect.extra,
+        reads=tools.reads,
+        today=today,
+    )
+
+
+def _excused(played: Sequence[tuple[Turn, TurnRecord]], matches: Sequence[MatchResult]) -> Excused:
+    """Return the calls that were asked for, and those of them that were to be refused so."""
+    right = [(t, i, j) for t, match in enumerate(matches) for i, j in match.right]
+    refused = [
+        (t, j)
+        for t, i, j in right
+        if played[t][0].expect.calls[i].result == played[t][1].calls[j].outcome
+    ]
+    return Excused(
+        asked=frozenset((t, j) for t, match in enumerate(matches) for _, j in match.pairs),
+        calls=frozenset((t, j) for t, _, j in right),
+        refusals=frozenset(refused),
+    )
+
+
+def _turn_reasons(
+    script: Turn, turn: TurnRecord, match: MatchResult, tools: ToolFacts
+) -> tuple[str, ...]:
+    return (
+        *match.reasons,
+        *_gate_reasons(script, turn, match, tools),
+        *reply_reasons(script.reply, turn.reply),
+        *(["no answer within the allowed model turns"] if turn.ended is EndReason.TOO_LONG else ()),
+    )
+
+
+def _gate_reasons(
+    script: Turn, turn: TurnRecord, match: MatchResult, tools: ToolFacts
+) -> list[str]:
+    """Return the expected writes that the user was never asked about, although there was a gate."""
+    if script.confirm == "absent":
+        return []
+    wishes = script.expect.calls
+    return [
+        f"{wishes[i].tool}: the user was not asked (gate: {turn.calls[j].gate})"
+        for i, j in match.pairs
+        if wishes[i].tool in tools.destructive
+        and wishes[i].result in _NEEDS_ASKING
+        and turn.calls[j].gate not in _ASKED
+    ]
+
+
+def _score(
+    script: Turn,
+    turn: TurnRecord,
+    match: MatchResult,
+    tools: ToolFacts,
+    *,
+    today: date | None,
+    passed: bool,
+) -> TurnScore:
+    required = _required(script)
+    right = {i: j for i, j in match.right if i in required}
+    mended = repaired_calls(turn)
+    optional = len(match.pairs) - sum(i in required for i, _ in match.pairs)
+    wrong_optional = optional - (len(match.right) - len(right))
+    return TurnScore(
+        passed=passed,
+        due_calls=len(required),
+        right_calls=len(right),
+        surplus_calls=len(match.surplus) + wrong_optional,
+        calls=call_scores(script.expect.calls, turn.calls, match),
+        strict_right_calls=sum(j not in mended for j in right.values()),
+        strict_passed=passed and not mended,
+        server_right_calls=_server_right(script, turn, tools, today),
+    )
+
+
+def _server_right(
+    script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None
+) -> int | None:
+    """Return how many due calls the server's own parse gave right; None if it parsed nothing."""
+    parsed = [
+        each.response.server_calls
+        for each in turn.model_calls
+        if each.response.server_calls is not None
+    ]
+    if not parsed:
+        return None
+    made = [MadeCall(tool=call.name, args=call.args) for calls in parsed for call in calls]
+    required = _required(script)
+    return sum(i in required for i, _ in _matched(script, made, tools, today).right)
+
+
+def _required(script: Turn) -> frozenset[int]:
+    return frozenset(i for i, wish in enumerate(script.expect.calls) if not wish.optional)

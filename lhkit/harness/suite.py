@@ -1,0 +1,191 @@
+"""A suite file (`evals/*.toml`): which scenarios, under which conditions, and what is good enough.
+
+Each combination of models, dialects, constraints, prompts and stress is one arm. Playing them is
+`commands.matrix`'s business.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path as FilePath
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from lhkit.errors import UsageError
+from lhkit.harness.matchers import Path, shown_path
+from lhkit.harness.scenario import known_fields, shape_words
+from lhkit.settings import DEFAULT_TOOLSET
+
+DEFAULT_PROMPT = "default"
+"""The name of the prompt that ships with the assistant."""
+
+_Constraint: TypeAlias = Literal["off", "auto", "required"]
+_Least: TypeAlias = Annotated[int, Field(ge=1, strict=True)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServedModel(_Table):
+    """A model by name; without an address an embedded one, or `gold` or `silent`."""
+
+    name: str | None = None
+    base_url: str | None = None
+
+
+class PromptFile(_Table):
+    """Instructions in a file beside the suite."""
+
+    file: FilePath
+
+
+class Arms(_Table):
+    """The axes; every combination is played. Only axes with several values make up the names."""
+
+    models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
+    dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
+    constraints: Annotated[tuple[_Constraint, ...], Field(min_length=1)] = ("off",)
+    prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
+    stress: Annotated[tuple[str, ...], Field(min_length=1)] = ("",)
+
+
+class Suite(_Table):
+    """One suite. `scenarios` is a split, or files and folders as seen from the suite's own.
+
+    `toolset` is a reference; a file in it is seen from there, too. Without `concurrency` it is
+    chosen for each arm's server.
+    """
+
+    toolset: str = DEFAULT_TOOLSET
+    scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
+    limit: _Least | None = None
+    repeats: _Least = 1
+    concurrency: _Least | None = None
+    max_tokens: _Least = 128
+    fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
+    max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
+    arms: Arms = Arms()
+    prompts: Mapping[str, Mapping[str, str | PromptFile]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One combination. `instructions` replace the assistant's, by locale; `name` names a folder."""
+
+    name: str
+    model: ServedModel
+    dialect: str
+    constraint: _Constraint
+    stress: str
+    instructions: Mapping[str, str]
+
+
+def load_suite(path: FilePath) -> Suite:
+    """Read a suite file.
+
+    Raises:
+        UsageError: it cannot be read, is no TOML, or a field is wrong; the message names file and
+            line or field, one line a fault.
+    """
+    try:
+        suite = Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}): give a suite such as evals/smoke.toml"
+        ) from error
+    except ValidationError as error:
+        raise UsageError("\n".join(f"{path}: {fault}" for fault in _faults(error))) from error
+    except (ValueError, RecursionError) as error:  # also numbers of more digits than Python reads
+        raise UsageError(f"{path} is no TOML: {error}") from error
+    unknown = [name for name in suite.arms.prompts if name not in {DEFAULT_PROMPT, *suite.prompts}]
+    if unknown:
+        known = ", ".join([DEFAULT_PROMPT, *suite.prompts])
+        raise UsageError(f"{path}: arms.prompts: no prompt {unknown[0]!r}: choose one of {known}")
+    return suite
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    """Yield each field with what is wrong there."""
+    found: dict[Path, list[ErrorDetails]] = {}
+    for each in error.errors(include_url=False):
+        if each["type"] == "too_short" and each["input"]:
+            continue  # its items are there and wrong: said elsewhere
+        found.setdefault(_path_of(each), []).append(each)
+    schema = Suite.model_json_schema()
+    return (
+        f"{shown_path(path)}: {shape_words(errors, known_fields(schema, path[:-1]))}"
+        for path, errors in found.items()
+    )
+
+
+def _path_of(error: ErrorDetails) -> Path:
+    """Return the place of a field; the branches of a union are not part of it."""
+    names = {"function-after", "ServedModel", "PromptFile", "str", "constrained-str"}
+    return tuple(part for part in error["loc"] if part not in names and "[" not in str(part))
+
+
+def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
+    """Return every combination, in the order of the file.
+
+    Args:
+        suite: the suite.
+        folder: where the files of prompts lie.
+
+    Raises:
+        UsageError: a prompt's file cannot be read, or two arms are the same.
+    """
+    axes = suite.arms
+    models = [ServedModel(name=each) if isinstance(each, str) else each for each in axes.models]
+    varying = _varying(axes)
+    arms = []
+    for model, dialect, constraint, prompt, stress in product(
+        models, axes.dialects, axes.constraints, axes.prompts, axes.stress
+    ):
+        words = (model.name or model.base_url or "served", dialect, constraint, prompt, stress)
+        arms.append(
+            Arm(
+                name=_slug(words, varying),
+                model=model,
+                dialect=dialect,
+                constraint=constraint,
+                stress=stress,
+                instructions=_instructions(suite.prompts.get(prompt, {}), folder),
+            )
+        )
+    names = [arm.name for arm in arms]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"two arms are called {twice[0]!r}: list each value of an axis once")
+    return tuple(arms)
+
+
+def _varying(axes: Arms) -> Sequence[bool]:
+    lengths = [
+        len(axis)
+        for axis in (axes.models, axes.dialects, axes.constraints, axes.prompts, axes.stress)
+    ]
+    several = [length > 1 for length in lengths]
+    return several if any(several) else [True, *several[1:]]
+
+
+def _slug(words: Iterable[str], varying: Sequence[bool]) -> str:
+    chosen = [word or "plain" for word, is_used in zip(words, varying, strict=True) if is_used]
+    return re.sub(r"[^A-Za-z0-9._=,-]+", "-", "-".join(chosen)).strip("-.")
+
+
+def _instructions(prompt: Mapping[str, str | PromptFile], folder: FilePath) -> dict[str, str]:
+    return {locale: _text(text, folder) for locale, text in prompt.items()}
+
+
+def _text(text: str | PromptFile, folder: FilePath) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return (folder / text.file).read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"prompt file {folder / text.file} cannot be read ({error})") from error

@@ -1,1 +1,0 @@
-"""What is judged of one sample, from its record and its script alone."""

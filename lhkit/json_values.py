@@ -1,0 +1,185 @@
+"""What JSON can carry, and the one strict way from a Python value to it.
+
+Not a serialiser of objects: whatever JSON has no word for is refused, not guessed.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+MAX_DEPTH = 100
+"""Deeper nesting than this is refused: no tool result is that deep on purpose."""
+
+CLOCK_YEARS = range(1000, 9001)
+"""The years that a clock told as text may show: what is counted from it stays in the calendar."""
+
+_ATOMS = frozenset({str, int, bool, type(None)})
+_TIGHT = (",", ":")
+_ENCODERS = {
+    is_sorted: json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, separators=_TIGHT, sort_keys=is_sorted
+    )
+    for is_sorted in (False, True)
+}
+
+
+class NotJsonError(ValueError):
+    """A value that JSON cannot carry (NaN, a set, an object, a key that is no string, a cycle)."""
+
+
+def plain_json(value: Any, *, depth: int = 0) -> Any:
+    """Return `value` as plain dicts, lists and scalars.
+
+    Args:
+        value: anything.
+        depth: current nesting, for the limit `MAX_DEPTH`.
+
+    Raises:
+        NotJsonError: if JSON cannot carry the value; the message names the Python type.
+    """
+    if type(value) in _ATOMS:  # most values: the rest is for subclasses and for containers
+        return value
+    if depth > MAX_DEPTH:
+        raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool | str):
+        return value if not isinstance(value, str) else str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return _finite(float(value))
+    if isinstance(value, Mapping):
+        return {
+            k if type(k) is str else _key(k): v
+            if type(v) in _ATOMS
+            else plain_json(v, depth=depth + 1)
+            for k, v in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [
+            item if type(item) in _ATOMS else plain_json(item, depth=depth + 1) for item in value
+        ]
+    raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
+
+
+def read_only_json(value: Any) -> Any:
+    """Return `value` as plain JSON that nobody can change: for records, which several people hold.
+
+    Mappings and lists are `dict` and `list` still, so that everything that reads them works;
+    changing one raises a TypeError. A copy (`dict(…)`, `copy.deepcopy(…)`, a pickle) is an ordinary
+    one.
+
+    Raises:
+        NotJsonError: as `compact`: what can be kept can be printed.
+    """
+    plain = plain_json(value)
+    _dump(plain, sort_keys=False)
+    return _frozen(plain)
+
+
+def _frozen(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return _ReadOnlyDict({key: _frozen(item) for key, item in plain.items()})
+    if isinstance(plain, list):
+        return _ReadOnlyList(map(_frozen, plain))
+    return plain
+
+
+def _refuse(*_args: Any, **_more: Any) -> NoReturn:
+    raise TypeError("a record cannot be changed: change a copy of it, such as copy.deepcopy(…)")
+
+
+class _ReadOnlyDict(dict[str, Any]):
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return dict, (dict(self),)
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+
+class _ReadOnlyList(list[Any]):
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        return list, (list(self),)
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise NotJsonError(f"{number} is not a JSON number")
+    return number
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise NotJsonError(f"a key of type {type(key).__name__} is not a JSON key")
+    return str.__str__(key)
+
+
+def compact(value: Any) -> str:
+    """Return compact JSON text with Korean left readable.
+
+    A lone surrogate, which UTF-8 cannot carry, is escaped instead.
+
+    Raises:
+        NotJsonError: as `plain_json`; also for an integer too long to print.
+    """
+    return _dump(plain_json(value), sort_keys=False)
+
+
+def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
+    """Return `value` as compact JSON; what JSON cannot carry in Python's own words."""
+    try:
+        return canonical(value) if sort_keys else compact(value)
+    except NotJsonError:
+        return repr(value)
+
+
+def plain_or_repr(value: Any) -> Any:
+    """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
+    try:
+        compact(value)  # also refuses an integer too long to print
+    except NotJsonError:
+        return repr(value)
+    return plain_json(value)
+
+
+def shown(value: Any, max_chars: int = 80) -> str:
+    """Return `value` as short JSON, for a sentence."""
+    text = json_or_repr(value)
+    return text if len(text) <= max_chars else text[:max_chars] + "…"
+
+
+def canonical(value: Any) -> str:
+    """Return compact JSON text with sorted keys: equal values give equal texts.
+
+    Raises:
+        NotJsonError: as `compact`.
+    """
+    return _dump(plain_json(value), sort_keys=True)
+
+
+def _dump(plain: Any, *, sort_keys: bool) -> str:
+    try:
+        text = _ENCODERS[sort_keys].encode(plain)
+    except ValueError as error:  # an integer of more than 4,300 digits
+        raise NotJsonError(str(error)) from error
+    if text.isascii() or _encodes(text):
+        return text
+    return json.dumps(plain, allow_nan=False, separators=_TIGHT, sort_keys=sort_keys)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,953 @@
+"""HTTP to a model server: connection, faults, retries, server-sent events, a stream's times."""
+
+import asyncio
+import json
+import random
+import re
+import time
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Protocol
+
+import yarl
+
+from lhkit.errors import (
+    ContextTooLongError,
+    ModelError,
+    RequestRefusedError,
+    ServerFailedError,
+    ServerOverloadedError,
+    ServerUnreachableError,
+    StreamBrokenError,
+    StreamStalledError,
+    UnknownModelError,
+    UsageError,
+)
+from lhkit.messages import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    TextDelta,
+    Timing,
+    ToolCallParsed,
+    Usage,
+)
+from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
+from lhkit.models.serving import dtype_told, sha256_of
+
+# When a request may be sent again, and after how long: only before any answer began. Pure.
+#
+# A loop of our own: retry libraries wrap a call, but here the response that finally came must stay
+# open and each failed try must be told in the record.
+#
+# Sources: full jitter and doubling as in AWS's "Exponential Backoff And Jitter"; `Retry-After` in
+# seconds, RFC 9110 §10.2.3 (its date form is not obeyed: no wall clock here).
+
+
+_BUSY = frozenset({429, 503})
+_GATEWAY = frozenset({502, 504})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How often and how long. `longest_s` bounds one pause, `total_s` all of one request.
+
+    A run has second tries of its own (`replay`'s `max_attempts`, 3): they play a whole sample again
+    after these have failed. So one request is sent nine times at most.
+    """
+
+    retries: int = 2
+    first_s: float = 0.5
+    longest_s: float = 10.0
+    total_s: float = 20.0
+
+    def pause_s(
+        self, failure: BaseException | None, *, failed: int, paused_s: float, rng: random.Random
+    ) -> float | None:
+        """Return how long to wait before the next try, None if there must be none.
+
+        Args:
+            failure: what aiohttp said of the try; None for a fault that it knows nothing of.
+            failed: tries that have failed, this one included.
+            paused_s: seconds already waited for this request.
+            rng: where the jitter comes from.
+        """
+        if failed > self.retries or not may_pass(failure):
+            return None
+        asked_s = _retry_after_s(failure)
+        ceiling_s = min(self.longest_s, self.first_s * 2 ** (failed - 1))
+        pause_s = ceiling_s * rng.uniform(0.5, 1.0) if asked_s is None else asked_s
+        is_too_long = pause_s > self.longest_s or paused_s + pause_s > self.total_s
+        return None if is_too_long else pause_s
+
+
+def may_pass(failure: BaseException | None) -> bool:
+    """Return True for what another try may mend: refused, reset, too busy, a gateway's trouble.
+
+    The server has generated nothing then, or nothing that anybody saw. An unknown host name, a
+    bad certificate, a time-out and every other status stay what they are.
+    """
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    match failure:
+        case aiohttp.ClientConnectorDNSError() | aiohttp.ClientSSLError():
+            return False
+        case aiohttp.ClientResponseError(status=status):
+            return status in _BUSY or status in _GATEWAY
+        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
+            return True
+        case _:
+            return False
+
+
+def _retry_after_s(failure: BaseException | None) -> float | None:
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    if not isinstance(failure, aiohttp.ClientResponseError) or failure.headers is None:
+        return None
+    told = failure.headers.get("Retry-After", "").strip()
+    return float(told) if told.isascii() and told.isdigit() else None
+
+
+# What goes wrong between us and a server, as typed exceptions with a sentence each.
+#
+# Each sentence names the thing and the next step.
+
+
+_SHOWN_CHARS = 300
+_NO_SUCH_MODEL = re.compile(r"model\b.*(?:does not exist|not found)", re.IGNORECASE)
+_NO_PARSER = re.compile(r"tool choice requires .*--tool-call-parser", re.IGNORECASE)
+_TOO_LONG = re.compile(r"context (?:length|size)|maximum model length", re.IGNORECASE)
+_PAGE = re.compile(r"\s*<(?:!doctype|html)\b", re.IGNORECASE)
+"""How an answer begins that a web server or proxy gives, for a browser."""
+
+
+@contextmanager
+def transport_faults(address: str) -> Iterator[None]:
+    """Turn aiohttp's exceptions into ours.
+
+    Raises:
+        UsageError: `address` is no address.
+        ServerUnreachableError: nothing listens there, or the name is unknown.
+        StreamStalledError: silence for longer than the idle limit.
+        StreamBrokenError: the connection ended early, or what came was not UTF-8.
+    """
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    try:
+        yield
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+        raise no_address(address) from error
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise ServerUnreachableError(
+            f"nothing answers at {address}: start a server (`lhkit serve`) or correct --base-url"
+        ) from error
+    except TimeoutError as error:
+        raise stalled(address) from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise StreamBrokenError(
+            f"the connection to {address} broke off ({type(error).__name__}): "
+            "check that the server is alive"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise not_a_server(address, str(error)) from error
+
+
+def no_address(address: str) -> UsageError:
+    """Return the exception for what is no address at all."""
+    return UsageError(f"{address!r} is no address of a server: give --base-url http://HOST:PORT")
+
+
+def stalled(address: str) -> StreamStalledError:
+    """Return the exception for a server that is silent for too long."""
+    return StreamStalledError(
+        f"{address} sent nothing for too long: see in its log whether it is overloaded or stuck"
+    )
+
+
+def not_a_server(address: str, what_came: str) -> StreamBrokenError:
+    """Return the exception for an answer that no server of ours would give."""
+    return StreamBrokenError(
+        f"{address} answered with something else than expected ({_short(what_came)}): "
+        "check that --base-url leads to an OpenAI-compatible server"
+    )
+
+
+def refusal(status: int, text: str) -> ModelError:
+    """Return the exception for an HTTP status other than 200."""
+    said = message_of(text)
+    _, fault, what, advice = next(row for row in _REFUSALS if row[0](status, said))
+    told = f"{what} (HTTP {status}): {said}" if said else f"{what} (HTTP {status})"
+    return fault(f"{told}; {advice}")
+
+
+def is_context_too_long(said: str) -> bool:
+    """Return True if a server's message says that the prompt exceeds the model's context."""
+    return _TOO_LONG.search(said) is not None
+
+
+def has_no_parser(said: str) -> bool:
+    """Return True if a server's message says that it does not parse calls (vLLM 0.32's words)."""
+    return _NO_PARSER.search(said) is not None
+
+
+def message_of(text: str) -> str:
+    """Return the human part of an error body, shortened; nothing of a page for browsers."""
+    try:
+        payload: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = None
+    if isinstance(payload, dict):
+        error = payload.get("error") or payload
+        said = error.get("message") or error.get("detail") if isinstance(error, dict) else None
+        text = str(said or error)
+    return "" if _PAGE.match(text) else _short(text)
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_SHOWN_CHARS].rstrip()
+
+
+def _knows_no_such_model(status: int, said: str) -> bool:
+    return status == 404 and _NO_SUCH_MODEL.search(said) is not None  # noqa: PLR2004 - HTTP
+
+
+_REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
+    (
+        lambda status, _: status in {429, 503},
+        ServerOverloadedError,
+        "the server is busy",
+        "try later or send less at once",
+    ),
+    (
+        lambda status, _: status >= 500,  # noqa: PLR2004 - HTTP server errors
+        ServerFailedError,
+        "the server failed",
+        "look into its log",
+    ),
+    (
+        lambda status, _: status in {401, 403},
+        RequestRefusedError,
+        "the server refused the API key",
+        "correct LHKIT_API_KEY",
+    ),
+    (
+        _knows_no_such_model,
+        UnknownModelError,
+        "the server does not know the model",
+        "give one that it serves with --model",
+    ),
+    (
+        lambda status, _: status in {404, 405},
+        RequestRefusedError,
+        "there is no such service",
+        "check that --base-url leads to a vLLM server",
+    ),
+    (
+        lambda _, said: is_context_too_long(said),
+        ContextTooLongError,
+        "the conversation is too long",
+        "clear it, or serve with a larger --max-model-len",
+    ),
+    (
+        lambda _, said: has_no_parser(said),
+        RequestRefusedError,
+        "the server does not parse calls",
+        "start it as `lhkit serve MODEL --server-parser`, or give --dialect json",
+    ),
+    (
+        lambda *_: True,
+        RequestRefusedError,
+        "the server refused the request",
+        "change what it names",
+    ),
+)
+"""(does it apply to status and message, exception, what happened, what to do); first match wins."""
+
+
+# Bytes of a server-sent event stream to the data of its events. Pure.
+#
+# Lines end at LF only (`splitlines` would also cut at U+2028, which may stand inside JSON), and
+# are decoded when complete, so that a Korean letter split over two chunks survives.
+
+
+class EventStreamDecoder:
+    """Collects bytes and gives out the `data` of each complete event line."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []  # the pieces of the line that is not complete yet
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Return the data lines that are complete; comments and other fields are skipped.
+
+        Raises:
+            UnicodeDecodeError: if a complete line is not UTF-8.
+        """
+        *complete, rest = chunk.split(b"\n")
+        lines = []
+        for piece in complete:
+            lines.append(b"".join([*self._line, piece]))
+            self._line = []
+        self._line.append(rest)
+        return [
+            line.removeprefix(b"data:").strip().decode("utf-8")
+            for line in lines
+            if line.startswith(b"data:")
+        ]
+
+
+# Moments of one response, noted as they happen, in seconds since the request was sent.
+
+
+@dataclass(slots=True, kw_only=True)
+class Moments:
+    """What becomes a `Timing`: the first of each kind counts, of tokens and data also the last."""
+
+    headers_s: float | None = None
+    first_chunk_s: float | None = None
+    first_token_s: float | None = None
+    first_text_s: float | None = None
+    call_ready_s: float | None = None
+    last_token_s: float | None = None
+    done_s: float | None = None
+    gaps_s: list[float] = field(default_factory=list)
+
+    def note_token(self, now_s: float) -> None:
+        """A chunk with something generated has come."""
+        if self.last_token_s is None:
+            self.first_token_s = now_s
+        else:
+            self.gaps_s.append(now_s - self.last_token_s)
+        self.last_token_s = now_s
+
+    def take_tokens(self, other: "Moments") -> None:
+        """Have the tokens' moments of `other`."""
+        self.first_token_s, self.last_token_s = other.first_token_s, other.last_token_s
+        self.gaps_s = other.gaps_s
+
+    def note_event(self, event: ParsedEvent, now_s: float) -> None:
+        """Something has become certain."""
+        match event:
+            case TextDelta() if self.first_text_s is None:
+                self.first_text_s = now_s
+            case ToolCallParsed() if self.call_ready_s is None:
+                self.call_ready_s = now_s
+
+    def timing(self, *, retries: int, retried_s: float) -> Timing:
+        """Return all of it as a value."""
+        return Timing(
+            headers_s=self.headers_s,
+            first_chunk_s=self.first_chunk_s,
+            first_token_s=self.first_token_s,
+            first_text_s=self.first_text_s,
+            call_ready_s=self.call_ready_s,
+            last_token_s=self.last_token_s,
+            done_s=self.done_s,
+            chunk_gaps_s=tuple(self.gaps_s),
+            retries=retries,
+            retried_s=retried_s,
+        )
+
+
+# One event of a completion stream to a mapping whose members have the types they must have.
+
+
+def payload_of(data: str) -> Mapping[str, Any]:
+    """Return one event as a mapping.
+
+    Raises:
+        ModelError: it reports an error.
+        StreamBrokenError: it is not a JSON object.
+    """
+    try:
+        payload = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise no_completion(data) from error
+    if not isinstance(payload, dict):
+        raise no_completion(data)
+    if payload.get("error") or payload.get("object") == "error":
+        raise _reported(payload, data)
+    return payload
+
+
+def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
+    """Return a member that is absent, null or of the type that a completion has there.
+
+    Raises:
+        StreamBrokenError: it is of another type.
+    """
+    value = payload.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise no_completion(payload)
+    return value
+
+
+def integers(payload: Mapping[str, Any], key: str) -> list[int]:
+    """Return a member that is a list of integers; empty where it is absent or null.
+
+    Raises:
+        StreamBrokenError: it is something else. What is kept of it could not be read again.
+    """
+    found: list[int] = typed(payload, key, list) or []
+    if not all(type(each) is int for each in found):
+        raise no_completion(payload)
+    return found
+
+
+def no_completion(what_came: object) -> StreamBrokenError:
+    """Return the exception for an event that no server of ours would send."""
+    return StreamBrokenError(
+        f"the stream is not one of completions ({str(what_came)[:100]}): "
+        "check that --base-url leads to a vLLM server"
+    )
+
+
+def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
+    said = message_of(data)
+    error = payload.get("error")
+    code = error.get("code") if isinstance(error, dict) else payload.get("code")
+    if is_context_too_long(said):
+        return ContextTooLongError(f"the conversation is too long: {said}; clear it")
+    if code in {429, 503}:
+        return ServerOverloadedError(f"the server is busy: {said}; try later or send less at once")
+    return ServerFailedError(f"the server reported in its stream: {said}; look into its log")
+
+
+# Reads one streamed response: events out, and the evidence kept for the last of them.
+#
+# No I/O: bytes come in through `feed`. What a chunk says is the business of a `Content`: text that
+# a dialect parses (`completion_content`), or deltas that the server has parsed (`chat_content`).
+
+
+_DONE = "[DONE]"
+_BROKEN_OFF = {"abort", "error"}
+"""Finish reasons of a response that the server gave up: it is not complete."""
+_CUT = {"length", "content_filter"}
+"""Finish reasons of a response that has an end, but not the model's own."""
+
+
+class Content(Protocol):
+    """What the choices of one response say."""
+
+    @property
+    def raw_text(self) -> str:
+        """What the model produced, as far as the stream itself says."""
+        ...
+
+    @property
+    def result(self) -> ParseResult | None:
+        """The whole result; None before the end."""
+        ...
+
+    def has_token(self, choice: Mapping[str, Any]) -> bool:
+        """Return True if the choice carries something that was generated."""
+        ...
+
+    def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
+        """Yield what has become certain with this choice.
+
+        Raises:
+            StreamBrokenError: it says what it cannot say, or more comes after the end.
+        """
+        ...
+
+    def end(self) -> Iterator[ParsedEvent]:
+        """Yield what is certain now that the model has ended."""
+        ...
+
+    def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
+        """Yield what is certain now that the token limit is known to have cut it, or not."""
+        ...
+
+
+class ResponseReader:
+    """Collects one response. Times start at the last `sent`: the try that was answered.
+
+    All that one chunk of bytes says happened when it arrived: the clock is read once for it.
+    """
+
+    def __init__(self, *, content: Content, max_tokens: int, clock: Callable[[], float]) -> None:
+        self._content = content
+        self._max_tokens = max_tokens
+        self._clock = clock
+        self._first_sent_s: float | None = None
+        self._started_s = 0.0
+        self._tries = 0
+        self._last_data_s = 0.0
+        self._decoder = EventStreamDecoder()
+        self._moments = Moments()
+        self._choices = Moments()
+        self._token_ids: list[int] = []
+        self._prompt_token_ids: tuple[int, ...] = ()
+        self._reason = ""
+        self._stop_reason: Any = None
+        self._usage: Mapping[str, Any] = {}
+        self._server_metrics: Mapping[str, Any] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """True once the server has said that nothing more comes."""
+        return self._moments.done_s is not None
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last event; comments that keep a connection open do not count."""
+        return self._now_s() - self._last_data_s
+
+    @property
+    def stop_token_id(self) -> int | None:
+        """The token that ended the response, where the server tells."""
+        return self._stop_reason if isinstance(self._stop_reason, int) else None
+
+    def sent(self) -> None:
+        """Note that the request is being sent, for the first time or once more."""
+        now_s = self._clock()
+        if self._first_sent_s is None:
+            self._first_sent_s = now_s
+        self._started_s = now_s
+        self._tries += 1
+
+    def headers_came(self) -> None:
+        """Note the moment of the response headers."""
+        self._moments.headers_s = self._last_data_s = self._now_s()
+
+    def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
+        """Yield what the bytes say.
+
+        Raises:
+            ServerFailedError: the stream carries an error event, or the server gave up.
+            ServerOverloadedError: that event says that the server is busy.
+            ContextTooLongError: that event says that the prompt is too long.
+            StreamBrokenError: this is not a stream of completions.
+            UnicodeDecodeError: it is not even text.
+        """
+        now_s = self._now_s()
+        for data in self._decoder.feed(chunk):
+            if self.is_done:
+                return
+            self._last_data_s = now_s
+            if self._moments.first_chunk_s is None:
+                self._moments.first_chunk_s = now_s
+            if data == _DONE:
+                self._moments.done_s = now_s
+                yield from self._noted(self._closed(), now_s)
+            else:
+                yield from self._take(payload_of(data), now_s)
+
+    def finished(
+        self, *, identity: ModelIdentity, prompt_text: str, prompt_sha256: str
+    ) -> Finished:
+        """Return the last event.
+
+        Raises:
+            StreamBrokenError: if the stream ended before the server said that it was finished.
+        """
+        result = self._content.result
+        if result is None or not self.is_done:
+            raise StreamBrokenError(
+                f"the stream ended early after {len(self._token_ids)} tokens: "
+                "check that the server is alive"
+            )
+        if not self._token_ids:  # nobody said which chunks hold a token: then each with a choice
+            self._moments.take_tokens(self._choices)
+        first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
+        return Finished(
+            reason=self._reason,
+            text=result.text,
+            calls=result.calls,
+            fragment=result.fragment,
+            truncated=self._is_truncated,
+            usage=self._final_usage(),
+            timing=self._moments.timing(
+                retries=max(0, self._tries - 1), retried_s=self._started_s - first_sent_s
+            ),
+            raw_text=self._content.raw_text,
+            token_ids=tuple(self._token_ids),
+            prompt_token_ids=self._prompt_token_ids,
+            prompt_text=prompt_text,
+            prompt_sha256=prompt_sha256,
+            identity=identity,
+            server_metrics=self._server_metrics,
+        )
+
+    def _now_s(self) -> float:
+        return self._clock() - self._started_s
+
+    @property
+    def _is_truncated(self) -> bool:
+        is_full = self._final_usage().completion_tokens >= self._max_tokens
+        return self._reason in _CUT or is_full
+
+    def _take(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+        self._usage = typed(payload, "usage", dict) or self._usage
+        self._server_metrics = typed(payload, "metrics", dict) or self._server_metrics
+        self._note_prompt(payload)
+        for choice in typed(payload, "choices", list) or ():
+            if not isinstance(choice, dict):
+                raise no_completion(payload)
+            self._note_prompt(choice)
+            self._note_tokens(choice, now_s)
+            yield from self._noted(self._content.feed(choice), now_s)
+            if reason := typed(choice, "finish_reason", str):
+                yield from self._noted(self._ended(reason, choice), now_s)
+
+    def _note_prompt(self, source: Mapping[str, Any]) -> None:
+        """Keep the prompt's ids: `/v1/completions` has them in the choice, chat beside it."""
+        if prompt_token_ids := integers(source, "prompt_token_ids"):
+            self._prompt_token_ids = tuple(prompt_token_ids)
+
+    def _note_tokens(self, choice: Mapping[str, Any], now_s: float) -> None:
+        """Note that something was generated.
+
+        Where a server gives no token ids, a chunk with an empty text may hold a special token: as
+        `vllm bench serve` does it (`benchmarks/lib/endpoint_request_func.py`, vLLM 0.32), each
+        chunk with a choice counts then, and the tokens are those of `usage`.
+        """
+        token_ids = integers(choice, "token_ids")
+        self._choices.note_token(now_s)
+        if token_ids or self._content.has_token(choice):
+            self._moments.note_token(now_s)
+            self._token_ids += token_ids
+
+    def _ended(self, reason: str, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
+        if reason in _BROKEN_OFF:
+            raise ServerFailedError(f"the server gave up ({reason}): look into its log, try again")
+        if self._reason:
+            return
+        self._reason = reason
+        self._stop_reason = choice.get("stop_reason")
+        yield from self._content.end()
+
+    def _closed(self) -> Iterator[ParsedEvent]:
+        if self._reason:
+            yield from self._content.close(truncated=self._is_truncated)
+
+    def _noted(self, events: Iterator[ParsedEvent], now_s: float) -> Iterator[ModelEvent]:
+        for event in events:
+            self._moments.note_event(event, now_s)
+            yield event
+
+    def _final_usage(self) -> Usage:
+        details = typed(self._usage, "prompt_tokens_details", dict) or {}
+        prompt_tokens = typed(self._usage, "prompt_tokens", int)
+        completion_tokens = typed(self._usage, "completion_tokens", int)
+        return Usage(
+            prompt_tokens=len(self._prompt_token_ids) if prompt_tokens is None else prompt_tokens,
+            completion_tokens=(
+                len(self._token_ids) if completion_tokens is None else completion_tokens
+            ),
+            cached_tokens=typed(details, "cached_tokens", int),
+        )
+
+
+# One OpenAI-compatible server over aiohttp: who it is, its streams, its faults, second tries.
+#
+# What is asked of it, and what its answers mean, is `vllm_http`'s and `openai_http`'s business.
+
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECT_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 300.0
+"""Longest silence in a stream. On a CPU the first token waits for the prompts ahead of it."""
+_SHOWN_MODELS = 20
+_OK = 200
+_PORTS = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a model is served. `base_url` may end in `/v1` or not; `api_key` is optional.
+
+    `retries` is how often a request is sent again that was refused, reset or turned away before
+    any answer began; 0 for never.
+    """
+
+    base_url: str
+    model: str | None = None
+    api_key: str | None = None
+    dialect: str = "json"
+    constraint: Constraint = "off"
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    retries: int = 2
+
+    @property
+    def root(self) -> str:
+        """The address without `/v1`."""
+        return self.base_url.rstrip("/").removesuffix("/v1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Where time and chance come from: given, so that tests need neither."""
+
+    clock: Callable[[], float] = time.perf_counter
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    rng: random.Random = field(default_factory=random.SystemRandom)
+
+
+class Connection:
+    """A session with one server. It holds no other state; many requests may run at once."""
+
+    def __init__(
+        self, endpoint: Endpoint, session: "aiohttp.ClientSession", pace: Pace | None = None
+    ) -> None:
+        self.address = endpoint.root
+        self.pace = pace or Pace()
+        self._session = session
+        self._idle_timeout_s = endpoint.idle_timeout_s
+        self._backoff = Backoff(retries=endpoint.retries)
+
+    async def events(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Yield what `reader` makes of the streamed answer; closing early closes the request.
+
+        Raises:
+            ModelError: the server refused, failed, broke off or stalled.
+        """
+        with transport_faults(self.address):
+            async with self._opened(path, body, reader) as response:
+                reader.headers_came()
+                async for chunk in response.content.iter_any():
+                    for event in reader.feed(chunk):
+                        yield event
+                    if reader.is_done:
+                        break
+                    if reader.silent_s > self._idle_timeout_s:
+                        raise stalled(self.address)  # nothing but keep-alive comments
+
+    async def get(self, path: str) -> Mapping[str, Any]:
+        """Return a JSON object.
+
+        Raises:
+            ModelError: nothing answers, it refuses, or it answers something else.
+        """
+        with transport_faults(self.address):
+            async with self._session.get(self.address + path) as response:
+                return await _json_of(response, self.address)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the JSON object that answers `body`.
+
+        Raises:
+            ModelError: as `get`.
+        """
+        with transport_faults(self.address):
+            async with self._session.post(self.address + path, json=body) as response:
+                return await _json_of(response, self.address)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    @asynccontextmanager
+    async def _opened(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        """Yield the answer to the first try that got a stream."""
+        failed, paused_s = 0, 0.0
+        while True:
+            reader.sent()
+            try:
+                response = await self._stream(path, body)
+                break
+            except ModelError as error:
+                failed += 1
+                pause_s = self._backoff.pause_s(
+                    error.__cause__, failed=failed, paused_s=paused_s, rng=self.pace.rng
+                )
+                if pause_s is None:
+                    raise
+                paused_s += pause_s
+                await self.pace.sleep(pause_s)
+        async with response:
+            yield response
+
+    async def _stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
+        with transport_faults(self.address):
+            response = await self._session.post(self.address + path, json=body)
+            if response.status == _OK and response.content_type == "text/event-stream":
+                return response
+            async with response:
+                await _require_ok(response)
+                raise not_a_server(self.address, f"{response.content_type}, no event stream")
+
+
+@asynccontextmanager
+async def connecting(
+    endpoint: Endpoint, pace: Pace | None = None
+) -> AsyncIterator[tuple[Connection, ModelIdentity]]:
+    """Yield a new connection and who answers there; it is closed only if the block fails.
+
+    Without `endpoint.model`, the only served model is taken. Nothing is tried twice here: a wrong
+    address is to be told at once.
+
+    Raises:
+        UsageError: an address that is none.
+        UnknownModelError: the server does not serve that model; the message lists what it does.
+        ModelError: nothing answers, or it refuses.
+    """
+    require_address(endpoint.root)
+    connection = Connection(endpoint, _session(endpoint), pace)
+    try:
+        yield connection, await _identify(endpoint, connection)
+    except BaseException:
+        await connection.aclose()
+        raise
+
+
+def require_address(base_url: str) -> None:
+    """Refuse an address that is none, or that holds a password: it would stand in every record.
+
+    Raises:
+        UsageError: as the summary says; nothing was asked yet.
+    """
+    if "@" in base_url:
+        raise UsageError("give no password in --base-url: set LHKIT_API_KEY instead")
+    try:
+        url = yarl.URL(base_url)
+        is_address = url.scheme in {"http", "https"} and bool(url.host)
+        is_address = is_address and (url.port or 0) in range(1, _PORTS)
+    except ValueError:  # a port beyond all, brackets that do not fit
+        is_address = False
+    if not is_address:
+        raise no_address(base_url)
+
+
+def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    api_key = (endpoint.api_key or "").strip()  # keys are pasted with line ends
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    timeout = aiohttp.ClientTimeout(
+        total=None,
+        sock_connect=endpoint.connect_timeout_s,
+        sock_read=endpoint.idle_timeout_s,
+    )
+    # No limit: the server queues, not the client. One connection a request: a pooled one may be
+    # closing already (vLLM does so after 5 s), and a request sent into it fails for nothing.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers)
+
+
+async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
+    served = await _served_models(connection)
+    names = list(served)
+    if endpoint.model is None and len(names) == 1:
+        model = names[0]
+    elif endpoint.model in names:
+        model = str(endpoint.model)
+    else:
+        listed = ", ".join(names[:_SHOWN_MODELS]) or "no model at all"
+        raise UnknownModelError(
+            f"{endpoint.root} serves {listed}, not {endpoint.model or 'exactly one model'}: "
+            "give one of these with --model"
+        )
+    return ModelIdentity(
+        model=model,
+        server=await _server_version(connection),
+        base_url=endpoint.root,
+        dialect=endpoint.dialect,
+        constraint=endpoint.constraint,
+        weights=weights_name(served[model].root, model),
+        weights_sha256=served[model].weights_sha256,
+        dtype=served[model].dtype,
+    )
+
+
+def weights_name(root: str, model: str) -> str:
+    """Return what names the weights behind a served name; empty where the name says it all.
+
+    Of a folder its own name, so that no path of a machine gets into records.
+    """
+    name = PurePath(root).name if PurePath(root).is_absolute() else root
+    return "" if name == model else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """What a server says of one name: what it loaded, the hash of that, and what it computes in.
+
+    Each is empty if untold.
+    """
+
+    root: str
+    weights_sha256: str
+    dtype: str
+
+
+async def _served_models(connection: Connection) -> dict[str, _Served]:
+    """Return what is served, by name. An alias that tells something is no model of its own.
+
+    A hash is of the names with its own root: an adapter that is served beside has another one. All
+    of a server compute in one type.
+    """
+    entries = (await connection.get("/v1/models")).get("data")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise not_a_server(connection.address, "no list of models at /v1/models")
+    roots = {str(entry.get("id")): str(entry.get("root") or "") for entry in entries}
+    hashes = {root: sha256 for name, root in roots.items() if root and (sha256 := sha256_of(name))}
+    dtype = next(filter(None, map(dtype_told, roots)), "")
+    return {
+        name: _Served(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype)
+        for name, root in roots.items()
+        if not sha256_of(name) and not dtype_told(name)
+    }
+
+
+async def _server_version(connection: Connection) -> str:
+    try:
+        return f"vllm {(await connection.get('/version'))['version']}"
+    except (RequestRefusedError, ServerFailedError, StreamBrokenError, KeyError):
+        return "unknown server"  # other servers have no /version
+
+
+async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Mapping[str, Any]:
+    await _require_ok(response)
+    text = await response.text(errors="replace")
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise not_a_server(address, text) from error
+    if not isinstance(payload, dict):
+        raise not_a_server(address, text)
+    return payload
+
+
+async def _require_ok(response: "aiohttp.ClientResponse") -> None:
+    if response.status == _OK:
+        return
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    told = aiohttp.ClientResponseError(
+        response.request_info, (), status=response.status, headers=response.headers
+    )
+    raise refusal(response.status, await response.text(errors="replace")) from told
+
+
+# vLLM's own text for token ids: how it read a prompt, and what a model wrote before any parser.
+
+
+async def detokenized(connection: Connection, model: str, token_ids: Sequence[int]) -> str:
+    """Return the text of token ids, control tokens included.
+
+    Raises:
+        ModelError: the server has no `/detokenize`, or failed.
+    """
+    payload = await connection.post("/detokenize", {"model": model, "tokens": list(token_ids)})
+    if not isinstance(prompt := payload.get("prompt"), str):
+        raise not_a_server(connection.address, "no prompt at /detokenize")
+    return prompt

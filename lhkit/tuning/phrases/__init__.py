@@ -1,0 +1,1 @@
+"""Training conversations from a phrase file of one's own."""

@@ -1,0 +1,468 @@
+"""A phrase file and its templates."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from string import Formatter
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from lhkit.errors import ScenarioError, TuningError
+from lhkit.harness.matchers import Fault, equal, folded, shown_path
+from lhkit.harness.matchers import Path as DataPath
+from lhkit.harness.scenario import Document, SourceFault, read_document, shape_faults
+from lhkit.json_values import compact
+from lhkit.locales import available_locales
+from lhkit.tools.schema import SchemaNode
+
+# Korean particles that fit the word before them, as format specifications. Pure.
+#
+# `"{word:을}".format(word=Word("물"))` is 물을; a leading `q` puts the word in quotes.
+
+
+_AFTER_VOWEL = {
+    "을": "를",
+    "이": "가",
+    "은": "는",
+    "과": "와",
+    "이랑": "랑",
+    "으로": "로",
+    "이에요": "예요",
+    "이요": "요",
+    "이라": "라",
+    "이라는": "라는",
+    "이고": "고",
+    "이었어요": "였어요",
+    "이었어": "였어",
+    "이야": "야",
+    "이거든": "거든",
+}
+_DIGITS_WITH_FINAL = frozenset("013678")
+_DIGITS_WITH_L = frozenset("178")
+_FINAL_L = 8
+_BRACKETED = re.compile(r"\([^()]*\)\W*$")
+
+
+class Word(str):
+    """A text that a template can put a particle after."""
+
+    __slots__ = ()
+
+    def __format__(self, spec: str) -> str:
+        """Return the text with quotes (`q`) and the particle that `spec` names."""
+        quoted, particle = spec.startswith("q"), spec.removeprefix("q")
+        plain = "".join(self)  # not str(self): formatting that would come back here
+        return (f"'{plain}'" if quoted else plain) + particle_after(plain, particle)
+
+
+def particle_after(word: str, particle: str) -> str:
+    """Return the form of `particle` (written as after a consonant) that fits `word`."""
+    vowel_form = _AFTER_VOWEL.get(particle)
+    if vowel_form is None:
+        return particle
+    spoken = re.sub(r"\W+$", "", _BRACKETED.sub("", word)) or word
+    final = _final(spoken[-1:].casefold())
+    is_vowel = final == 0 or (particle == "으로" and final == _FINAL_L)
+    return vowel_form if is_vowel else particle
+
+
+def _final(letter: str) -> int:
+    """Return 0 for a letter that is spoken with an open end; 8 is ㄹ."""
+    if "가" <= letter <= "힣":
+        return (ord(letter) - ord("가")) % 28
+    if letter.isdigit():
+        return _FINAL_L if letter in _DIGITS_WITH_L else int(letter in _DIGITS_WITH_FINAL)
+    return {"l": _FINAL_L, "r": 0, "m": 1, "n": 1}.get(letter, 0)
+
+
+# Sentences with slots: `{argument}`, `{field}`, `{rows.title}`, `{rows:count}`. Pure.
+#
+# `{text:을}` adds the Korean particle that fits the word. Not `str.format`: a slot reaches into
+# plain data only, never into an object. Also places in a result, such as `rows[0].id`.
+
+
+COUNT = "count"
+"""`{rows:count}` is how many rows there are."""
+
+_FIRST_MARK = 0xE000
+_STEP = re.compile(r"([^.\[\]{}\s]+)(?:\[(\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A gap in a sentence: a name, perhaps a key inside what it names, perhaps a particle."""
+
+    name: str
+    key: str = ""
+    spec: str = ""
+
+    def __str__(self) -> str:
+        return self.name + (f".{self.key}" if self.key else "")
+
+
+def parts_of(template: str) -> tuple[tuple[str, Gap | None], ...]:
+    """Return a sentence as pieces of text, each with the slot that follows it.
+
+    Raises:
+        TuningError: a brace is not closed, or what stands in it is no name.
+    """
+    try:
+        parsed = tuple(Formatter().parse(template))
+    except ValueError as error:
+        raise TuningError(
+            f"{template!r}: {error}: a slot is {{name}}, a plain brace {{{{"
+        ) from error
+    return tuple(
+        (text, None if field is None else _slot(field, spec or "", conversion, template))
+        for text, field, spec, conversion in parsed
+    )
+
+
+def _slot(field: str, spec: str, conversion: str | None, template: str) -> Gap:
+    name, _, key = field.partition(".")
+    is_plain = name and not set(field) & set("[]{} ") and not key.count(".")
+    if not is_plain or conversion:
+        raise TuningError(
+            f"{template!r}: {{{field}}} is no slot: write {{name}} or {{name.key}}; a plain brace "
+            "is {{"
+        )
+    return Gap(name=name, key=key, spec=spec)
+
+
+def slots_of(template: str) -> tuple[Gap, ...]:
+    """Return the slots of a sentence, in order.
+
+    Raises:
+        TuningError: see `parts_of`.
+    """
+    return tuple(slot for _, slot in parts_of(template) if slot is not None)
+
+
+def filled(
+    template: str,
+    word_of: Callable[[Gap], str | None],
+    retyped: Callable[[str], str] = lambda text: text,
+) -> str | None:
+    """Return the sentence with its slots filled; None if one of them has no word.
+
+    `retyped` may change what stands around the words, but not them: there, a character of Unicode's
+    private use area stands for each.
+    """
+    around: list[str] = []
+    words: dict[str, str] = {}
+    for text, slot in parts_of(template):
+        around.append(text)
+        if slot is None:
+            continue
+        word = word_of(slot)
+        if not word:
+            return None
+        mark = chr(_FIRST_MARK + len(words))
+        words[mark] = format(Word(word), "" if slot.spec == COUNT else slot.spec)
+        around.append(mark)
+    return "".join(words.get(char, char) for char in retyped("".join(around)))
+
+
+def word_in(data: Mapping[str, Any], slot: Gap) -> str | None:
+    """Return how a result's field is said; None if it is not there, empty, or no plain value.
+
+    A list is said as an enumeration; `key` picks one field of an object, or of each in a list.
+    """
+    value = data.get(slot.name)
+    if slot.spec == COUNT:
+        return str(len(value)) if isinstance(value, Sequence | Mapping) else None
+    values = value if isinstance(value, list | tuple) else [value]
+    if slot.key:
+        values = [row.get(slot.key) if isinstance(row, Mapping) else None for row in values]
+    words = [plain_word(each) for each in values]
+    if not words or None in words:
+        return None
+    return ", ".join(word for word in words if word is not None)
+
+
+def plain_word(value: Any) -> str | None:
+    """Return how a text or a number is said; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One part of a place in a result: a field, and perhaps which of several rows."""
+
+    name: str
+    index: int | None = None
+
+
+def steps_of(place: str) -> tuple[Step, ...]:
+    """Return the parts of a place such as `notes.id` or `notes[0].id`.
+
+    Raises:
+        TuningError: it is none.
+    """
+    parts = [_STEP.fullmatch(part) for part in place.split(".")]
+    if None in parts:
+        raise TuningError(
+            f"{place!r} is no place in a result: write it like rows.id, or rows[0].id for the "
+            "first of several rows"
+        )
+    return tuple(
+        Step(name=part[1], index=None if part[2] is None else int(part[2]))
+        for part in parts
+        if part is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What stands at a place: different values, and the result with only the rows they are in.
+
+    `rows` are those, or the whole result where there are none.
+    """
+
+    values: tuple[Any, ...]
+    data: Mapping[str, Any]
+    rows: tuple[Any, ...]
+
+
+def taken(data: Mapping[str, Any], place: str, where: Mapping[str, Any]) -> Taken:
+    """Return what stands at a place of a result, in the rows whose fields are as in `where`.
+
+    A field that is a list goes on in all of its rows; nothing at all is no fault. Texts are
+    compared without regard to case.
+
+    Raises:
+        TuningError: rows are there and none has such a field.
+    """
+    *ways, last = steps_of(place)
+    rows: list[Any] = [data]
+    for step in ways:
+        rows = _within(rows, step.name)
+        if step is not ways[-1] and step.index is not None:
+            rows = rows[step.index : step.index + 1]
+    for name in where:
+        _within(rows, name)  # refuses a field that no row has
+    rows = [row for row in rows if all(_is(row.get(key), value) for key, value in where.items())]
+    if ways and ways[-1].index is not None:
+        rows = rows[ways[-1].index : ways[-1].index + 1]
+    values = _within(rows, last.name)
+    if last.index is not None:
+        values = values[last.index : last.index + 1]
+    different = tuple({compact(value): value for value in values}.values())
+    is_one_list = len(ways) == 1 and isinstance(data.get(ways[0].name), list)
+    return Taken(
+        values=different,
+        data={**data, ways[0].name: rows} if is_one_list else data,
+        rows=tuple(rows),
+    )
+
+
+def _within(rows: Sequence[Any], name: str) -> list[Any]:
+    """Return what stands in a field of the rows, lists as their items."""
+    objects = [row for row in rows if isinstance(row, Mapping)]
+    if rows and not any(name in row for row in objects):
+        fields = ", ".join(dict.fromkeys(key for row in objects for key in row)) or "none"
+        raise TuningError(f"there is no {name!r} (fields there: {fields})")
+    values = (row[name] for row in objects if row.get(name) is not None)
+    return [each for value in values for each in (value if isinstance(value, list) else [value])]
+
+
+def _is(actual: Any, wanted: Any) -> bool:
+    if isinstance(actual, str) and isinstance(wanted, str):
+        return folded(actual) == folded(wanted)
+    return equal(wanted, actual, SchemaNode.of({}))
+
+
+# A phrase file: what people say to a toolset and what is answered, as its owner wrote it.
+#
+# Every fault is told by file, line and field. Whether the phrases fit a toolset is asked in
+# `checks`.
+
+
+TODO = "TODO"
+"""A text that begins with this is still to be written."""
+
+HOW = "`lhkit tune init` writes a file to fill in"
+
+_Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+_Values: TypeAlias = Mapping[str, tuple[Any, ...]]
+
+
+class _Strict:
+    """Tells pydantic to refuse unknown fields; a plain base so that values stay dataclasses."""
+
+    __slots__ = ()
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - pydantic's name and type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence(_Strict):
+    """What a user says, with slots for arguments. `args` are arguments it means without a slot."""
+
+    text: _Words
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPhrases(_Strict):
+    """What is said of one tool.
+
+    `values` are what its arguments may be; `failing` are values that the tool refuses or does not
+    find. `replies` are keyed by what a call came to: `ok`, `not_found`, `refused`, `cancelled`, or
+    an error code of the tool.
+    """
+
+    say: tuple[_Words | Sentence, ...] = ()
+    values: _Values = field(default_factory=dict)
+    failing: _Values = field(default_factory=dict)
+    replies: Mapping[str, tuple[_Words, ...]] = field(default_factory=dict)
+
+    def sentences(self) -> tuple[Sentence, ...]:
+        """Return what users say, each with its fixed arguments."""
+        return tuple(
+            each if isinstance(each, Sentence) else Sentence(text=each) for each in self.say
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk(_Strict):
+    """What needs no tool: what users say and what fits as an answer to all of it."""
+
+    say: Annotated[tuple[_Words, ...], Field(min_length=1)]
+    answer: Annotated[tuple[_Words, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalePhrases(_Strict):
+    """Everything in one language.
+
+    `two_wishes` joins `{first}` and `{second}` in one message. `before` and `after` are words that
+    people put around a wish.
+    """
+
+    tools: Mapping[str, ToolPhrases] = field(default_factory=dict)
+    small_talk: tuple[Talk, ...] = ()
+    out_of_scope: tuple[Talk, ...] = ()
+    two_wishes: tuple[_Words, ...] = ()
+    before: tuple[_Words, ...] = ()
+    after: tuple[_Words, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrases(_Strict):
+    """A whole file.
+
+    `worlds` are states that conversations begin in, as in a scenario. With `typos`, some sentences
+    are typed carelessly; the words in their slots never are.
+    """
+
+    locales: Annotated[Mapping[str, LocalePhrases], Field(min_length=1)]
+    worlds: Annotated[tuple[Mapping[str, Any], ...], Field(min_length=1)] = ({},)
+    typos: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhraseFile:
+    """Phrases and where each of them stands."""
+
+    file: Path
+    document: Document
+    phrases: Phrases
+
+    def place(self, path: DataPath) -> str:
+        """Return `file:line: field`, for a sentence about a fault."""
+        return f"{self.file}:{self.document.line(path)}: {shown_path(path)}"
+
+
+_ADAPTER = TypeAdapter(Phrases)
+
+
+def read_phrases(file: Path) -> PhraseFile:
+    """Return the phrases of a file.
+
+    Raises:
+        TuningError: the file cannot be read, is empty, is no YAML, has a TODO left, or a field of
+            it is wrong; one line for each fault: `file:line: field: what is wrong`.
+    """
+    try:
+        document = read_document(file)
+    except ScenarioError as error:
+        raise TuningError(f"{error}: {HOW}") from error
+    refuse_faults(file, document, tuple(map(_with_hint, document.faults)))
+    if document.value is None:
+        raise TuningError(f"{file} is empty: {HOW}")
+    if not isinstance(document.value, dict):
+        raise TuningError(f"{file}:1: must be a mapping with `locales:`: {HOW}")
+    _refuse_todos(file, document)
+    return PhraseFile(file=file, document=document, phrases=_parsed(file, document))
+
+
+def _with_hint(fault: Fault) -> Fault:
+    """Tell of what most often makes a sentence with slots no YAML."""
+    if not fault.message.startswith("not YAML"):
+        return fault
+    hint = "(a text that begins with { or holds ': ' needs quotes)"
+    return replace(fault, message=f"{fault.message} {hint}")
+
+
+def refuse_faults(file: Path, document: Document, faults: tuple[Fault, ...]) -> None:
+    """Do nothing if there are no faults.
+
+    Raises:
+        TuningError: there are some; a line for each, in order of appearance.
+    """
+    found = sorted(faults, key=lambda each: document.line(each.path))
+    if found:
+        told = (
+            SourceFault(
+                file=file,
+                line=document.line(each.path),
+                place=shown_path(each.path),
+                message=each.message,
+            )
+            for each in found
+        )
+        raise TuningError("\n".join(map(str, told)))
+
+
+def _refuse_todos(file: Path, document: Document) -> None:
+    todos = sorted(_todos(document.value, ()), key=document.line)
+    if todos:
+        path, others = todos[0], len(todos) - 1
+        more = f" ({others} more after it)" if others else ""
+        raise TuningError(
+            f"{file}:{document.line(path)}: {shown_path(path)}: a TODO is left{more}: "
+            "write your own words there, or delete the line"
+        )
+
+
+def _todos(value: Any, path: DataPath) -> Iterator[DataPath]:
+    if isinstance(value, str) and value.lstrip().startswith(TODO):
+        yield path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if str(key).startswith(TODO):
+                yield (*path, key)
+            yield from _todos(item, (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _todos(item, (*path, number))
+
+
+def _parsed(file: Path, document: Document) -> Phrases:
+    try:
+        phrases = _ADAPTER.validate_json(compact(document.value), strict=True)
+    except ValidationError as error:
+        refuse_faults(file, document, shape_faults(error, _ADAPTER, document))
+        raise AssertionError("pydantic refused without a reason") from error
+    known = available_locales()
+    unknown = (
+        Fault(("locales", locale), f"must be one of {', '.join(known)}")
+        for locale in phrases.locales
+        if locale not in known
+    )
+    refuse_faults(file, document, tuple(unknown))
+    return phrases

@@ -1,0 +1,853 @@
+"""Conversations drawn from a phrase file."""
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, TypeAlias, TypeVar
+
+from lhkit.chat.step import MAX_TURNS
+from lhkit.errors import TuningError
+from lhkit.harness.matchers import is_number
+from lhkit.json_values import compact
+from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import (
+    ToolCall,
+    ToolCallMessage,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    encode_tool_result,
+)
+from lhkit.models.scripted import Reply, say
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.noise import careless, is_literal, surrounded
+from lhkit.tuning.phrases.check import unsaid, values_of
+from lhkit.tuning.phrases.file import (
+    TODO,
+    Gap,
+    LocalePhrases,
+    PhraseFile,
+    Sentence,
+    Taken,
+    Talk,
+    filled,
+    slots_of,
+    taken,
+    word_in,
+)
+from lhkit.tuning.phrases.values import (
+    SAY,
+    LookUp,
+    Value,
+    calls_for,
+    expected_of,
+    given_values,
+    is_day,
+    schema_fault,
+    value_of,
+)
+from lhkit.tuning.teacher import Act, Conversation, Line
+
+# What the expert does: the calls of a wish, then words for what really came of them.
+
+
+_OURS = frozenset({"handler_error", "validation", "unknown_tool", "repeated_call"})
+"""Results that no phrase is written for: the tool broke, or the call should not have been made."""
+
+_SHOWN_ROWS = 3
+_SHOWN_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One call, the words that stand for its arguments, and what may be said afterwards.
+
+    An argument may be a `LookUp`: then it is called for first. `place` says where a part of the
+    tool's phrases stands: `file:line: field`. One that `is_to_fail` was drawn from `failing`.
+    """
+
+    tool: str
+    locale: str
+    args: Mapping[str, Any]
+    words: Mapping[str, str]
+    replies: Mapping[str, Sequence[str]]
+    place: Callable[[str], str]
+    is_to_fail: bool = False
+
+    def calls(self) -> int:
+        """Return how many calls it takes at most."""
+        return calls_for(self.args)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What became of a wish: a key of its `replies`, the reply under it, and that in words."""
+
+    wish: Wish
+    outcome: str
+    reply: str
+    text: str
+
+
+def ignore(_said: Said) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """There is no value to call with: what is said then, best first, and fields to name."""
+
+    outcomes: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+_Known: TypeAlias = dict[str, ToolResult]
+"""Results of this turn that still hold, by call."""
+
+_T = TypeVar("_T")
+_Course: TypeAlias = Generator[ToolCall, ToolResult, _T]
+
+
+def acting(
+    wishes: Sequence[Wish],
+    *,
+    seed: int,
+    most_calls: int,
+    notify: Callable[[Said], None] = ignore,
+) -> Act:
+    """Return an act that makes the calls one after the other and then speaks of all of them.
+
+    Args:
+        wishes: in the order in which they are carried out.
+        seed: decides the words.
+        most_calls: so many fit into a turn.
+        notify: told of each wish when all of them are carried out.
+
+    Raises (when it acts):
+        TuningError: a tool broke, a look-up does not find what it should, no reply fits what came
+            of a call, or there are too many calls.
+    """
+
+    def act(settled: Sequence[ToolCallMessage]) -> Reply:
+        rng = random.Random(seed)  # noqa: S311 - a choice of words, no secret
+        course = _course(wishes, rng)
+        try:
+            call = next(course)
+            for message in settled:
+                call = course.send(message.result)
+        except StopIteration as end:
+            told: Sequence[Said] = end.value
+            for each in told:
+                notify(each)
+            return say(" ".join(each.text for each in told))
+        if len(settled) >= most_calls:
+            raise TuningError(
+                f"{wishes[0].place('say')}: it takes more than {most_calls} calls, and a turn of "
+                "your assistant allows no more: raise its max_turns"
+            )
+        return Reply(calls=(call,))
+
+    return act
+
+
+def _course(wishes: Sequence[Wish], rng: random.Random) -> _Course[Sequence[Said]]:
+    """Yield each call, be sent its result, and return what is said in the end."""
+    known: _Known = {}
+    told: list[Said] = []
+    for wish in wishes:
+        args = yield from _arguments(wish.args, wish, known)
+        if isinstance(args, _Missed):
+            told.append(_words(wish, args.outcomes, args.data, wish.args, rng))
+            continue
+        result = yield from _called(wish.tool, args, known)
+        told.append(_words(wish, *_outcomes(wish, wish.tool, args, result), args, rng))
+        known.clear()  # it may have changed what a look-up would find
+        known[_call_key(wish.tool, args)] = result
+    return told
+
+
+def _arguments(
+    args: Mapping[str, Any], wish: Wish, known: _Known
+) -> _Course[dict[str, Any] | _Missed]:
+    """Return the arguments with everything looked up."""
+    found: dict[str, Any] = {}
+    for name, value in args.items():
+        if isinstance(value, LookUp):
+            looked_up = yield from _looked_up(value, wish, known)
+            if isinstance(looked_up, _Missed):
+                return looked_up
+            found[name] = looked_up.values[0]
+        else:
+            found[name] = value
+    return found
+
+
+def _looked_up(look_up: LookUp, wish: Wish, known: _Known) -> _Course[Taken | _Missed]:
+    args = yield from _arguments(look_up.args, wish, known)
+    if isinstance(args, _Missed):
+        return args
+    result = yield from _called(look_up.tool, args, known)
+    outcomes, data = _outcomes(wish, look_up.tool, args, result)
+    if outcomes[0] != "ok":
+        return _Missed(tuple(each for each in outcomes if each != "ok"), data)
+    asked = f"{wish.place('values')}: {look_up.tool} {compact(args)}, {look_up.take}"
+    try:
+        found = taken(data, look_up.take, look_up.where)
+    except TuningError as error:
+        raise TuningError(f"{asked}: {error}") from error
+    if not found.values:
+        return _Missed(("not_found",), found.data)
+    if len(found.values) == 1:
+        return found
+    if "several" in wish.replies:
+        return _Missed(("several",), found.data)
+    raise TuningError(
+        f"{asked}: {len(found.values)} different values are there, in {_shown(found)}: say which "
+        "with `where: {field: …}`, take the first like rows[0].id, or write under `several` in "
+        "`replies` how to ask back"
+    )
+
+
+def _shown(found: Taken) -> str:
+    """Return the rows that were found, or the values where they stand in one row."""
+    some = found.rows if len(found.rows) > 1 else found.values
+    texts = [compact(each) for each in some[:_SHOWN_ROWS]]
+    short = [text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…" for text in texts]
+    more = f" and {len(some) - len(short)} more" if len(some) > len(short) else ""
+    return ", ".join(short) + more
+
+
+def _called(tool: str, args: Mapping[str, Any], known: _Known) -> _Course[ToolResult]:
+    """Return what a call came to; one whose result is known and still holds is not made again."""
+    key = _call_key(tool, args)
+    if key not in known:
+        known[key] = yield ToolCall(name=tool, args=dict(args))
+    return known[key]
+
+
+def _call_key(tool: str, args: Mapping[str, Any]) -> str:
+    return compact([tool, dict(args)])
+
+
+def _words(
+    wish: Wish,
+    outcomes: Sequence[str],
+    data: Mapping[str, Any],
+    args: Mapping[str, Any],
+    rng: random.Random,
+) -> Said:
+    for outcome in outcomes:
+        replies = list(wish.replies.get(outcome, ()))
+        for template in rng.sample(replies, len(replies)):
+            text = filled(template, lambda slot: _word(wish, data, slot))
+            if text is not None:
+                return Said(wish=wish, outcome=outcome, reply=template, text=text)
+    raise TuningError(_unsaid(wish, outcomes, data, args))
+
+
+def _word(wish: Wish, data: Mapping[str, Any], slot: Gap) -> str | None:
+    if slot.name in wish.words and not slot.key:
+        return wish.words[slot.name]
+    return word_in(data, slot)
+
+
+def _outcomes(
+    wish: Wish, tool: str, args: Mapping[str, Any], result: ToolResult
+) -> tuple[tuple[str, ...], Mapping[str, Any]]:
+    """Return under which keys a reply may stand, best first, and the fields it may name.
+
+    These are the fields that the model sees: a result that is too long has lost its data.
+    """
+    match result:
+        case ToolCancelled():
+            return ("cancelled",), {}
+        case ToolErr(code=code, reason=reason):
+            if code in _OURS:
+                raise TuningError(
+                    f"{wish.place('say')}: the tool {tool} answered {code} to {compact(args)} "
+                    f"({reason}): mend the tool, or change the values or worlds of the phrase file"
+                )
+            is_missing = code.endswith("not_found")
+            keys = (code, "not_found", "refused") if is_missing else (code, "refused")
+            return keys, {"code": code, "reason": reason}
+        case ToolOk():
+            data: Mapping[str, Any] = json.loads(encode_tool_result(result))["data"]
+            return _outcomes_of(data), data
+
+
+def _outcomes_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys for a result: one that holds nothing at all is not found.
+
+    With an empty list beside other fields it may be either, and so with numbers alone (none left
+    may be good news); the replies decide, by their slots.
+    """
+    if not data or any(data.values()):
+        return ("ok", "not_found") if [] in data.values() else ("ok",)
+    is_numbers_only = all(is_number(value) for value in data.values())
+    return ("ok", "not_found") if is_numbers_only else ("not_found", "ok")
+
+
+def _unsaid(
+    wish: Wish, outcomes: Sequence[str], data: Mapping[str, Any], args: Mapping[str, Any]
+) -> str:
+    fields = ", ".join([*wish.words, *data]) or "none"
+    keys = " or ".join(f"`{outcome}`" for outcome in outcomes)
+    told = {name: value for name, value in args.items() if not isinstance(value, LookUp)}
+    return (
+        f"{wish.place('replies')}: {wish.tool} came to `{outcomes[0]}` with {compact(told)} and no "
+        f"reply for it can be filled (slots there: {fields}): write one under {keys}"
+    )
+
+
+# What became of the wishes of a phrase file, tool by tool. Pure.
+
+
+_TOO_MANY = 1 / 3
+"""Share of wishes not found from which a file is told to look for what its worlds do not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """How the wishes for one tool ended.
+
+    `outcomes` counts them by key of `replies`, the most frequent first. `unused` are replies that
+    were never said, such as `ok[1] (phrases.yaml:23)`. `missing` is the share of wishes that were
+    not found, though their words are not from `failing`.
+    """
+
+    tool: str
+    outcomes: Mapping[str, int]
+    unused: Sequence[str]
+    missing: float
+
+    @property
+    def is_missing_much(self) -> bool:
+        """True if the worlds hold too little of what is asked for."""
+        return self.missing > _TOO_MANY
+
+
+def answers_of(book: PhraseFile, said: Sequence[Said]) -> tuple[Answers, ...]:
+    """Return how the wishes ended, by tool in the order of the file.
+
+    Replies of a language in which nothing was said are not looked at.
+    """
+    locales = {each.wish.locale for each in said}
+    spoken = [phrases for name, phrases in book.phrases.locales.items() if name in locales]
+    tools = dict.fromkeys(tool for phrases in spoken for tool in phrases.tools)
+    return tuple(
+        Answers(
+            tool=tool,
+            outcomes=dict(Counter(each.outcome for each in ours).most_common()),
+            unused=tuple(_unused(book, tool, ours, locales)),
+            missing=_missing(ours),
+        )
+        for tool in tools
+        for ours in ([each for each in said if each.wish.tool == tool],)
+    )
+
+
+def _missing(said: Sequence[Said]) -> float:
+    meant = [each.outcome for each in said if not each.wish.is_to_fail]
+    return sum(outcome.endswith("not_found") for outcome in meant) / max(1, len(meant))
+
+
+def _unused(book: PhraseFile, tool: str, said: Sequence[Said], locales: set[str]) -> Iterator[str]:
+    """Yield the replies that were never said; of an outcome that never came, only its key."""
+    used = {(each.wish.locale, each.outcome, each.reply) for each in said}
+    for locale in sorted(locales):
+        phrases = book.phrases.locales[locale].tools.get(tool)
+        for outcome, replies in phrases.replies.items() if phrases else ():
+            path = ("locales", locale, "tools", tool, "replies", outcome)
+            silent = [n for n, reply in enumerate(replies) if (locale, outcome, reply) not in used]
+            if len(silent) == len(replies):
+                yield f"{outcome} ({book.file.name}:{book.document.line(path)})"
+                continue
+            for number in silent:
+                line = book.document.line((*path, number))
+                yield f"{outcome}[{number}] ({book.file.name}:{line})"
+
+
+# The phrase file that `lhkit tune init` writes: everything that the tools say, and TODOs.
+
+
+_PLAIN_KEY = re.compile(
+    r"(?!(?:true|false|null|yes|no|on|off)$)[a-z_]\w*", re.ASCII | re.IGNORECASE
+)
+_ID = re.compile(r"(?:(\w+?)_)?(?:id|uuid)|([a-z]\w*?)Id", re.ASCII)
+_DAYS = {"today": "today", "tomorrow": "today+1d", "yesterday": "today-1d"}
+
+
+def skeleton(
+    registries: Mapping[str, ToolRegistry],
+    *,
+    world: Mapping[str, Any],
+    reference: str,
+    reader: str,
+) -> str:
+    """Return a commented YAML text to fill in.
+
+    Args:
+        registries: the tools by language; a part of the file for each.
+        world: a state that the toolset opens.
+        reference: how the toolset is called on the command line.
+        reader: language of the comments.
+    """
+    told = load_catalog(reader)
+    lines = [*_comment(told.text("tune_own.head", reference=reference)), ""]
+    lines += [*_comment(told.text("tune_own.worlds")), "worlds:", f"  - {_flow(world)}", ""]
+    lines += [*_comment(told.text("tune_own.typos")), "typos: true", "", "locales:"]
+    for number, (locale, registry) in enumerate(registries.items()):
+        lines += _indented(_locale_lines(locale, registry, told, is_first=number == 0), 1)
+    return "\n".join(lines) + "\n"
+
+
+def _locale_lines(
+    locale: str, registry: ToolRegistry, told: Catalog, *, is_first: bool
+) -> Iterator[str]:
+    words = load_catalog(locale)
+    yield f"{locale}:"
+    yield "  tools:"
+    for number, tool in enumerate(registry.definitions):
+        hints = told if is_first and number == 0 else None
+        yield from _indented(_tool(tool, registry, words, told, hints), 2)
+        yield ""
+    yield from _hint("two_wishes", told, 1)
+    yield "  two_wishes:"
+    yield from _items(words.text("tune_own.joints").splitlines(), 2)
+    yield from _hint("around", told, 1)
+    yield f"  before: {_flow(words.text('tune_own.before').splitlines())}"
+    yield f"  after: {_flow(words.text('tune_own.after').splitlines())}"
+    yield from _hint("small_talk", told, 1)
+    yield "  small_talk:"
+    for kind in ("greeting", "thanks"):
+        yield from _indented(_talk(words, kind), 2)
+    yield from _hint("out_of_scope", told, 1)
+    yield "  out_of_scope:"
+    yield f"    - say: [{TODO}]"
+    yield f"      answer: {_flow([words.text('tune_own.outside_answer')])}"
+
+
+def _hint(key: str, told: Catalog | None, depth: int) -> Iterator[str]:
+    """Yield the explanation of a field as comments; nothing without a catalog."""
+    if told is not None:
+        yield from _indented(_comment(told.text(f"tune_own.{key}")), depth)
+
+
+def _talk(words: Catalog, kind: str) -> Iterator[str]:
+    yield f"- say: {_flow(words.text(f'tune_own.{kind}').splitlines())}"
+    yield f"  answer: {_flow(words.text(f'tune_own.{kind}_answer').splitlines())}"
+
+
+def _tool(
+    tool: ToolDefinition,
+    registry: ToolRegistry,
+    words: Catalog,
+    told: Catalog,
+    hints: Catalog | None,
+) -> Iterator[str]:
+    yield from _comment(f"{tool.name}: {tool.description}")
+    if tool.is_destructive:
+        yield from _hint("writes", told, 0)
+    yield f"{tool.name}:"
+    yield from _hint("say", hints, 1)
+    yield "  say:"
+    yield from _items(_sentences(tool), 2)
+    arguments = tuple(tool.parameters.get("properties", {}))
+    if arguments:
+        yield from _hint("values", hints, 1)
+        yield "  values:"
+    for name in arguments:
+        yield from _indented(_argument(tool, name, registry, words, told), 2)
+    yield from _hint("failing", hints, 1)
+    yield from _hint("replies", hints, 1)
+    yield "  replies:"
+    outcomes = ("cancelled",) if tool.is_destructive else ()
+    yield f"    ok: [{TODO}]"
+    for outcome in (*outcomes, "refused", "not_found"):
+        yield f"    {outcome}: {_flow([words.text(f'tune_own.reply_{outcome}')])}"
+
+
+def _sentences(tool: ToolDefinition) -> tuple[str, ...]:
+    """Return a sentence with the required arguments, and one with each optional one besides."""
+    required = [name for name in tool.parameters.get("required", ()) if not _is_fixed(tool, name)]
+    optional = [
+        name
+        for name in tool.parameters.get("properties", {})
+        if name not in tool.parameters.get("required", ())
+    ]
+    slots = [required, *([*required, name] for name in optional)]
+    return tuple(" ".join([TODO, *(f"{{{name}}}" for name in each)]) for each in slots)
+
+
+def _is_fixed(tool: ToolDefinition, name: str) -> bool:
+    return len(given_values(tool.parameters, name)) == 1
+
+
+def _argument(
+    tool: ToolDefinition, name: str, registry: ToolRegistry, words: Catalog, told: Catalog
+) -> Iterator[str]:
+    is_required = name in tool.parameters.get("required", ())
+    about = told.text("tune_own.required" if is_required else "tune_own.optional")
+    described = tool.parameters["properties"][name].get("description", "")
+    accepts = expected_of(tool.parameters, name)
+    yield from _comment(f"{name} ({about}): {accepts}. {described}".rstrip(". "))
+    source = _source(tool, name, registry)
+    if source is not None:
+        yield from _hint("look_up", told, 0)
+    yield f"{_yaml_key(name)}:"
+    entries = _entries(tool, name, words) if source is None else _look_up(source)
+    yield from _indented(entries, 1)
+
+
+def _source(tool: ToolDefinition, name: str, registry: ToolRegistry) -> ToolDefinition | None:
+    """Return the tool whose result may hold an argument that looks like an id; None without one.
+
+    It is one that the argument's description names, else one whose name speaks of the same thing,
+    else the first that only reads.
+    """
+    looks = _ID.fullmatch(name)
+    if looks is None or given_values(tool.parameters, name):
+        return None
+    thing = looks[1] or looks[2] or name
+    described = str(tool.parameters["properties"][name].get("description", ""))
+    readers = [each for each in registry.definitions if not each.is_destructive and each != tool]
+    takes_it = [each for each in readers if name in each.parameters.get("required", ())]
+    readers = [each for each in readers if each not in takes_it]
+    ranked = sorted(
+        readers,
+        key=lambda each: (each.name not in described, thing not in each.name),
+    )
+    return next(iter(ranked), None)
+
+
+def _look_up(source: ToolDefinition) -> Iterator[str]:
+    """Yield an entry that looks an id up: by what is said if the tool takes a text, else by row."""
+    properties = source.parameters.get("properties", {})
+    required = source.parameters.get("required", ())
+    texts = [name for name in properties if _is_text(source, name)]
+    asked = next((name for name in texts if name in required), next(iter(texts), None))
+    args = dict.fromkeys(required, TODO) | ({} if asked is None else {asked: f"{{{SAY}}}"})
+    yield f"- say: [{TODO}]"
+    yield f"  tool: {_flow(source.name)}"
+    if args:
+        yield f"  args: {_flow(args)}"
+    yield f"  take: {TODO}.id"
+    if asked is None:
+        yield f"  where: {_flow({TODO: f'{{{SAY}}}'})}"
+
+
+def _is_text(tool: ToolDefinition, name: str) -> bool:
+    """Return True for an argument that takes any words."""
+    if is_day(tool.parameters, name) or given_values(tool.parameters, name):
+        return False
+    is_pattern = "pattern" in tool.parameters["properties"][name]
+    return not is_pattern and expected_of(tool.parameters, name).startswith("string")
+
+
+def _entries(tool: ToolDefinition, name: str, words: Catalog) -> Iterator[str]:
+    given = given_values(tool.parameters, name)
+    for value in given:
+        yield f"- {_entry(value)}"
+    days = _days(tool, name, words) if not given else ()
+    for entry in days:
+        yield f"- {_flow(entry)}"
+    if not given and not days:
+        yield f"- {TODO}"
+
+
+def _entry(value: Value) -> str:
+    """Return a plain value, or with a place for its words where it is none that can be said."""
+    is_plain = value.words or isinstance(value.value, bool)
+    return _flow(value.value if is_plain else {"say": TODO, "value": value.value})
+
+
+def _days(tool: ToolDefinition, name: str, words: Catalog) -> tuple[dict[str, str], ...]:
+    if not is_day(tool.parameters, name):
+        return ()
+    entries = ({"say": words.text(f"tune_own.{key}"), "date": day} for key, day in _DAYS.items())
+    return tuple(
+        each for each in entries if not schema_fault(tool.parameters, name, value_of(each))
+    )
+
+
+def _items(texts: list[str] | tuple[str, ...], depth: int) -> Iterator[str]:
+    yield from _indented((f"- {_flow(text)}" for text in texts), depth)
+
+
+def _indented(lines: Any, depth: int) -> Iterator[str]:
+    for line in lines:
+        yield f"{'  ' * depth}{line}" if line else line
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {_escaped(line)}".rstrip() for line in text.splitlines()]
+
+
+def _yaml_key(name: str) -> str:
+    return name if _PLAIN_KEY.fullmatch(name) else _flow(name)
+
+
+def _flow(value: Any) -> str:
+    """Return a value on one line; JSON is YAML, but for some characters."""
+    return _escaped(json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(text: str) -> str:
+    """Return one line with everything that YAML forbids or nobody sees as YAML's escapes."""
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+
+
+# Training conversations from phrases: which sentences, values and answers, drawn with a seed.
+#
+# What the tools answer is not here: `tuning.simulation` plays them for real.
+
+
+_WEIGHTS: Mapping[str, float] = {
+    "call": 55,
+    "rejected": 12,
+    "failing": 11,
+    "two-wishes": 10,
+    "small-talk": 6,
+    "out-of-scope": 6,
+}
+_JOINED_SHARE = 0.25
+_MOST_LINES = 4
+
+_TRIES = 8
+"""Draws of one conversation in search of a new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawingStage:
+    """The tools of one language, and the day of each world of the phrase file.
+
+    `most_calls` is how many calls the assistant makes in a turn, before it answers. `notify` is
+    told of each wish when it is played.
+    """
+
+    registry: ToolRegistry
+    days: Sequence[date]
+    most_calls: int = MAX_TURNS - 1
+    notify: Callable[[Said], None] = ignore
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """One line and its calls, which are not to be made twice in a row."""
+
+    line: Line
+    calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+
+def conversations(
+    book: PhraseFile,
+    stages: Mapping[str, DrawingStage],
+    *,
+    count: int,
+    seed: int,
+    korean_share: float,
+) -> Iterator[Conversation]:
+    """Yield `count` conversations; the same arguments give the same ones.
+
+    One that was drawn before is drawn anew some times. It is then taken all the same: where few
+    phrases are written for a kind, it keeps its share.
+
+    Args:
+        book: phrases that fit the tools (`checks.check_fit`).
+        stages: by locale of the file.
+        count: how many.
+        seed: decides everything.
+        korean_share: share of Korean ones where the file has both languages.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for number in range(count):
+        rng = random.Random(f"own-tools/{seed}/{number}")  # noqa: S311 - training data, no secret
+        locale = _drawn_locale(tuple(stages), korean_share, rng)
+        drawing = _Drawing(book, locale, stages[locale], rng)
+        kind = drawing.kind()
+        for _ in range(_TRIES):
+            told = drawing.conversation(f"own-tools.{seed}.{number}", kind)
+            if identity(told) not in seen:
+                break
+        seen.add(identity(told))
+        yield told
+
+
+def identity(told: Conversation) -> tuple[object, ...]:
+    """Return what makes a conversation another one: what is said, answered and there at first."""
+    lines = ((line.user, line.confirm) for line in told.lines)
+    return (told.locale, compact(told.world), *lines)
+
+
+def _drawn_locale(locales: Sequence[str], korean_share: float, rng: random.Random) -> str:
+    shares = [korean_share if locale == "ko" else 1 - korean_share for locale in locales]
+    return rng.choices(locales, shares if any(shares) else None)[0]
+
+
+class _Drawing:
+    """Draws one conversation."""
+
+    def __init__(
+        self, book: PhraseFile, locale: str, stage: DrawingStage, rng: random.Random
+    ) -> None:
+        self._book = book
+        self._phrases: LocalePhrases = book.phrases.locales[locale]
+        self._locale = locale
+        self._registry = stage.registry
+        self._tools = stage.registry.definitions
+        self._most_calls = stage.most_calls
+        self._notify = stage.notify
+        self._rng = rng
+        self._world = rng.randrange(len(book.phrases.worlds))
+        self._today = stage.days[self._world]
+        self._makers = self._possible()
+
+    def kind(self) -> str:
+        """Return what the first line is about."""
+        weights = [_WEIGHTS[kind] for kind in self._makers]
+        return self._rng.choices(tuple(self._makers), weights)[0]
+
+    def conversation(self, name: str, kind: str) -> Conversation:
+        """Return a conversation whose first line is of that kind; others may follow."""
+        drawn = [self._makers[kind]()]
+        while len(drawn) < _MOST_LINES and self._rng.random() < _JOINED_SHARE:
+            following = self._makers[self.kind()]()
+            if not following.calls or following.calls[0] not in drawn[-1].calls:
+                drawn.append(following)
+        return Conversation(
+            name=name,
+            kind=kind,
+            locale=self._locale,
+            world=dict(self._book.phrases.worlds[self._world]),
+            lines=tuple(each.line for each in drawn),
+        )
+
+    def _possible(self) -> dict[str, Callable[[], _Drawn]]:
+        """Return the kinds of lines that these phrases and tools allow."""
+        writes = [tool for tool in self._tools if tool.is_destructive]
+        failing = [tool for tool in self._tools if self._failing(tool)]
+        makers: dict[str, Callable[[], _Drawn]] = {
+            "call": lambda: self._called(self._wish(self._any(self._tools)))
+        }
+        if writes:
+            makers["rejected"] = lambda: self._rejected(self._wish(self._any(writes)))
+        if failing:
+            makers["failing"] = lambda: self._called(self._failing_wish(self._any(failing)))
+        if self._phrases.two_wishes and len(self._tools) > 1:
+            makers["two-wishes"] = self._two_wishes
+        if self._phrases.small_talk:
+            makers["small-talk"] = lambda: self._talk(self._phrases.small_talk)
+        if self._phrases.out_of_scope:
+            makers["out-of-scope"] = lambda: self._talk(self._phrases.out_of_scope)
+        return makers
+
+    def _any(self, tools: Sequence[ToolDefinition]) -> ToolDefinition:
+        return self._rng.choice(tools)
+
+    def _called(self, *wished: tuple[str, Wish], user: str = "") -> _Drawn:
+        wishes = [wish for _, wish in wished]
+        act = acting(
+            wishes,
+            seed=self._rng.getrandbits(32),
+            most_calls=self._most_calls,
+            notify=self._notify,
+        )
+        line = Line(user=self._surrounded(user or wished[0][0]), act=act)
+        return _Drawn(line, tuple((wish.tool, wish.args) for wish in wishes))
+
+    def _rejected(self, wished: tuple[str, Wish]) -> _Drawn:
+        drawn = self._called(wished)
+        return replace(drawn, line=replace(drawn.line, confirm="reject"))
+
+    def _two_wishes(self) -> _Drawn:
+        for _ in range(_TRIES):
+            first, second = (self._wish(tool) for tool in self._rng.sample(self._tools, 2))
+            if first[1].calls() + second[1].calls() <= self._most_calls:
+                break
+        else:
+            return self._called(first)
+        words = {"first": first[0].rstrip(".!?~ "), "second": second[0]}
+        joint = self._rng.choice(self._phrases.two_wishes)
+        user = filled(joint, lambda slot: words[slot.name]) or ""
+        return self._called(first, second, user=user)
+
+    def _talk(self, talks: Sequence[Talk]) -> _Drawn:
+        talk = self._rng.choice(talks)
+        answer = self._rng.choice(talk.answer)
+        user = self._typed(self._rng.choice(talk.say))
+        return _Drawn(Line(user=user, act=lambda _settled: say(answer)))
+
+    def _wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
+        """Return what a user says who wants a tool, and the call that is meant."""
+        sentence = self._rng.choice(self._phrases.tools[tool.name].sentences())
+        return self._worded(tool, sentence, failing=None)
+
+    def _failing(self, tool: ToolDefinition) -> list[tuple[Sentence, str]]:
+        """Return the sentences that say an argument for which there are failing values."""
+        phrases = self._phrases.tools[tool.name]
+        return [
+            (sentence, slot.name)
+            for sentence in phrases.sentences()
+            for slot in slots_of(sentence.text)
+            if phrases.failing.get(slot.name)
+        ]
+
+    def _failing_wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
+        sentence, argument = self._rng.choice(self._failing(tool))
+        return self._worded(tool, sentence, failing=argument)
+
+    def _worded(
+        self, tool: ToolDefinition, sentence: Sentence, *, failing: str | None
+    ) -> tuple[str, Wish]:
+        phrases = self._phrases.tools[tool.name]
+        names = dict.fromkeys(slot.name for slot in slots_of(sentence.text))
+        values: dict[str, Value] = {
+            name: value_of(self._rng.choice(phrases.failing[name]))
+            if name == failing
+            else self._rng.choice(values_of(phrases, tool, name))
+            for name in names
+        }
+        words = {name: self._rng.choice(value.words) for name, value in values.items()}
+        said = {name: value.on(self._today, words[name]) for name, value in values.items()}
+        meant = unsaid(sentence, phrases, tool)
+        args = {**{name: value.on(self._today) for name, value in meant.items()}, **said}
+        path = ("locales", self._locale, "tools", tool.name)
+        wish = Wish(
+            tool=tool.name,
+            locale=self._locale,
+            args=self._in_order(tool, args),
+            words=words,
+            replies=phrases.replies,
+            place=lambda key: self._book.place((*path, key)),
+            is_to_fail=failing is not None,
+        )
+        return filled(sentence.text, lambda slot: words[slot.name], self._typed) or "", wish
+
+    def _typed(self, text: str) -> str:
+        """Return a sentence as somebody may have typed it."""
+        if not self._book.phrases.typos or is_literal(text):
+            return text
+        return careless(text, self._locale, self._rng)
+
+    def _surrounded(self, text: str) -> str:
+        """Return a line with a word of the file before or after it, unless it is in there."""
+        before = [f"{word.strip()} " for word in self._phrases.before]
+        after = [word.strip() for word in self._phrases.after if word.strip() not in text]
+        after = [f" {word}" if word[0].isalnum() else word for word in after]
+        return surrounded(text, before=before, after=after, rng=self._rng, keep_end=True)
+
+    def _in_order(self, tool: ToolDefinition, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments in the order of the schema: one way to write a call."""
+        names = [name for name in tool.parameters.get("properties", {}) if name in args]
+        return {name: self._also_in_order(args[name]) for name in names}
+
+    def _also_in_order(self, value: Any) -> Any:
+        if not isinstance(value, LookUp):
+            return value
+        return replace(value, args=self._in_order(self._registry[value.tool], value.args))

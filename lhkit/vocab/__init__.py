@@ -1,1 +1,0 @@
-"""The nouns every other part shares: frozen values, standard library only, no I/O."""

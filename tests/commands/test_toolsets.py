@@ -1,0 +1,478 @@
+"""`--toolset`: from a reference to tools, for every command; its faults as sentences."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.app import ModelChoice
+from lhkit.commands import evaluate as evaluate_module
+from lhkit.commands.author import MutateOptions, lint_paths, mutate_paths
+from lhkit.commands.chat import ChatOptions, open_talk
+from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.rescore import rescore_run
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay, rescore
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.models.base import ChatModel
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.settings import Settings, load_settings
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import (
+    KnowsIds,
+    KnowsRules,
+    Session,
+    label_of,
+    limited,
+    load,
+    locales_of,
+    open_session,
+    opened,
+    registry_of,
+    state_of,
+    toolset_of,
+)
+
+pytestmark = pytest.mark.anyio
+
+NOTES = '''\
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated
+
+from pydantic import Field
+
+from lhkit import Assistant, Sampling, ToolOk, ToolRegistry
+
+registry = ToolRegistry()
+closed = []
+
+
+@registry.tool()
+def read_notes(deps) -> dict:
+    """Read the notes."""
+    return {"notes": deps}
+
+
+@dataclass(frozen=True)
+class Session:
+    assistant: Assistant
+    notes: list
+    today: date = date(2026, 1, 1)
+
+    @property
+    def registry(self):
+        return registry
+
+    def state(self):
+        return {"notes": []}
+
+    def close(self):
+        closed.append(self)
+
+
+class Toolset:
+    def open(self, world, locale):
+        notes = [row["text"] for row in world["notes"]]
+        sampling = Sampling(max_tokens=7, temperature=0.5)
+        return Session(Assistant(deps=notes, sampling=sampling), notes)
+
+
+def made():
+    return Toolset()
+
+
+def broken():
+    return {}["nothing"]
+
+
+class Half:
+    def open(self, world, locale):
+        return object()
+
+
+class Ruled(Session):
+    def known_ids(self):
+        return {"note_id": ("a",)}
+
+    def broken_rules(self, before, after):
+        return [("r1_note", "told")]
+
+
+class RuledToolset:
+    def open(self, world, locale):
+        return Ruled(Assistant(), [])
+
+
+class Unpromised(Session):
+    @property
+    def registry(self):
+        own = ToolRegistry()
+
+        @own.tool()
+        def read_notes(tag: Annotated[str, Field(json_schema_extra={"not": {}})], deps) -> dict:
+            """Read the notes."""
+            return {}
+
+        return own
+
+
+class UnpromisedToolset:
+    def open(self, world, locale):
+        return Unpromised(Assistant(), [])
+
+
+class UnpromisedInKorean:
+    def open(self, world, locale):
+        return (UnpromisedToolset if locale == "ko" else Toolset)().open(world, locale)
+
+
+toolset = Toolset()
+unpromised = UnpromisedToolset()
+unpromised_in_korean = UnpromisedInKorean()
+half = Half()
+number = 3
+'''
+WORLD = {"notes": [{"text": "buy milk"}]}
+SCENARIO = """\
+- id: notes-01
+  ac: AC-1
+  locale: en
+  world: {notes: [{text: buy milk}]}
+  turns:
+    - user: "What did I write down?"
+      expect: {calls: [{tool: read_notes}]}
+      reply: {contains_any: [milk]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _same_modules() -> Iterator[None]:
+    """Forget what the toolsets of a test brought with them."""
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    for name in set(sys.modules) - modules:
+        if name.startswith(("lhkit_toolset_", "own_")):
+            del sys.modules[name]
+    sys.path[:] = path
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load_settings().model_copy(update={"locale": "en"})
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    file = tmp_path / "own_notes.py"
+    file.write_text(NOTES, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "notes.yaml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    return file
+
+
+def test_life_helper_is_a_reference_like_any_other_and_the_default_one() -> None:
+    assert load() is load("life-helper") is load("lhkit.lifehelper.toolset:LIFE_HELPER")
+    assert load() is LIFE_HELPER
+
+
+@pytest.mark.parametrize("name", ["toolset", "made", "Toolset"])
+def test_an_object_a_function_and_a_class_all_give_an_environment(notes: Path, name: str) -> None:
+    toolset = load(f"{notes}:{name}")
+    assert list(registry_of(toolset, WORLD, "en")) == ["read_notes"]
+    module = sys.modules["lhkit_toolset_own_notes"]
+    assert len(module.closed) == 1  # the world that was opened for it is closed again
+
+
+def test_a_module_beside_us_is_found_and_may_import_its_neighbours(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes.parent / "own_kitchen.py").write_text("from own_notes import *\n", encoding="utf-8")
+    monkeypatch.chdir(notes.parent)
+    for reference in ("own_kitchen:toolset", "own_kitchen.py:toolset"):
+        assert list(registry_of(load(reference), WORLD, "en")) == ["read_notes"]
+
+
+def test_a_file_that_changed_is_read_again(notes: Path) -> None:
+    load(f"{notes}:toolset")
+    notes.write_text(NOTES.replace("read_notes", "list_notes"), encoding="utf-8")
+    changed = load(f"{notes}:toolset")
+    assert list(registry_of(changed, WORLD, "en")) == ["list_notes"]
+
+
+def test_tokens_are_limited_only_where_that_was_asked_for(notes: Path) -> None:
+    for max_tokens, expected in ((None, 7), (64, 64)):
+        session = limited(load(f"{notes}:made"), max_tokens).open(WORLD, "en")
+        assert session.assistant.sampling.max_tokens == expected
+        assert session.assistant.sampling.temperature == 0.5
+
+
+def test_what_a_session_knows_of_ids_and_rules_comes_through(notes: Path) -> None:
+    plain = limited(load(f"{notes}:toolset"), 9).open(WORLD, "en")
+    ruled = limited(load(f"{notes}:RuledToolset"), 9).open({}, "en")
+    assert isinstance(ruled, KnowsIds)
+    assert isinstance(ruled, KnowsRules)
+    assert ruled.known_ids() == {"note_id": ("a",)}
+    assert ruled.broken_rules({}, {}) == [("r1_note", "told")]
+    assert isinstance(plain, KnowsIds)
+    assert isinstance(plain, KnowsRules)
+    assert (plain.known_ids(), plain.broken_rules({}, {})) == ({}, ())
+
+
+@pytest.mark.promise("own_tools.errors")
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("notes.py", "has no colon and name: write FILE.py:NAME"),
+        (":toolset", "has no colon and name"),
+        ("nowhere/notes.py:toolset", "no Python file nowhere/notes.py"),
+        ("{folder}/notes.yaml:toolset", "no Python file {folder}/notes.yaml"),
+        ("own_nowhere.notes:toolset", "no module 'own_nowhere.notes' here"),
+        ("{file}:kitchen", "has no 'kitchen': it defines Half, "),
+        ("{file}:number", "an object of type int has no method open(world, locale)"),
+        ("{file}:broken", "calling broken without arguments failed at {file}:48: KeyError: "),
+    ],
+)
+def test_a_wrong_reference_is_one_sentence_with_the_way_out(
+    notes: Path, scenario: Path, reference: str, told: str
+) -> None:
+    places = {"file": str(notes), "folder": str(scenario.parent)}
+    with pytest.raises(UsageError) as error:
+        load(reference.format(**places))
+    assert told.format(**places) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import json\nimport own_nothing\n", ":2: ModuleNotFoundError: No module named"),
+        ("\n\nenvironment = (\n", ":3: SyntaxError: '(' was never closed"),
+        ("import json\njson.loads('{')\n", ":2: JSONDecodeError: "),
+        ("raise SystemExit(3)\n", ":1: SystemExit: 3"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_told_with_its_own_line(
+    tmp_path: Path, code: str, told: str
+) -> None:
+    file = tmp_path / "own_broken.py"
+    file.write_text(code, encoding="utf-8")
+    with pytest.raises(UsageError) as error:
+        load(f"{file}:toolset")
+    assert f"importing it failed at {file}{told}" in str(error.value)
+    assert "lhkit_toolset_own_broken" not in sys.modules
+
+
+def test_a_world_that_their_code_stumbles_over_is_told_with_their_line(notes: Path) -> None:
+    told = rf"open\(world, 'en'\) of Toolset failed at {notes}:\d+: KeyError: 'notes'"
+    for broken in (load(f"{notes}:toolset"), limited(load(f"{notes}:toolset"), 9)):
+        with pytest.raises(UsageError, match=told):
+            open_session(broken, {}, "en")
+    told = rf"open\(\) of Half \({notes}:\d+\) returned an object of type object without registry"
+    with pytest.raises(UsageError, match=told):
+        open_session(load(f"{notes}:half"), WORLD, "en")
+
+
+async def test_scenarios_are_played_linted_and_spoiled_in_it(
+    notes: Path, scenario: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference = f"{notes}:toolset"
+    options = EvalOptions(
+        paths=(scenario,), toolset=reference, model="gold", runs_dir=scenario.parent
+    )
+    assert await evaluate(options, settings) == 0
+    shown = capsys.readouterr().out
+    assert "1/1 100%" in shown
+    assert "search" not in shown.lower()  # AC-1 is theirs: life-helper's words for it do not fit
+    folder = scenario.parent / "gold-json-own_notes"
+    assert Run.load(folder).records[0].evidence.turns[0].calls[0].tool == "read_notes"
+    assert await rescore_run(folder, (scenario,), None, settings, reference) == 0
+    assert "1/1 100%" in capsys.readouterr().out
+    assert await lint_paths([scenario], settings, as_json=False, toolset=reference) == 0
+    mutating = MutateOptions(paths=(scenario,), toolset=reference, fail_under=100)
+    assert await mutate_paths(mutating, settings) == 0
+
+
+async def test_a_constraint_is_checked_against_their_tools(
+    notes: Path, scenario: Path, settings: Settings
+) -> None:
+    options = EvalOptions(
+        paths=(scenario,),
+        toolset=f"{notes}:unpromised",
+        model="gold",
+        constrain="required",
+        runs_dir=scenario.parent,
+    )
+    with pytest.raises(
+        UsageError, match="tool 'read_notes': decoding cannot be constrained by 'not'"
+    ):
+        await evaluate(options, settings)
+
+
+async def test_a_model_is_opened_with_the_tools_that_it_is_constrained_to(
+    notes: Path, scenario: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choices: list[ModelChoice] = []
+
+    @asynccontextmanager
+    async def opened(choice: ModelChoice, *_: object) -> AsyncIterator[ChatModel]:
+        choices.append(choice)
+        yield ScriptedModel(lambda _: say("buy milk"))
+
+    monkeypatch.setattr(evaluate_module, "opened_model", opened)
+    for constrain in ("required", "off"):
+        options = EvalOptions(
+            paths=(scenario,),
+            toolset=f"{notes}:toolset",
+            base_url="http://127.0.0.1:1",
+            constrain=constrain,
+            runs_dir=scenario.parent,
+        )
+        await evaluate(options, settings)
+    constrained, free = choices
+    assert [getattr(tool, "name", None) for tool in constrained.tools] == ["read_notes"]
+    assert free.tools == ()
+
+
+@pytest.fixture
+def korean(tmp_path: Path) -> Path:
+    text = SCENARIO.replace("notes-01", "notes-02").replace("locale: en", "locale: ko")
+    file = tmp_path / "korean.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+async def test_a_constraint_is_checked_in_each_language_of_the_scenarios(
+    notes: Path, scenario: Path, korean: Path, settings: Settings
+) -> None:
+    options = EvalOptions(
+        paths=(scenario, korean),
+        toolset=f"{notes}:unpromised_in_korean",
+        model="gold",
+        constrain="auto",
+        runs_dir=scenario.parent,
+    )
+    with pytest.raises(UsageError, match="'read_notes': decoding cannot be constrained by 'not'"):
+        await evaluate(options, settings)
+
+
+async def test_without_paths_there_is_nothing_to_play_in_it(
+    notes: Path, settings: Settings
+) -> None:
+    reference = f"{notes}:toolset"
+    for trying in (
+        evaluate(EvalOptions(toolset=reference, model="gold"), settings),
+        lint_paths([], settings, as_json=False, toolset=reference),
+        mutate_paths(MutateOptions(toolset=reference), settings),
+        rescore_run(notes.parent, (), None, settings, reference),
+    ):
+        with pytest.raises(UsageError, match="give scenario files or folders as PATHS"):
+            await trying
+
+
+@pytest.mark.parametrize(
+    ("reference", "label"),
+    [("pantry.py:e", "pantry"), ("a/b/notes.py:e", "notes"), ("shop.tools:e", "tools")],
+)
+def test_the_word_for_an_environment_is_the_name_of_its_file(reference: str, label: str) -> None:
+    assert label_of(reference) == label
+
+
+BARE = """\
+- id: bare-01
+  ac: read
+  locale: en
+  turns:
+    - user: "What did I write down?"
+      expect: {calls: [{tool: read_notes}]}
+      reply: {matches: "."}
+      gold: {say: Nothing.}
+"""
+
+
+async def test_a_bare_registry_is_a_toolset_without_a_world(
+    notes: Path, tmp_path: Path, settings: Settings
+) -> None:
+    file = tmp_path / "bare.yaml"
+    file.write_text(BARE, encoding="utf-8")
+    options = EvalOptions(
+        paths=(file,), toolset=f"{notes}:registry", model="gold", runs_dir=tmp_path
+    )
+    assert await evaluate(options, settings) == 0
+    with opened(load(f"{notes}:registry"), {"now": "2026-03-04T09:00:00+01:00"}, "ko") as session:
+        assert (session.today, session.state()) == (date(2026, 3, 4), {})
+    with pytest.raises(UsageError, match="now: 'noon' is no time: write one such as"):
+        open_session(load(f"{notes}:registry"), {"now": "noon"}, "ko")
+
+
+def test_a_thing_what_makes_it_and_its_reference_are_one_toolset(notes: Path) -> None:
+    made = load(f"{notes}:toolset")
+    for source in (made, lambda: made):
+        assert toolset_of(source) is made
+    assert type(toolset_of(f"{notes}:Toolset")).__name__ == "Toolset"
+    assert list(registry_of(toolset_of(ToolRegistry([echo_tool("look")])), {}, "en")) == ["look"]
+    with pytest.raises(UsageError, match=r"has no method open\(world, locale\) "):
+        toolset_of(lambda: 3)  # type: ignore[arg-type,return-value] - what a user may do
+
+
+def test_a_toolset_says_its_languages_or_they_are_tried(notes: Path) -> None:
+    assert locales_of(load(), {}) == ("en", "ko")
+    assert locales_of(load(f"{notes}:toolset"), WORLD) == ("en", "ko")
+    assert locales_of(load(f"{notes}:toolset"), {}) == ()
+
+
+async def test_a_run_in_memory_takes_a_reference_too(notes: Path, scenario: Path) -> None:
+    scenarios = load_scenarios([scenario])
+    run = await replay(scenarios, gold_model, toolset=f"{notes}:toolset", progress=False)
+    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS]
+    assert rescore(run, scenarios, f"{notes}:toolset").records == run.records
+
+
+def talk(settings: Settings, **options: Any) -> Session:
+    return open_talk(ChatOptions(**options), settings)
+
+
+def test_a_chat_begins_in_the_world_that_is_named(
+    notes: Path, tmp_path: Path, settings: Settings
+) -> None:
+    world = tmp_path / "world.yaml"
+    world.write_text("notes: [{text: buy milk}]\n", encoding="utf-8")
+    session = talk(settings, toolset=f"{notes}:toolset", world=world)
+    assert session.assistant.deps == ["buy milk"]
+    world.write_text("notes: [\n  {text: a, text: b}]\n", encoding="utf-8")
+    for options, told in (
+        ({"world": world}, "world.yaml:2: the key stands here twice"),
+        ({"world": tmp_path / "no.yaml"}, "no.yaml cannot be read"),
+        ({"world": notes}, "is no world|not YAML"),
+        ({"file": tmp_path / "a.sqlite3"}, "--toolset .* has none: leave one out"),
+        ({}, r"open\(world, 'en'\) of Toolset failed at .*own_notes.py:\d+: KeyError: 'notes'"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            talk(settings, toolset=f"{notes}:toolset", **options)
+
+
+def test_life_helpers_chat_goes_on_where_it_was_left(tmp_path: Path, settings: Settings) -> None:
+    told = settings.model_copy(update={"data_dir": tmp_path / "data"})
+    world = tmp_path / "world.yaml"
+    world.write_text("habits: [{protocol_id: daily-walk}]\n", encoding="utf-8")
+    for options, habits in (({}, 0), ({"world": world}, 1), ({"file": tmp_path / "own.db"}, 0)):
+        with closing(talk(told, **options)) as session:
+            assert len(state_of(session)["habits"]) == habits
+    assert (tmp_path / "data" / "life-helper.sqlite3").is_file()
+    assert (tmp_path / "own.db").is_file()
+    with pytest.raises(UsageError, match="--world begins anew: leave one out"):
+        talk(told, world=world, file=tmp_path / "own.db")

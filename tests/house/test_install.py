@@ -1,0 +1,68 @@
+"""`make venv` says how far it is in a few lines, and shows whole what went wrong."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "requirements" / "install.py"
+NAMES = tuple(f"lhkit-sample-{letter}" for letter in "abcdefgh")
+
+
+def wheel(folder: Path, name: str) -> None:
+    """Write the smallest package that pip takes."""
+    module = name.replace("-", "_")
+    about = f"{module}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{module}-1.0-py3-none-any.whl", "w") as file:
+        file.writestr(f"{module}.py", "")
+        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        file.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        file.writestr(f"{about}/RECORD", "")
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    for name in NAMES:
+        wheel(tmp_path, name)
+    file = tmp_path / "lock.txt"
+    pins = "".join(f"{name}==1.0\n" for name in NAMES)
+    file.write_text(f"# what torch==1 is for\n{pins}", encoding="utf-8")
+    return file
+
+
+def install(lock: Path) -> subprocess.CompletedProcess[str]:
+    """Install it beside, from its own folder, as `make venv` would."""
+    words = ["--no-index", "--find-links", str(lock.parent), "--target", str(lock.parent / "here")]
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), str(lock), *words],
+        env={"HOME": str(lock.parent), "PIP_CONFIG_FILE": "/dev/null"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_packages_are_counted_and_not_listed(lock: Path) -> None:
+    done = install(lock)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.strip() for line in done.stdout.splitlines()] == [
+        "2 of 8 packages",
+        "4 of 8 packages",
+        "6 of 8 packages",
+        "8 of 8 packages",
+        "8 of 8 packages are here, unpacking them",
+    ]
+    assert (lock.parent / "here" / "lhkit_sample_h.py").exists()
+
+
+def test_what_goes_wrong_is_shown_with_pips_own_words_and_code(lock: Path) -> None:
+    with lock.open("a", encoding="utf-8") as file:
+        file.write("lhkit-sample-z==1.0\n")
+    done = install(lock)
+    assert done.returncode == 1
+    assert "ERROR: No matching distribution found for lhkit-sample-z==1.0" in done.stderr
+    assert not (lock.parent / "here").exists()

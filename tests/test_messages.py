@@ -1,0 +1,112 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lhkit.messages import (
+    MIN_RESULT_BYTES,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    encode_tool_result,
+    serialisable,
+)
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=400)  # lone surrogates too
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT | st.binary()
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(ANY_TEXT | st.integers(), inner, max_size=5)
+        | st.sets(st.integers(), max_size=2)
+    ),
+    max_leaves=30,
+)
+RESULTS = (
+    st.builds(ToolOk, st.dictionaries(ANY_TEXT, VALUES, max_size=5))
+    | st.builds(ToolErr, ANY_TEXT, ANY_TEXT)
+    | st.builds(ToolErr, ANY_TEXT, st.text('가나다\\"\n', min_size=900, max_size=3000))
+    | st.builds(ToolOk, st.fixed_dictionaries({"x": st.text("습관\u0001", min_size=900)}))
+    | st.just(ToolCancelled())
+)
+
+
+@pytest.mark.promise("envelope.ok")
+def test_an_ok_result_carries_its_data() -> None:
+    assert json.loads(encode_tool_result(ToolOk({"n": 1}))) == {"status": "ok", "data": {"n": 1}}
+
+
+@pytest.mark.promise("envelope.error")
+def test_an_error_carries_code_and_reason() -> None:
+    encoded = encode_tool_result(ToolErr("r3_quota", "이번 주에는"))
+    assert encoded == '{"status":"error","code":"r3_quota","reason":"이번 주에는"}'
+
+
+@pytest.mark.promise("envelope.cancelled")
+def test_a_cancelled_call_says_that_the_user_did_not_confirm() -> None:
+    assert json.loads(encode_tool_result(ToolCancelled())) == {
+        "status": "cancelled",
+        "reason": "user did not confirm",
+    }
+
+
+@pytest.mark.promise("envelope.budget")
+@example(result=ToolErr("not_found", "\ud800" * 500), max_bytes=300)
+@example(result=ToolOk({"lone": "\udfff 습관"}), max_bytes=300)
+@given(result=RESULTS, max_bytes=st.integers(MIN_RESULT_BYTES, 4096))
+def test_any_result_is_valid_json_within_the_byte_budget(
+    result: ToolResult, max_bytes: int
+) -> None:
+    encoded = encode_tool_result(result, max_bytes)
+    assert len(encoded.encode("utf-8")) <= max_bytes
+    assert json.loads(encoded)["status"] in {"ok", "error", "cancelled"}
+
+
+@pytest.mark.promise("envelope.truncated_ok")
+def test_a_result_that_is_too_large_says_its_size_and_where_to_go() -> None:
+    data = {"items": ["습관" * 10] * 100}
+    size = len(
+        json.dumps(
+            {"status": "ok", "data": data}, ensure_ascii=False, separators=(",", ":")
+        ).encode()
+    )
+    decoded = json.loads(encode_tool_result(ToolOk(data)))
+    assert decoded["data"]["_truncated"] is True
+    assert str(size) in decoded["data"]["_hint"]
+    assert "single item" in decoded["data"]["_hint"]
+    assert "_" not in decoded["data"]["_hint"]  # the name of no tool: which there are is unknown
+
+
+@pytest.mark.promise("envelope.truncated_error")
+def test_an_error_that_is_too_large_keeps_its_code_and_the_start_of_its_reason() -> None:
+    encoded = encode_tool_result(ToolErr("not_found", "가" * 5000), 300)
+    decoded = json.loads(encoded)
+    assert decoded["code"] == "not_found"
+    assert set(decoded["reason"]) == {"가"}
+    assert 298 <= len(encoded.encode()) <= 300
+
+
+@pytest.mark.promise("envelope.not_json")
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), {1, 2}, object(), b"x", {1: "int key"}, 10**5000],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_json_cannot_carry_becomes_a_handler_error(value: Any) -> None:
+    assert serialisable(ToolOk({"value": value})).__class__ is ToolErr
+    assert json.loads(encode_tool_result(ToolOk({"value": value})))["code"] == "handler_error"
+
+
+def test_a_value_that_contains_itself_becomes_a_handler_error() -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    assert json.loads(encode_tool_result(ToolOk(loop)))["code"] == "handler_error"
+
+
+def test_a_budget_too_small_for_any_envelope_is_a_programmers_error() -> None:
+    with pytest.raises(ValueError, match="at least"):
+        encode_tool_result(ToolCancelled(), 10)
