@@ -26,15 +26,15 @@ NEVER_IMPORTED: Mapping[str, str] = {
     "opencv-python-headless": "videos as input",
     "numba": "speculative decoding by n-grams, and images of other models",
     "intel-openmp": "used by who preloads it; vLLM itself preloads the libgomp of torch",
-    "mistral-common": "tokenizers of Mistral's models",
     "mcp": "tools that vLLM would call by itself",
     "anthropic": "types of an API of vLLM that lhkit does not use",
     "fastapi-cli": "the command `fastapi`",
     "fastar": "the command `fastapi`",
 }
 """What metadata of vLLM and of its dependencies ask for, and no process of lhkit or of its server
-imports: 0.47 GB of downloads with what comes by them. Tried in a .venv without them: serving eager
-and compiled, both constraints, a server that parses, converting, training, merging.
+imports: 0.46 GB of downloads with what comes by them. Tried in a .venv without them: serving eager
+and compiled, both constraints, every parser of vLLM that a family names, converting, training and
+merging.
 
 `pip check` names them as missing; that is meant. Before a package is taken from this list because a
 new vLLM imports it, or put here, the same has to be tried again.

@@ -1,3 +1,6 @@
+import sys
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -10,3 +13,16 @@ settings.load_profile("lhkit")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _what_a_toolset_brings_goes_with_its_test() -> Iterator[None]:
+    """Forget the folders that loading a toolset put on the path, and the modules from there."""
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    brought = [folder for folder in sys.path if folder not in path]
+    for name in set(sys.modules) - modules:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if name.startswith("lhkit_toolset_") or file.startswith(tuple(brought)):
+            del sys.modules[name]
+    sys.path[:] = path

@@ -1,7 +1,7 @@
 """`--toolset`: from a reference to tools, for every command; its faults as sentences."""
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from datetime import date
 from pathlib import Path
@@ -153,17 +153,6 @@ SCENARIO = """\
       expect: {calls: [{tool: read_notes}]}
       reply: {contains_any: [milk]}
 """
-
-
-@pytest.fixture(autouse=True)
-def _same_modules() -> Iterator[None]:
-    """Forget what the toolsets of a test brought with them."""
-    modules, path = set(sys.modules), list(sys.path)
-    yield
-    for name in set(sys.modules) - modules:
-        if name.startswith(("lhkit_toolset_", "own_")):
-            del sys.modules[name]
-    sys.path[:] = path
 
 
 @pytest.fixture
