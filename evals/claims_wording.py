@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from lhkit.app import LifeHelperEnvironment
 from lhkit.harness.author.baselines import gold_trace, trace_model
 from lhkit.harness.claims import wording
 from lhkit.harness.claims.rules import Deed, Happened, wording_of
@@ -85,7 +84,6 @@ def played(reports: Mapping[str, Iterator[str]]) -> Iterator[Row]:
         replay(
             scenarios,
             lambda scenario, registry: trace_model(gold_trace(scenario, registry), name="gold"),
-            environment=LifeHelperEnvironment(),
             progress=False,
         )
     )
