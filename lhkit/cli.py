@@ -125,6 +125,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit doctor",
             "lhkit doctor --base-url http://127.0.0.1:8000 --dialect openai",
         ),
+        "prompt": (
+            "lhkit prompt --toolset mine.py:own",
+            "lhkit prompt mine.yaml --scenario eggs-left --toolset mine.py:own --json",
+        ),
         "audit": ("lhkit audit runs/gemma-json",),
         "matrix": ("lhkit matrix evals/smoke.toml",),
         "compare": ("lhkit compare runs/before runs/after --locale en",),
@@ -288,6 +292,13 @@ Toolset = Annotated[
     ),
 ]
 
+_Tools = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE.py:NAME", help="Tools of your own, as FILE.py:NAME or package.module:NAME."
+    ),
+]
+
 
 def in_dtype(settings: Settings, dtype: str | None, *, address: str | None = None) -> Settings:
     """Return the settings with the type of number that the command line names, if it does.
@@ -400,6 +411,40 @@ def add_accept(cli: typer.Typer, run: Run) -> None:
             is_dry=dry_run,
         )
         finish(run, lambda settings: accept_sample(options, settings))
+
+
+# `prompt`: for those who write tools.
+
+
+def add_prompt(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit prompt`."""
+
+    @cli.command("prompt")
+    def prompt_(
+        paths: Paths = None,
+        scenario: Annotated[
+            str | None,
+            typer.Option(help="Id of the scenario that is opened. Default: the first of PATHS."),
+        ] = None,
+        toolset: _Tools = DEFAULT_TOOLSET,
+        dialect: Dialect = "json",
+        locale: Annotated[
+            str | None, typer.Option(help=f"{LOCALES}. Default: the scenario's, else as in chat.")
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Prompt and counts as JSON.")] = False,
+    ) -> None:
+        """Show what a model would read at the first turn, with tokens per part. No server."""
+        from lhkit.commands.prompt import PromptOptions, show_prompt  # noqa: PLC0415 - aiohttp
+
+        options = PromptOptions(
+            paths=tuple(paths or ()),
+            scenario=scenario,
+            toolset=toolset,
+            dialect=dialect,
+            locale=locale,
+            as_json=as_json,
+        )
+        finish(run, lambda settings: show_prompt(options, settings))
 
 
 # `compare` and `rescore`: options of the commands that look at runs which are over.
@@ -634,12 +679,6 @@ def add_audit(cli: typer.Typer, run: Run) -> None:
 # `chat`, `serve` and `doctor`: options of the commands around a served model.
 
 
-_Tools = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE.py:NAME", help="Tools of your own, as FILE.py:NAME or package.module:NAME."
-    ),
-]
 _ServerParser = Annotated[
     bool,
     typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
@@ -967,6 +1006,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_report(cli, run)
     add_lint(cli, run)
     add_mutate(cli, run)
+    add_prompt(cli, run)
     add_accept(cli, run)
     add_tune(cli, run)
     show_examples(cli)

@@ -179,7 +179,7 @@ def test_the_guide_to_own_tools_does_what_it_says(tmp_path: Path) -> None:
     assert export == ["export LHKIT_LOCALE=en"]
     commands = [shlex.split(step[0]) for step in steps]
     assert [words[:2] for words in commands] == [
-        ["lhkit", name] for name in ("lint", "eval", "eval", "mutate")
+        ["lhkit", name] for name in ("lint", "eval", "eval", "mutate", "prompt")
     ]
     done = subprocess.run(
         [sys.executable, "-c", PLAYER, json.dumps(commands)],

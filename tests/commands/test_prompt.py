@@ -1,0 +1,181 @@
+"""`lhkit prompt`: the prompt is the one that a model is asked, and its parts add up to it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.chat.controller import ChatController
+from lhkit.commands.prompt import PromptOptions, show_prompt
+from lhkit.errors import UsageError
+from lhkit.models.base import ModelRequest
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.scripted import Reply, ScriptedModel, say
+from lhkit.settings import Settings
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.toolset import load, opened
+from lhkit.tuning.tuned_weights import embedded_folder
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("cli.prompt")]
+
+PANTRY = Path(__file__).parents[2] / "evals" / "pantry"
+REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"
+WORLD = {"now": "2026-06-15T09:00:00+09:00", "items": [{"id": "egg", "name": "eggs", "amount": 4}]}
+SCENARIOS = """\
+- id: eggs-en
+  ac: read
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00", items: [{id: egg, name: eggs, amount: 4}]}
+  turns: [{user: How many eggs?}]
+- id: eggs-ko
+  ac: read
+  locale: ko
+  world: {now: "2026-06-15T09:00:00+09:00", items: []}
+  turns: [{user: 달걀 몇 개야?}]
+"""
+ONE_TOOL = '''\
+from lhkit import ToolRegistry
+
+registry = ToolRegistry()
+
+
+@registry.tool()
+def look() -> dict:
+    """Look around."""
+    return {}
+
+
+class Lost:
+    def open(self, world, locale):
+        return {}["nowhere"]
+'''
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(cache_dir=tmp_path / "cache", locale="en")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(SCENARIOS, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    path = tmp_path / "look.py"
+    path.write_text(ONE_TOOL, encoding="utf-8")
+    return str(path)
+
+
+def words_are_tokens(folder: Path) -> None:
+    """Put a tokenizer into `folder` to which whatever stands between spaces is a token."""
+    tokenizers = pytest.importorskip("tokenizers")
+    folder.mkdir(parents=True)
+    one = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, "?"))
+    one.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    one.save(str(folder / "tokenizer.json"))
+
+
+async def shown(
+    capsys: pytest.CaptureFixture[str], settings: Settings, **options: Any
+) -> dict[str, Any]:
+    assert await show_prompt(PromptOptions(as_json=True, **options), settings) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+async def test_it_is_what_a_chat_asks_of_a_model(
+    dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> Reply:
+        asked.append(request)
+        return say("Four.")
+
+    with opened(load(REFERENCE), WORLD, "en") as session:
+        chat = ChatController(
+            model=ScriptedModel(answer),
+            dispatcher=ToolDispatcher(session.registry),
+            assistant=session.assistant,
+        )
+        await chat.user_turn("How many eggs?")
+    (request,) = asked
+    expected = DIALECTS[dialect].encode(request.messages, request.tools, request.instructions)
+    told = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
+    assert told["prompt"] == expected
+
+
+@pytest.mark.parametrize("dialect", [*sorted(DIALECTS), "openai"])
+async def test_the_parts_add_up_to_the_prompt_in_every_dialect(
+    dialect: str, file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words_are_tokens(embedded_folder("gemma-base", settings))
+    told = await shown(capsys, settings, paths=(file,), toolset=REFERENCE, dialect=dialect)
+    *parts, total = told["parts"]
+    assert [each["kind"] for each in parts] == [
+        "instructions",
+        *["tool"] * 5,
+        "context",
+        "user",
+        "protocol",
+    ]
+    assert total["characters"] == len(told["prompt"])
+    assert total["bytes"] == len(told["prompt"].encode())
+    assert total["tokens"] == len(told["prompt"].split())
+    for measure in ("tokens", "characters", "bytes"):
+        assert sum(each[measure] for each in parts) == total[measure]
+        assert min(each[measure] for each in parts) >= 0
+
+
+async def test_an_only_tool_costs_its_own_text_and_not_the_protocols(
+    own: str, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = await shown(capsys, settings, toolset=f"{own}:registry")
+    sizes = {each["tool"] or each["kind"]: each["characters"] for each in told["parts"]}
+    (line,) = [each for each in told["prompt"].splitlines() if '"Look around."' in each]
+    assert sizes["look"] == len(f"{line}\n")
+    assert sizes["instructions"] == sizes["context"] == sizes["user"] == 0
+    assert sizes["protocol"] > len("To use a tool, answer with only this JSON")
+
+
+async def test_a_scenario_is_opened_by_its_id_in_its_own_language(
+    file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = PromptOptions(paths=(file,), scenario="eggs-ko", toolset=REFERENCE)
+    assert await show_prompt(options, settings) == 0
+    told = capsys.readouterr().out
+    assert "달걀 몇 개야?" in told
+    assert "너는 부엌 살림을 돕는" in told
+    assert "How many eggs?" not in told
+
+
+async def test_without_a_tokenizer_characters_are_counted_and_nothing_is_fetched(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await show_prompt(PromptOptions(), settings) == 0
+    told = capsys.readouterr().out
+    assert "Tokens are not counted" in told
+    assert "search_catalog" in told
+    assert not settings.cache_dir.exists()
+
+
+async def test_a_scenario_that_is_not_there_is_told_with_the_nearest(
+    file: Path, settings: Settings
+) -> None:
+    options = PromptOptions(paths=(file,), scenario="egg-en", toolset=REFERENCE)
+    with pytest.raises(UsageError, match=r"egg-en: no such scenario .* did you mean eggs-en"):
+        await show_prompt(options, settings)
+
+
+async def test_a_world_that_cannot_be_opened_is_told_with_the_line_of_its_author(
+    own: str, settings: Settings
+) -> None:
+    line = ONE_TOOL.splitlines().index('        return {}["nowhere"]') + 1
+    with pytest.raises(UsageError, match=rf"look\.py:{line}: KeyError: 'nowhere'"):
+        await show_prompt(PromptOptions(toolset=f"{own}:Lost"), settings)
