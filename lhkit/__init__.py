@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from lhkit.models.served import connect
     from lhkit.models.serving import ServerSettings, VllmServer
     from lhkit.models.vllm import VllmHttp
-    from lhkit.models.weights import ensure_weights
+    from lhkit.models.weights import ensure_tuned, ensure_weights
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher
     from lhkit.tools.registry import ToolRegistry
     from lhkit.toolset import Session, Toolset
-    from lhkit.tuning.tuned_weights import ensure_tuned
 
 __version__ = "0.1.0"
 
@@ -92,7 +91,7 @@ _HOMES = {
     "compare": "harness.compare",
     "connect": "models.served",
     "encode_tool_result": "messages",
-    "ensure_tuned": "tuning.tuned_weights",
+    "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
     "gold_model": "harness.author.baselines",
     "load_scenarios": "harness.scenario",

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate
@@ -20,19 +21,22 @@ from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.http import Endpoint, require_address
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import StartReport, VllmServer
+from lhkit.models.serving import (
+    RunningServer,
+    ServerSettings,
+    StartReport,
+    VllmServer,
+    find_running,
+    require_vllm,
+)
 from lhkit.models.serving import silent as silent_server
 from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
-from lhkit.tuning import tuned_weights
 
 EMBEDDED = weights.EMBEDDED
 embedded_name = weights.embedded_name
-embedded_folder = tuned_weights.embedded_folder
-embedded_server = tuned_weights.embedded_server
-running_server = tuned_weights.running_server
 constraint_of = served.constraint_of
 
 
@@ -184,3 +188,61 @@ def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
     if missing := [each for each in ids if each not in known]:
         raise UsageError(f"no scenario {', '.join(missing)}: all stand in {scenario_folder()}")
     return tuple(known[each] for each in ids)
+
+
+# From the name of an embedded model to its weights, its running server, or how to serve it.
+
+
+def embedded_folder(name: str, settings: Settings) -> Path:
+    """Return where the weights of an embedded model lie, or will lie.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    if name == weights.TUNED:
+        return weights.tuned_folder(settings.cache_dir)
+    return weights.weights_folder(settings.cache_dir)
+
+
+async def running_server(name: str, settings: Settings) -> RunningServer | None:
+    """Return the server that `lhkit serve` keeps of an embedded model; not one of older weights.
+
+    Nor one that computes in another type than the settings ask for.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    folder = embedded_folder(name, settings)
+    return await find_running(settings.cache_dir, name, model=folder, dtype=settings.dtype)
+
+
+async def embedded_server(
+    settings: Settings,
+    report: WeightsReport = weights.silent,
+    *,
+    name: str = EMBEDDED,
+    port: int | None = None,
+    server_parser: bool = False,
+    compiled: bool = False,
+) -> ServerSettings:
+    """Return how to serve an embedded model (see `serving_plan`), with its weights in place.
+
+    Raises:
+        SetupError: vLLM is not installed (told first), or the weights cannot be had.
+        TuningError: the adapter cannot be used.
+    """
+    require_vllm()
+    ensure = weights.ensure_tuned if name == weights.TUNED else weights.ensure_weights
+    folder = await ensure(settings.cache_dir, report=report)
+    now = settings.now()
+    return weights.serving_plan(
+        name,
+        folder,
+        settings.cache_dir,
+        now,
+        dtype=weights.served_dtype(settings.dtype),
+        port=port,
+        server_parser=server_parser,
+        compiled=compiled,
+        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
+    )

@@ -935,7 +935,7 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
     ) -> None:
         """Train an adapter on the CPU. The same command again goes on where it was stopped."""
         from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
-        from lhkit.tuning.tuned_weights import SHIPPED  # noqa: PLC0415 - aiohttp
+        from lhkit.models.weights import SHIPPED_ADAPTER  # noqa: PLC0415 - aiohttp
 
         tuning = TuneSettings(
             steps=steps,
@@ -945,7 +945,7 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
             seed=seed,
         )
-        begin = SHIPPED if start == "life-helper" else Path(start) if start else None
+        begin = SHIPPED_ADAPTER if start == "life-helper" else Path(start) if start else None
         options = TrainOptions(data=data, into=into, base=base, start=begin, tuning=tuning)
         finish(run, lambda settings: train_adapter(options, in_dtype(settings, dtype)))
 

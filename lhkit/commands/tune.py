@@ -20,13 +20,13 @@ from tqdm.auto import tqdm
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import TuningError, UsageError
 from lhkit.locales import Catalog, available_locales, load_catalog
-from lhkit.models.weights import ensure_weights
+from lhkit.models.weights import ensure_weights, require_adapter
 from lhkit.precision import chosen
 from lhkit.settings import Settings, hardware
 from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import DEFAULT, Toolset, load, load_named, opened, registry_of, their_code
-from lhkit.tuning.adapter import merge, require_adapter, require_base, require_mergeable
+from lhkit.tuning.adapter import merge, require_base, require_mergeable
 from lhkit.tuning.data import (
     TrainingSequence,
     data_sha256,

@@ -22,7 +22,13 @@ from zipfile import BadZipFile, ZipFile
 
 from filelock import AsyncFileLock, Timeout
 
-from lhkit.errors import MissingPackageError, ServerStartError, UsageError, WeightsError
+from lhkit.errors import (
+    MissingPackageError,
+    ServerStartError,
+    TuningError,
+    UsageError,
+    WeightsError,
+)
 from lhkit.files import version_of, write_whole
 from lhkit.messages import ModelIdentity
 from lhkit.models.dialects.base import Constraint
@@ -879,4 +885,151 @@ def expected_identity(
         weights=weights_name(str(weights.absolute()), name),
         weights_sha256=weights_sha256,
         dtype="" if dtype == "auto" else dtype,
+    )
+
+
+# The Gemma that ships tuned: the embedded base with the shipped adapter merged into it, once. How
+# the merging is done is `tuning.adapter`'s business, in a process of its own.
+
+ADAPTER_CARD = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+MERGE_REFUSED = 3
+"""Exit code of a merge whose last line on standard error is a sentence for the user."""
+
+SHIPPED_ADAPTER = Path(__file__).parents[1] / "tuning" / "shipped"
+"""The adapter for life-helper: package data."""
+
+_TUNED_LAYOUT = 1  # raise it when the folder is made differently: old folders are then not used
+_ADAPTER_DOCUMENTS = ("CARD.md", "NOTICE")
+
+EnsureBase: TypeAlias = Callable[..., Awaitable[Path]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merger:
+    """Merges base and adapter into a new folder; needs `packages` installed."""
+
+    run: Callable[[Path, Path, Path], Awaitable[None]]
+    packages: tuple[str, ...] = ()
+
+
+async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
+    """Run `merge` in a process of its own, offline.
+
+    Raises:
+        TuningError: what `merge` refuses.
+        WeightsError: if it fails; the message carries its last line.
+        OSError: the disk is full.
+    """
+    words = ("-m", "lhkit.tuning.adapter", str(base), str(adapter), str(target))
+    code, told = await run_offline(*words)
+    if code == MERGE_REFUSED:
+        raise TuningError(told)
+    if "No space left" in told:
+        raise OSError(errno.ENOSPC, told)
+    if code:
+        raise WeightsError(
+            f"Merging the adapter failed (exit {code}: {told}); run the same command again, and "
+            "`make venv` first if packages were changed."
+        )
+
+
+PEFT = Merger(run=merge_in_subprocess, packages=("transformers", "torch", "peft"))
+
+
+async def ensure_tuned(
+    cache_dir: Path,
+    *,
+    report: WeightsReport = silent,
+    verify: bool = False,
+    adapter: Path | None = None,
+    source: WeightsSource = EMBEDDED_GEMMA,
+    ensure_base: EnsureBase = ensure_weights,
+    merger: Merger = PEFT,
+) -> Path:
+    """Return a folder with the tuned Gemma that vLLM can serve; make or mend it if needed.
+
+    The first time takes half a minute and 0.6 GB of disk, after the base is in place. Two processes
+    at once are safe: the second waits for the first.
+
+    Args:
+        cache_dir: where lhkit keeps what it can make again.
+        report: is told the licence notice and the progress.
+        verify: also compare every file's hash, not only its size.
+        adapter: folder of the adapter; by default the shipped one.
+        source: which base.
+        ensure_base: what makes the base, as `ensure_weights` does.
+        merger: what merges.
+
+    Raises:
+        TuningError: the adapter is missing, broken, or made for another base.
+        SetupError: as `ensure_weights`; also if the merging fails.
+    """
+    report(WeightsProgress(stage=WeightsStage.NOTICE, text=source.notice))
+    adapter = adapter or SHIPPED_ADAPTER
+
+    async def make(folder: Path) -> None:
+        base = await ensure_base(
+            cache_dir, report=_without_notice(report), verify=True, source=source
+        )
+        text = "merging the adapter (half a minute, once)"
+        work = merger.run(base, adapter, folder)
+        await with_progress(work, report, WeightsStage.MERGING, text)
+        for name in _ADAPTER_DOCUMENTS:
+            if (adapter / name).is_file():
+                shutil.copyfile(adapter / name, folder / name)
+
+    recipe = Recipe(
+        source=_made_from(cache_dir, adapter, source),
+        make=make,
+        needed_bytes=bf16_bytes(source),
+        packages=merger.packages,
+    )
+    folder = tuned_folder(cache_dir, adapter, source)
+    return await ensure_folder(folder, recipe, report=report, verify=verify)
+
+
+def tuned_folder(
+    cache_dir: Path, adapter: Path | None = None, source: WeightsSource = EMBEDDED_GEMMA
+) -> Path:
+    """Return where the tuned weights lie, or will lie; the name changes with base and adapter.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    told = json.dumps(
+        [_TUNED_LAYOUT, _made_from(cache_dir, adapter or SHIPPED_ADAPTER, source)], sort_keys=True
+    )
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    return cache_dir / "weights" / f"{source.name}-tuned-{digest[:8]}"
+
+
+def _made_from(cache_dir: Path, adapter: Path, source: WeightsSource) -> dict[str, str]:
+    require_adapter(adapter)
+    hashes = {name: file_sha256(adapter / name) for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)}
+    return {"base": weights_folder(cache_dir, source).name, **hashes}
+
+
+def _without_notice(report: WeightsReport) -> WeightsReport:
+    """The notice has been told: once is enough."""
+
+    def passed_on(progress: WeightsProgress) -> None:
+        if progress.stage is not WeightsStage.NOTICE:
+            report(progress)
+
+    return passed_on
+
+
+def require_adapter(adapter: Path) -> None:
+    """Refuse a folder that holds no adapter.
+
+    Raises:
+        TuningError: a file of it is missing.
+    """
+    if all((adapter / name).is_file() for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)):
+        return
+    inner = adapter / "adapter"
+    hint = f"; did you mean {inner}?" if (inner / ADAPTER_CARD).is_file() else ""
+    raise TuningError(
+        f"{adapter} holds no adapter: it needs {ADAPTER_CARD} and {ADAPTER_WEIGHTS}{hint}"
     )

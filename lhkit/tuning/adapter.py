@@ -17,7 +17,13 @@ from typing import Any, Final
 from lhkit import __version__
 from lhkit.errors import LhkitError, MissingPackageError, TuningError
 from lhkit.files import version_of
-from lhkit.models.weights import FOLDER_MANIFEST
+from lhkit.models.weights import (
+    ADAPTER_CARD,
+    ADAPTER_WEIGHTS,
+    FOLDER_MANIFEST,
+    MERGE_REFUSED,
+    require_adapter,
+)
 from lhkit.precision import Dtype
 from lhkit.tuning.data import IGNORED, Batch, Encode, TrainingSequence
 from lhkit.tuning.recipe import AdapterShape
@@ -465,11 +471,6 @@ def token_losses(model: Any, batch: Batch) -> Any:
 # for whoever wants torch's memory back afterwards.
 
 
-CARD = "adapter_config.json"
-WEIGHTS = "adapter_model.safetensors"
-REFUSED = 3
-"""Exit code of the script when its last line on standard error is a sentence for the user."""
-
 _BESIDE_WEIGHTS = ("*.json", "*.jinja", "*.md", "*.html")
 
 
@@ -523,19 +524,6 @@ def require_base(base: Path) -> None:
         raise TuningError(f"{base} holds no model: give a folder with its config.json as --base")
 
 
-def require_adapter(adapter: Path) -> None:
-    """Refuse a folder that holds no adapter.
-
-    Raises:
-        TuningError: a file of it is missing.
-    """
-    if all((adapter / name).is_file() for name in (CARD, WEIGHTS)):
-        return
-    inner = adapter / "adapter"
-    hint = f"; did you mean {inner}?" if (inner / CARD).is_file() else ""
-    raise TuningError(f"{adapter} holds no adapter: it needs {CARD} and {WEIGHTS}{hint}")
-
-
 def require_same_base(base: Path, adapter: Path) -> None:
     """Refuse an adapter whose training says that it had another base.
 
@@ -574,7 +562,9 @@ def _merged(base: Path, adapter: Path) -> Any:
     try:
         tuned = PeftModel.from_pretrained(model, adapter)
     except SafetensorError as error:
-        raise TuningError(f"{adapter / WEIGHTS} is broken ({error}): get it again") from error
+        raise TuningError(
+            f"{adapter / ADAPTER_WEIGHTS} is broken ({error}): get it again"
+        ) from error
     except (RuntimeError, ValueError, KeyError, TypeError) as error:
         named = told.get("base_model_name_or_path") or "another model"
         raise TuningError(
@@ -585,7 +575,7 @@ def _merged(base: Path, adapter: Path) -> Any:
 
 
 def _card(adapter: Path) -> dict[str, Any]:
-    path = adapter / CARD
+    path = adapter / ADAPTER_CARD
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -602,7 +592,7 @@ def main(arguments: Sequence[str]) -> int:
         merge(base, adapter, target)
     except LhkitError as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
-        return REFUSED
+        return MERGE_REFUSED
     return 0
 
 

@@ -18,16 +18,14 @@ from tqdm.auto import tqdm
 from lhkit.errors import TuningError
 from lhkit.files import write_whole
 from lhkit.locales import DEFAULT_LOCALE
-from lhkit.models.weights import file_sha256
+from lhkit.models.weights import ADAPTER_WEIGHTS, file_sha256, require_adapter
 from lhkit.precision import Dtype, chosen
 from lhkit.tuning import adapter, curves
 from lhkit.tuning.adapter import (
     MANIFEST,
-    WEIGHTS,
     TrainingOrigin,
     data_facts,
     manifest_of,
-    require_adapter,
     require_same_base,
 )
 from lhkit.tuning.data import (
@@ -291,7 +289,9 @@ def require_start(material: Material) -> None:
 
 def recipe_of(material: Material, settings: TuneSettings) -> dict[str, Any]:
     """Return settings and hashes: the same for the same training, whatever the folder is called."""
-    start = {"start_sha256": file_sha256(material.start / WEIGHTS)} if material.start else {}
+    start = (
+        {"start_sha256": file_sha256(material.start / ADAPTER_WEIGHTS)} if material.start else {}
+    )
     return {
         "settings": asdict(settings),
         "data_sha256": data_sha256(material.train),

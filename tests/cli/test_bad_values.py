@@ -166,8 +166,7 @@ def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return refuse
 
-    for place in ("lhkit.models.weights", "lhkit.tuning.tuned_weights"):
-        monkeypatch.setattr(f"{place}.ensure_folder", refusing("weights"))
+    monkeypatch.setattr("lhkit.models.weights.ensure_folder", refusing("weights"))
     monkeypatch.setattr(serving.VllmServer, "__aenter__", refusing("server"))
     monkeypatch.setattr("asyncio.create_subprocess_exec", refusing("process"))
     return done

@@ -7,8 +7,8 @@ import pytest
 
 from lhkit import app
 from lhkit.commands.doctor import EXIT_UNWELL, DoctorOptions, examine
+from lhkit.models import weights
 from lhkit.settings import Settings
-from lhkit.tuning import tuned_weights
 from tests.models.fake_vllm import (
     FakeVllm,
     answers,
@@ -96,7 +96,7 @@ async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
 async def test_a_missing_adapter_is_a_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuned_weights, "SHIPPED", tmp_path)
+    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", tmp_path)
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
     assert await examine(DoctorOptions(), settings) == EXIT_UNWELL
     faults = [line for line in capsys.readouterr().out.splitlines() if line.startswith("✗")]

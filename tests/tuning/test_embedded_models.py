@@ -12,11 +12,10 @@ import pytest
 
 from lhkit import app
 from lhkit.errors import MissingPackageError, TuningError, UsageError
+from lhkit.models import weights
 from lhkit.models.serving import RunningServer, after_boot_s
-from lhkit.models.weights import weights_sha256
+from lhkit.models.weights import ADAPTER_CARD, ADAPTER_WEIGHTS, weights_sha256
 from lhkit.settings import Settings
-from lhkit.tuning import tuned_weights
-from lhkit.tuning.adapter import CARD, WEIGHTS
 from tests.models.fake_vllm import FakeVllm, answers, models
 
 pytestmark = pytest.mark.anyio
@@ -29,9 +28,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A cache of its own, and an adapter that stands in for the shipped one."""
     adapter = tmp_path / "adapter"
     adapter.mkdir()
-    for name in (CARD, WEIGHTS):
+    for name in (ADAPTER_CARD, ADAPTER_WEIGHTS):
         (adapter / name).write_text("{}")
-    monkeypatch.setattr(tuned_weights, "SHIPPED", adapter)
+    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", adapter)
     return Settings(cache_dir=tmp_path / "cache")
 
 
@@ -109,8 +108,8 @@ async def test_each_name_is_served_from_its_own_weights(
     async def bare(cache_dir: Path, **_: Any) -> Path:
         return made(cache_dir / "bare")
 
-    monkeypatch.setattr(tuned_weights, "ensure_tuned", ensured)
-    monkeypatch.setattr(tuned_weights.weights, "ensure_weights", bare)
+    monkeypatch.setattr(weights, "ensure_tuned", ensured)
+    monkeypatch.setattr(weights, "ensure_weights", bare)
     default = await app.embedded_server(settings)
     base = await app.embedded_server(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")
@@ -128,7 +127,7 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     async def fetched(*_: object, **__: object) -> Path:
         raise AssertionError("weights were fetched that nothing can serve")
 
-    monkeypatch.setattr(tuned_weights, "ensure_tuned", fetched)
+    monkeypatch.setattr(weights, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
         await app.embedded_server(settings)
@@ -142,7 +141,7 @@ def test_a_name_that_is_none_is_refused_with_the_names() -> None:
 async def test_without_an_adapter_the_bare_model_still_has_weights(
     settings: Settings, tmp_path: Path
 ) -> None:
-    (tmp_path / "adapter" / WEIGHTS).unlink()
+    (tmp_path / "adapter" / ADAPTER_WEIGHTS).unlink()
     assert app.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
     with pytest.raises(TuningError, match="holds no adapter"):
         app.embedded_folder("gemma", settings)

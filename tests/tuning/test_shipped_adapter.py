@@ -5,33 +5,39 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from lhkit.models.weights import EMBEDDED_GEMMA, weights_folder
-from lhkit.tuning.adapter import CARD, LINEAR_LAYERS, MANIFEST, WEIGHTS, require_adapter
-from lhkit.tuning.tuned_weights import SHIPPED
+from lhkit.models.weights import (
+    ADAPTER_CARD,
+    ADAPTER_WEIGHTS,
+    EMBEDDED_GEMMA,
+    SHIPPED_ADAPTER,
+    require_adapter,
+    weights_folder,
+)
+from lhkit.tuning.adapter import LINEAR_LAYERS, MANIFEST
 
 LARGEST_BYTES = 20_000_000
 
 
 def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
-    require_adapter(SHIPPED)
-    assert (SHIPPED / WEIGHTS).stat().st_size < LARGEST_BYTES
-    with safe_open(SHIPPED / WEIGHTS, framework="pt") as weights:
+    require_adapter(SHIPPED_ADAPTER)
+    assert (SHIPPED_ADAPTER / ADAPTER_WEIGHTS).stat().st_size < LARGEST_BYTES
+    with safe_open(SHIPPED_ADAPTER / ADAPTER_WEIGHTS, framework="pt") as weights:
         names = weights.keys()
         assert all(weights.get_tensor(name).isfinite().all() for name in names)
     assert {name.split(".")[-3] for name in names} == set(LINEAR_LAYERS)
 
 
 def test_it_says_which_base_it_was_trained_on() -> None:
-    told = json.loads((SHIPPED / MANIFEST).read_text(encoding="utf-8"))
+    told = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
     assert told["base"]["name"] == weights_folder(Path(), EMBEDDED_GEMMA).name
 
 
 def test_its_card_names_no_path_of_a_machine() -> None:
-    card = json.loads((SHIPPED / CARD).read_text(encoding="utf-8"))
+    card = json.loads((SHIPPED_ADAPTER / ADAPTER_CARD).read_text(encoding="utf-8"))
     assert set(card["target_modules"]) == set(LINEAR_LAYERS)
     assert "/" not in (card["base_model_name_or_path"] or "")
 
 
 def test_it_comes_with_a_model_card_and_the_notice_of_the_gemma_terms() -> None:
-    assert EMBEDDED_GEMMA.notice in (SHIPPED / "NOTICE").read_text(encoding="utf-8")
-    assert (SHIPPED / "CARD.md").is_file()
+    assert EMBEDDED_GEMMA.notice in (SHIPPED_ADAPTER / "NOTICE").read_text(encoding="utf-8")
+    assert (SHIPPED_ADAPTER / "CARD.md").is_file()

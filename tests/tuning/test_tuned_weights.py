@@ -14,18 +14,24 @@ from typing import Any
 import pytest
 
 from lhkit.errors import MissingPackageError, SetupError, TuningError, WeightsError
+from lhkit.models import weights
 from lhkit.models.weights import (
+    ADAPTER_CARD,
+    ADAPTER_WEIGHTS,
     EMBEDDED_GEMMA,
     FOLDER_MANIFEST,
+    Merger,
     WeightsProgress,
     WeightsSource,
     WeightsStage,
+    ensure_tuned,
+    merge_in_subprocess,
+    tuned_folder,
     weights_folder,
 )
-from lhkit.tuning import adapter, tuned_weights
-from lhkit.tuning.adapter import CARD, WEIGHTS, base_sha256, main, merge
+from lhkit.tuning import adapter
 from lhkit.tuning.adapter import MANIFEST as TRAINING
-from lhkit.tuning.tuned_weights import Merger, ensure_tuned, merge_in_subprocess, tuned_folder
+from lhkit.tuning.adapter import base_sha256, main, merge
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +60,7 @@ class World:
         self.merged.append(base)
         await asyncio.sleep(0)
         self.before_merging()
-        await asyncio.to_thread(write_model, target, (adapter / WEIGHTS).read_bytes())
+        await asyncio.to_thread(write_model, target, (adapter / ADAPTER_WEIGHTS).read_bytes())
 
     async def ensure(self, packages: tuple[str, ...] = (), **options: Any) -> Path:
         return await ensure_tuned(
@@ -88,8 +94,8 @@ def write_model(folder: Path, content: bytes) -> None:
 def world(tmp_path: Path) -> World:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
-    (adapter / CARD).write_text("{}")
-    (adapter / WEIGHTS).write_bytes(b"B and A")
+    (adapter / ADAPTER_CARD).write_text("{}")
+    (adapter / ADAPTER_WEIGHTS).write_bytes(b"B and A")
     (adapter / "NOTICE").write_text("modified")
     return World(cache=tmp_path / "cache", adapter=adapter)
 
@@ -158,7 +164,7 @@ async def test_another_adapter_or_base_is_another_folder_and_the_old_one_stays(
     world: World,
 ) -> None:
     folder = await world.ensure()
-    (world.adapter / WEIGHTS).write_bytes(b"A and B")
+    (world.adapter / ADAPTER_WEIGHTS).write_bytes(b"A and B")
     other = await world.ensure()
     world.source = replace(SOURCE, gguf_sha256="0" * 64)
     third = await world.ensure()
@@ -174,7 +180,7 @@ async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -
 
 
 @pytest.mark.promise("embedded.adapter_faults")
-@pytest.mark.parametrize("name", [CARD, WEIGHTS])
+@pytest.mark.parametrize("name", [ADAPTER_CARD, ADAPTER_WEIGHTS])
 async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, name: str) -> None:
     (world.adapter / name).unlink()
     with pytest.raises(TuningError, match="holds no adapter: it needs adapter_config"):
@@ -246,7 +252,7 @@ async def test_a_merging_process_that_dies_tells_its_last_line(
     async def run_offline(*_: str) -> tuple[int, str]:
         return 1, line
 
-    monkeypatch.setattr(tuned_weights, "run_offline", run_offline)
+    monkeypatch.setattr(weights, "run_offline", run_offline)
     with pytest.raises(kind, match=sentence):
         await merge_in_subprocess(tmp_path, tmp_path, tmp_path / "target")
 
@@ -322,9 +328,9 @@ def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on
     [
         (TRAINING, b"{", "manifest.json is broken"),
         (TRAINING, b'{"base": []}', "manifest.json is broken"),
-        (WEIGHTS, b"half a file", "adapter_model.safetensors is broken"),
-        (CARD, b"{", "adapter_config.json is broken"),
-        (CARD, b"[]", r"adapter_config.json is broken \(no table\)"),
+        (ADAPTER_WEIGHTS, b"half a file", "adapter_model.safetensors is broken"),
+        (ADAPTER_CARD, b"{", "adapter_config.json is broken"),
+        (ADAPTER_CARD, b"[]", r"adapter_config.json is broken \(no table\)"),
     ],
 )
 def test_a_broken_adapter_file_is_named(
