@@ -9,7 +9,7 @@ than the arguments', are not judged.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 Value = tuple[str, float]
@@ -229,11 +229,20 @@ hot|뜨거운; iced?|아이스|차가운
 """
 """Words that exclude each other: a line is a group, or goes on with one where it begins with
 `;`, which stands between what may be chosen."""
-_CHOSEN = tuple(
-    (f"choice {group}", float(place), re.compile(rf"(?<![a-z가-힣])(?:{words.strip()})(?![a-z])"))
-    for group, choices in enumerate(_CHOICES.strip().replace("\n;", ";").splitlines())
-    for place, words in enumerate(choices.split(";"))
-)
+
+
+@cache
+def _chosen() -> tuple[tuple[str, float, re.Pattern[str]], ...]:
+    """Return the group and place of each choice with what finds it: compiled when first asked for."""
+    return tuple(
+        (
+            f"choice {group}",
+            float(place),
+            re.compile(rf"(?<![a-z가-힣])(?:{words.strip()})(?![a-z])"),
+        )
+        for group, choices in enumerate(_CHOICES.strip().replace("\n;", ";").splitlines())
+        for place, words in enumerate(choices.split(";"))
+    )
 
 
 def numbers(text: str) -> frozenset[float]:
@@ -244,7 +253,7 @@ def numbers(text: str) -> frozenset[float]:
 def _values(text: str) -> frozenset[Value]:
     """Return what a text names: times within half a day, days, weekdays, numbers and choices."""
     text = text.casefold()
-    found = {(sort, value) for sort, value, words in _CHOSEN if words.search(text)}
+    found = {(sort, value) for sort, value, words in _chosen() if words.search(text)}
     rest = text
     for pattern, read in _READERS:
         rest = pattern.sub(partial(_eaten, read=read, into=found), rest)
