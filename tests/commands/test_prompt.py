@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.app import embedded_folder
 from lhkit.chat.controller import ChatController
 from lhkit.commands.prompt import PromptOptions, show_prompt
 from lhkit.errors import UsageError
@@ -15,7 +16,6 @@ from lhkit.models.scripted import Reply, ScriptedModel, say
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import load, opened
-from lhkit.tuning.tuned_weights import embedded_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("cli.prompt")]
 

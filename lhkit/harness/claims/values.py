@@ -233,7 +233,7 @@ hot|뜨거운; iced?|아이스|차가운
 
 @cache
 def _chosen() -> tuple[tuple[str, float, re.Pattern[str]], ...]:
-    """Return the group and place of each choice with what finds it: compiled when first asked for."""
+    """Return group and place of each choice with what finds it: compiled when first asked for."""
     return tuple(
         (
             f"choice {group}",
