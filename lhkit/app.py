@@ -33,7 +33,7 @@ from lhkit.models.serving import silent as silent_server
 from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Session
+from lhkit.toolset import Session, assistant_of
 
 EMBEDDED = weights.EMBEDDED
 embedded_name = weights.embedded_name
@@ -172,7 +172,7 @@ def open_chat(
     return ChatController(
         model=model,
         dispatcher=ToolDispatcher(session.registry, catalog=catalog),
-        assistant=session.assistant,
+        assistant=assistant_of(session),
         confirm=confirm,
         catalog=catalog,
     )

@@ -19,7 +19,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -44,6 +44,7 @@ HOW = "write FILE.py:NAME, package.module:NAME or life-helper"
 _SHIPPED = {DEFAULT: "lhkit.lifehelper.toolset:LIFE_HELPER"}
 _PREFIX = "lhkit_toolset_"  # of the modules that files of theirs become
 _SESSION_PARTS = ("registry", "assistant", "today", "state", "close")
+_KINDS = {"registry": ToolRegistry, "assistant": Assistant, "today": date}
 
 
 class Session(Protocol):
@@ -334,8 +335,22 @@ def opened(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Iterator[
     Raises:
         UsageError: as `open_session`.
     """
-    with closing(open_session(toolset, world, locale)) as session:
+    with closed_after(open_session(toolset, world, locale)) as session:
         yield session
+
+
+@contextmanager
+def closed_after(session: Session) -> Iterator[Session]:
+    """Close a session at the end of the block.
+
+    Raises:
+        UsageError: their `close` failed.
+    """
+    try:
+        yield session
+    finally:
+        with their_code("session: close()"):
+            session.close()
 
 
 def open_session(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Session:
@@ -358,13 +373,30 @@ def registry_of(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Tool
         return session.registry
 
 
+def assistant_of(session: Session) -> Assistant:
+    """Return the assistant of a session; its `context` tells its own faults.
+
+    `context` of it raises a `UsageError` with the line of their code.
+    """
+    own = session.assistant
+
+    def context(message: str) -> str:
+        with their_code("session: context() of the assistant"):
+            return own.context(message)
+
+    return replace(own, context=context)
+
+
 def state_of(session: Session) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return a copy of the state that later changes do not reach.
 
     Raises:
-        UsageError: it is no JSON, or no list of rows per table; names table, row and field.
+        UsageError: their code fails, or it is no JSON, or no list of rows per table; names table,
+            row and field.
     """
-    state = _plain(session.state(), "state()")
+    with their_code("session: state()"):
+        told = session.state()
+    state = _plain(told, "state()")
     for table, rows in state.items():
         if not isinstance(rows, list):
             raise UsageError(
@@ -385,12 +417,25 @@ def _opened(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:
     with their_code(f"world: open(world, {locale!r}) of {name}"):
         session = toolset.open(world, locale)
         missing = [part for part in _SESSION_PARTS if not hasattr(session, part)]
+        fault = None if missing else _unfit_part(session)
+    returned = f"world: open() of {name}{_place_of(toolset)} returned {_kind(session)}"
     if missing:
         raise UsageError(
-            f"world: open() of {name}{_place_of(toolset)} returned {_kind(session)} without "
-            f"{', '.join(missing)}: a session has {', '.join(_SESSION_PARTS)}"
+            f"{returned} without {', '.join(missing)}: a session has {', '.join(_SESSION_PARTS)}"
         )
+    if fault:
+        raise UsageError(f"{returned} whose {fault}")
     return session
+
+
+def _unfit_part(session: Session) -> str | None:
+    """Return what is of the wrong kind in a session, and what it has to be."""
+    for part, kind in _KINDS.items():
+        value = getattr(session, part)
+        if not isinstance(value, kind) or isinstance(value, datetime):
+            how = ", such as now.date()" if kind is date else ""
+            return f"{part} is {_a(value)}: give {_article(kind.__name__)}{how}"
+    return None
 
 
 def _place_of(toolset: Toolset) -> str:
@@ -570,12 +615,16 @@ def their_code(doing: str) -> Iterator[None]:
     """Turn whatever their code raises into one sentence with the line of their code.
 
     Raises:
-        UsageError: their code failed.
+        UsageError: their code failed; or what we refused it, with the line that asked for it.
     """
     try:
         yield
-    except LhkitError:
-        raise
+    except LhkitError as error:
+        place = place_in_their_code(error)
+        frames = extract_tb(error.__traceback__)
+        if not isinstance(error, UsageError) or not place or _is_theirs(frames[-1].filename):
+            raise  # they say themselves what to mend
+        raise UsageError(f"{place}: {error}") from error
     except (Exception, SystemExit) as error:
         told = str(error).splitlines()[0] if str(error) else ""
         place = place_in_their_code(error)
@@ -604,5 +653,8 @@ def _kind(value: Any) -> str:
 
 
 def _a(value: Any) -> str:
-    name = type(value).__name__
+    return _article(type(value).__name__)
+
+
+def _article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

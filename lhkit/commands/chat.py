@@ -6,7 +6,7 @@ import select
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, assert_never
@@ -38,7 +38,16 @@ from lhkit.messages import (
 )
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.toolset import DEFAULT, KeepsData, Session, load, name_of, open_session
+from lhkit.toolset import (
+    DEFAULT,
+    KeepsData,
+    Session,
+    closed_after,
+    load,
+    name_of,
+    open_session,
+    their_code,
+)
 
 # A chat in a terminal: streams words, shows a line a tool call, asks y/N before a write.
 #
@@ -317,7 +326,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         constraint=app.constraint_of(options.constrain),
     )
     app.require_choice(choice)  # before a file is made
-    with closing(open_talk(options, told)) as session:
+    with closed_after(open_talk(options, told)) as session:
         choice = replace(choice, tools=session.registry.definitions)
         app.require_choice(choice)
         console = Console(highlight=False, markup=False)
@@ -340,7 +349,8 @@ def open_talk(options: ChatOptions, settings: Settings) -> Session:
     toolset = load(options.toolset)
     if options.world is None and isinstance(toolset, KeepsData):
         file = options.file or settings.data_dir / f"{name_of(toolset)}.sqlite3"
-        return toolset.open_kept(file, now=settings.now, locale=settings.locale)
+        with their_code(f"open_kept() of {name_of(toolset)}"):
+            return toolset.open_kept(file, now=settings.now, locale=settings.locale)
     if options.file is not None:
         what = "--world begins anew" if options.world else f"--toolset {options.toolset} has none"
         raise UsageError(f"--db names a file that data is kept in, and {what}: leave one out")

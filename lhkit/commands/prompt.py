@@ -24,7 +24,7 @@ from lhkit.models.weights import EMBEDDED_NAMES
 from lhkit.settings import Settings
 from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
-from lhkit.toolset import DEFAULT, load, opened, their_code
+from lhkit.toolset import DEFAULT, assistant_of, load, opened
 from lhkit.tuning.adapter import encoder
 
 Measure: TypeAlias = Callable[[str], int]
@@ -114,13 +114,11 @@ def _opening(options: PromptOptions, settings: Settings) -> _Opening:
     locale = options.locale or (scenario.locale if scenario else settings.locale)
     words = scenario.turns[0].user if scenario else ""
     with opened(toolset, scenario.world if scenario else world, locale) as session:
-        assistant = session.assistant
-        with their_code("context() of the assistant"):
-            context = assistant.context(words)
+        assistant = assistant_of(session)
         return _Opening(
             instructions=assistant.instructions,
             tools=session.registry.definitions,
-            context=context,
+            context=assistant.context(words),
             words=words,
         )
 

@@ -84,6 +84,7 @@ from lhkit.toolset import (
     Session,
     Toolset,
     ToolsetSource,
+    assistant_of,
     opened,
     state_of,
     toolset_of,
@@ -244,7 +245,7 @@ async def _converse(
         dispatcher=ToolDispatcher(
             breaking(session.registry, job.scenario.faults), catalog=catalog, clock=stage.clock
         ),
-        assistant=replace(session.assistant, sampling=sampling),
+        assistant=replace(assistant_of(session), sampling=sampling),
         catalog=catalog,
     )
     log = TimedEvents(stage.clock)

@@ -6,7 +6,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.matchers import normal
 from lhkit.harness.record import BrokenRule, RowKeys, State
 from lhkit.json_values import plain_json
-from lhkit.toolset import KnowsRowKeys, KnowsRules, Session, SessionAround
+from lhkit.toolset import KnowsRowKeys, KnowsRules, Session, SessionAround, their_code
 
 
 def row_keys_of(session: Session, state: State) -> RowKeys:
@@ -17,14 +17,16 @@ def row_keys_of(session: Session, state: State) -> RowKeys:
         state: its state.
 
     Raises:
-        UsageError: a row of `state` lacks a field of its key, or two rows have one key.
+        UsageError: their code fails, a row of `state` lacks a field of its key, or two rows have
+            one key.
     """
     if not isinstance(session, KnowsRowKeys):
         return {}
-    keys = {
-        table: (names,) if isinstance(names, str) else tuple(names)
-        for table, names in session.row_keys().items()
-    }
+    with their_code("session: row_keys()"):
+        keys = {
+            table: (names,) if isinstance(names, str) else tuple(names)
+            for table, names in session.row_keys().items()
+        }
     for table, names in keys.items():
         seen: dict[Hashable, int] = {}
         for number, row in enumerate(state.get(table, ())):
@@ -45,11 +47,16 @@ def row_keys_of(session: Session, state: State) -> RowKeys:
 
 
 def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenRule, ...]:
-    """Return what the session says against a change of state; it gets copies of both."""
+    """Return what the session says against a change of state; it gets copies of both.
+
+    Raises:
+        UsageError: their code fails.
+    """
     knowing = session
     while isinstance(knowing, SessionAround):
         knowing = knowing.inner
     if not isinstance(knowing, KnowsRules) or not isinstance(session, KnowsRules):
         return ()
-    broken = session.broken_rules(plain_json(before), plain_json(after))
-    return tuple(BrokenRule(code=code, detail=text) for code, text in broken)
+    with their_code("session: broken_rules()"):
+        broken = session.broken_rules(plain_json(before), plain_json(after))
+        return tuple(BrokenRule(code=code, detail=text) for code, text in broken)

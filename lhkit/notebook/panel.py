@@ -41,9 +41,13 @@ from lhkit.toolset import (
     SpeaksOn,
     Toolset,
     ToolsetSource,
+    assistant_of,
+    closed_after,
     locales_of,
+    name_of,
     open_session,
     state_of,
+    their_code,
     toolset_of,
 )
 
@@ -121,7 +125,8 @@ class Surroundings:
         self._toolset, self._now = toolset, now
         self._given: Mapping[str, Any] | None = None
         if world is None and isinstance(toolset, KeepsData):
-            self.session: Session = toolset.open_kept(file, now=now, locale=locale)
+            with their_code(f"open_kept() of {name_of(toolset)}"):
+                self.session: Session = toolset.open_kept(file, now=now, locale=locale)
             return
         if file is not None:
             raise UsageError("`file` is for tools that keep their data, and without a `world`")
@@ -139,11 +144,12 @@ class Surroundings:
             UsageError: the tools do not speak it; then nothing has changed.
         """
         if isinstance(self.session, SpeaksOn):
-            self.session = self.session.in_locale(locale)
+            with their_code(f"session: in_locale({locale!r})"):
+                self.session = self.session.in_locale(locale)
             return
         spoken = open_session(self._toolset, self.world(), locale)
-        self.session.close()
-        self.session = spoken
+        with closed_after(self.session):
+            self.session = spoken
 
     def world(self) -> dict[str, JSON]:
         """Return the present state in the words of a scenario; nothing of tools without one."""
@@ -199,7 +205,7 @@ class PanelConversation:
         controller = ChatController(
             model=self.model,
             dispatcher=ToolDispatcher(session.registry, catalog=self._catalog),
-            assistant=session.assistant,
+            assistant=assistant_of(session),
             confirm=self._confirm,
             catalog=self._catalog,
             transcript=transcript,

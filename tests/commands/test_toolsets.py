@@ -1,5 +1,6 @@
 """`--toolset`: from a reference to tools, for every command; its faults as sentences."""
 
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -19,7 +20,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
+from lhkit.harness.run import replay, rescore, tried
 from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
@@ -274,6 +275,91 @@ def test_a_world_that_their_code_stumbles_over_is_told_with_their_line(notes: Pa
     told = rf"open\(\) of Half \({notes}:\d+\) returned an object of type object without registry"
     with pytest.raises(UsageError, match=told):
         open_session(load(f"{notes}:half"), WORLD, "en")
+
+
+FAULTY = """
+def boom(*_):
+    return {}["nowhere"]
+
+
+class Faulty(Toolset):
+    def __init__(self, name):
+        self.part = name
+
+    def open(self, world, locale):
+        session = super().open(world, locale)
+        if self.part == "context":
+            return Session(Assistant(context=boom), [])
+        object.__setattr__(session, self.part, boom)
+        return session
+
+
+state, close, known_ids, broken_rules, row_keys, context = map(
+    Faulty, ("state", "close", "known_ids", "broken_rules", "row_keys", "context")
+)
+"""
+
+
+@pytest.fixture
+def faulty(notes: Path) -> Path:
+    notes.write_text(NOTES + FAULTY, encoding="utf-8")
+    return notes
+
+
+@pytest.mark.promise("own_tools.errors")
+@pytest.mark.parametrize(
+    "part", ["state", "close", "known_ids", "broken_rules", "row_keys", "context"]
+)
+async def test_whatever_fails_in_a_session_is_told_with_their_line(
+    faulty: Path,
+    scenario: Path,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    part: str,
+) -> None:
+    line = (NOTES + FAULTY).splitlines().index('    return {}["nowhere"]') + 1
+    told = rf"session: {part}\(\)[\w ]* failed at {faulty}:{line}: KeyError: 'nowhere'"
+    assert await lint_paths([scenario], settings, as_json=False, toolset=f"{faulty}:{part}") == 1
+    shown = capsys.readouterr().out
+    assert re.search(told, shown), shown
+    (played,) = [
+        await tried(each, gold_model, load(f"{faulty}:{part}"))
+        for each in load_scenarios([scenario])
+    ]
+    if part == "known_ids":  # only lint asks for them
+        assert played.judgement.verdict is Verdict.PASS
+    else:
+        assert re.fullmatch(told, played.judgement.reasons[0])
+
+
+@pytest.mark.promise("own_tools.errors")
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("assistant", "'hi'", "whose assistant is a str: give an Assistant"),
+        ("today", "'2026-01-01'", "whose today is a str: give a date, such as now.date()"),
+        ("today", "datetime(2026, 1, 1)", "whose today is a datetime: give a date"),
+    ],
+)
+def test_a_part_of_a_session_of_the_wrong_kind_is_named_with_what_it_has_to_be(
+    notes: Path, part: str, value: str, told: str
+) -> None:
+    code = "from datetime import datetime\n" + NOTES + FAULTY.replace("boom)", f"{value})")
+    notes.write_text(f"{code}\nwrong = Faulty({part!r})\n", encoding="utf-8")
+    with pytest.raises(UsageError) as error:
+        open_session(load(f"{notes}:wrong"), WORLD, "en")
+    assert told in str(error.value)
+    assert f"{notes}:" in str(error.value)
+
+
+@pytest.mark.promise("own_tools.errors")
+def test_a_tool_that_is_refused_is_told_with_the_line_that_registers_it(tmp_path: Path) -> None:
+    file = tmp_path / "own_wordless.py"
+    code = NOTES.replace('    """Read the notes."""\n', "", 1)
+    file.write_text(code, encoding="utf-8")
+    line = code.splitlines().index("@registry.tool()") + 1
+    with pytest.raises(UsageError, match=rf"{file}:{line}: tool 'read_notes': .* docstring"):
+        load(f"{file}:toolset")
 
 
 async def test_scenarios_are_played_linted_and_spoiled_in_it(

@@ -33,7 +33,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import SchemaNode, item_of, property_of
 from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
-from lhkit.toolset import KnowsIds, Session, Toolset, opened
+from lhkit.toolset import KnowsIds, Session, Toolset, opened, their_code
 
 # A concrete value for a matcher or a JSON Schema: what a gold trace is made of.
 #
@@ -338,13 +338,18 @@ def bluff_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
 
 
 def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
-    """Return the ids that exist in a session, by argument; empty where nobody can tell."""
+    """Return the ids that exist in a session, by argument; empty where nobody can tell.
+
+    Raises:
+        UsageError: their code fails.
+    """
     if not isinstance(session, KnowsIds):
         return {}
-    return {
-        argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
-        for argument, ids in session.known_ids().items()
-    }
+    with their_code("session: known_ids()"):
+        return {
+            argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
+            for argument, ids in session.known_ids().items()
+        }
 
 
 def plausible_args(
