@@ -149,6 +149,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit accept runs/gemma-json SCENARIO#2 --turn 0 --call 0 --arg limit",
             "lhkit accept runs/gemma-json SCENARIO --phrase noted --dry-run",
         ),
+        "import": ("lhkit import openai-messages chats.jsonl --into mine",),
+        "import openai-messages": (
+            "lhkit import openai-messages chats.jsonl --tools tools.json --into mine",
+            "lhkit import openai-messages chats.json --handlers mine.py:own --into mine",
+        ),
         "tune": (
             "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
             "lhkit tune train own.jsonl --into tuned",
@@ -445,6 +450,57 @@ def add_prompt(cli: typer.Typer, run: Run) -> None:
             as_json=as_json,
         )
         finish(run, lambda settings: show_prompt(options, settings))
+
+
+# `import`: what others have written down becomes scenarios and a toolset.
+
+
+Into = Annotated[Path, typer.Option(file_okay=False, help="A new folder for what is made.")]
+
+
+def add_import(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit import` with its formats."""
+    imports = typer.Typer(
+        help="Make scenarios and a toolset of what is there.", no_args_is_help=True
+    )
+    cli.add_typer(imports, name="import")
+    _add_openai_messages(imports, run)
+
+
+def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
+    @imports.command("openai-messages")
+    def openai_messages_(
+        file: Annotated[
+            Path, typer.Argument(dir_okay=False, help="Recorded chats: JSON, or one a line.")
+        ],
+        into: Into,
+        tools: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="JSON of the tools, as OpenAI's API takes it."),
+        ] = None,
+        handlers: Annotated[
+            str | None,
+            typer.Option(
+                metavar="FILE.py:NAME",
+                help="Functions (data, **args) that do the work; else results are played back.",
+            ),
+        ] = None,
+        data: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="JSON that the functions begin with."),
+        ] = None,
+    ) -> None:
+        """Recorded chats with tool calls: each becomes a scenario that can be played at once."""
+        from lhkit.commands.imports import import_chats  # noqa: PLC0415 - scipy
+
+        if data is not None and handlers is None:
+            raise typer.BadParameter("--data is what --handlers begin with: give both")
+        finish(
+            run,
+            lambda settings: import_chats(
+                file, into, settings, tools=tools, handlers=handlers, data=data
+            ),
+        )
 
 
 # `compare` and `rescore`: options of the commands that look at runs which are over.
@@ -1008,6 +1064,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_mutate(cli, run)
     add_prompt(cli, run)
     add_accept(cli, run)
+    add_import(cli, run)
     add_tune(cli, run)
     show_examples(cli)
     finish_commands(cli)

@@ -577,7 +577,7 @@ class BareToolset:
     def open(self, world: Mapping[str, Any], locale: str) -> "BareSession":  # noqa: ARG002 - one text
         """Return a session without a state; of `world`, only `now` means something."""
         return BareSession(
-            registry=self.registry, assistant=self.assistant, today=_day(world.get("now"))
+            registry=self.registry, assistant=self.assistant, today=day_of(world.get("now"))
         )
 
 
@@ -597,7 +597,7 @@ class BareSession:
         """Leave everything as it is."""
 
 
-def _day(now: Any) -> date:
+def day_of(now: Any) -> date:
     """Return the day of a world's clock; without one, that of the wall clock, as the tools see."""
     if now is None:
         return load_settings().now().date()

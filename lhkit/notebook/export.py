@@ -4,17 +4,14 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any, assert_never
-
-from ruamel.yaml import YAML
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.confirm.summary import pretty
 from lhkit.errors import UsageError
-from lhkit.harness.matchers import MATCHER_KEYS
+from lhkit.harness.author.written import changes, literals, spoken, yaml_text
 from lhkit.harness.record import RowKeys, State
-from lhkit.harness.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
+from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk, envelope
@@ -169,7 +166,6 @@ def _entry(item: Item) -> dict[str, Any]:  # noqa: PLR0911 - one arm an item
 
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
-_HANGUL = re.compile(r"[가-힣]")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _REPLY_WORDS = 3
 
@@ -227,14 +223,14 @@ def to_scenario(
     scenario: dict[str, Any] = {
         "id": scenario_id,
         "ac": ac or _criterion([turn.calls for turn in turns]),
-        "locale": _spoken([turn.user for turn in turns], locale),
+        "locale": spoken([turn.user for turn in turns], locale),
         "tags": ["saved"],
     }
     if begun:
         scenario["world"] = plain_json(begun)
     scenario["turns"] = [_turn(turn, destructive) for turn in turns]
-    scenario |= _changes(_tables(begun), _tables(ended), row_keys)
-    return _yaml([scenario])
+    scenario |= changes(_tables(begun), _tables(ended), row_keys)
+    return yaml_text([scenario])
 
 
 def _turns(items: Sequence[Item]) -> Iterator[list[Item]]:
@@ -293,13 +289,6 @@ def _answer(gate: GateOutcome) -> str:
             return "reject"
 
 
-def _spoken(lines: Sequence[str], locale: str) -> str:
-    """Return `ko` or `en`, whichever the user spoke; any other locale stays as it is."""
-    if locale not in {"ko", "en"}:
-        return locale
-    return "ko" if _HANGUL.search(" ".join(lines)) else "en"
-
-
 def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
     calls = [call for turn in turns for call in turn]
     if not calls:
@@ -344,54 +333,13 @@ def _expected(
         args = call.args if isinstance(call.args, dict) else {}
         expected: dict[str, Any] = {
             "tool": call.tool,
-            "args": {name: _literal(value) for name, value in args.items()},
+            "args": literals(args),
             "result": call.result,
         }
         if spare > 0 and call.tool not in destructive:
             expected["optional"] = True
             spare -= 1
         yield expected
-
-
-def _literal(value: Any) -> Any:
-    """Return a matcher for exactly `value`; an object that looks like a matcher is wrapped."""
-    looks_so = isinstance(value, dict) and any(key in MATCHER_KEYS for key in value)
-    return {"equals": value} if looks_so else value
-
-
-def _changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
-    """Return `final`, the rows that are new or changed, and `gone`, by table; not what is empty.
-
-    Deleted rows are told by their key; those of a table without a key as they were.
-    """
-    final: dict[str, Any] = {}
-    gone: dict[str, Any] = {}
-    for table, change in state_changes(before, after, row_keys=row_keys).items():
-        new = sorted((*change.added, *(j for _, j in change.changed)))
-        if new:
-            final[table] = [_literals(after[table][j]) for j in new]
-        lost = [before[table][i] for i in _deleted(change, before, after, table)]
-        if lost:
-            gone[table] = [
-                _literals({name: row[name] for name in change.key or row if name in row})
-                for row in lost
-            ]
-    return {name: rows for name, rows in (("final", final), ("gone", gone)) if rows}
-
-
-def _deleted(change: TableChange, before: State, after: State, table: str) -> list[int]:
-    """Return the removed rows that live on in no new one."""
-    if change.key is not None:
-        return list(change.removed)
-    old, new = before.get(table, ()), after.get(table, ())
-    removed = tuple(old[i] for i in change.removed)
-    added = tuple(new[j] for j in change.added)
-    updated = {i for i, _ in likely_updates(removed, added, around=(old, new))}
-    return [place for i, place in enumerate(change.removed) if i not in updated]
-
-
-def _literals(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _literal(value) for name, value in row.items()}
 
 
 def _tables(world: Mapping[str, Any]) -> State:
@@ -401,14 +349,3 @@ def _tables(world: Mapping[str, Any]) -> State:
         for table, rows in world.items()
         if isinstance(rows, list | tuple)
     }
-
-
-def _yaml(value: Any) -> str:
-    yaml = YAML()
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 100
-    yaml.allow_unicode = True
-    stream = StringIO()
-    yaml.dump(value, stream)
-    lines = stream.getvalue().splitlines()
-    return "\n".join(line.removeprefix("  ") for line in lines) + "\n"

@@ -1,0 +1,160 @@
+"""`lhkit import`: what others have written down becomes a folder of scenarios and a toolset."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from lhkit.commands.console import wide_console
+from lhkit.errors import UsageError
+from lhkit.harness.author.lint import Finding, Level, lint
+from lhkit.harness.author.written import yaml_text
+from lhkit.harness.scenario import read_sources
+from lhkit.imports.imported import Imported, Loss, Suite
+from lhkit.imports.openai_messages import import_messages
+from lhkit.locales import Catalog, load_catalog
+from lhkit.settings import Settings
+from lhkit.text import printable
+from lhkit.toolset import load
+
+EXIT_LEFT_OUT = 1
+TOOLSET_FILE = "toolset.py"
+NOTES_FILE = "NOTES.md"
+
+_NO_GOLD = {"file", "world", "unknown_tool", "underivable", "gold", "final_state", "violation"}
+"""Findings of `lint` that mean: its gold does not pass."""
+
+
+async def import_chats(
+    file: Path,
+    into: Path,
+    settings: Settings,
+    *,
+    tools: Path | None = None,
+    handlers: str | None = None,
+    data: Path | None = None,
+) -> int:
+    """Turn recorded chats into a folder; return 1 if a chat had to be left out.
+
+    Raises:
+        UsageError: a file is not there or is wrong, or something is in the folder already.
+    """
+    _require_free(into)
+    imported = await import_messages(file, tools=tools, functions=handlers, data=data)
+    return await _settle(imported, into, settings)
+
+
+def _require_free(into: Path) -> None:
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise UsageError(f"{into} is there already: name a new folder with --into")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """What became of a suite: `findings` are the errors of those that were left out, by id."""
+
+    suite: Suite
+    file: Path
+    findings: Mapping[str, Sequence[Finding]]
+
+    @property
+    def kept(self) -> int:
+        """The scenarios in the file."""
+        return len(self.suite.scenarios) - len(self.findings)
+
+    @property
+    def golds(self) -> int:
+        """The golds that pass."""
+        failed = (
+            found for found in self.findings.values() if {each.code for each in found} & _NO_GOLD
+        )
+        return len(self.suite.scenarios) - sum(1 for _ in failed)
+
+
+async def _settle(imported: Imported, into: Path, settings: Settings) -> int:
+    """Write the folder, keep of the scenarios what lint accepts, and say what became of it."""
+    _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
+    is_one = len(imported.suites) == 1
+    outcomes = [
+        await _checked(suite, into, f"{'scenarios' if is_one else suite.name}.yaml")
+        for suite in imported.suites
+    ]
+    catalog = load_catalog(settings.locale)
+    told = list(_summary(outcomes, into, catalog))
+    notes = "\n".join((*_notes(told, outcomes, imported.losses, catalog), ""))
+    _write(into, {NOTES_FILE: notes})
+    last = catalog.text("import.notes", file=into / NOTES_FILE)
+    for line in (*told, last):
+        wide_console().print(Text(printable(line)), soft_wrap=True)
+    return EXIT_LEFT_OUT if any(each.findings for each in outcomes) else 0
+
+
+def _write(into: Path, files: Mapping[str, str]) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (into / name).write_text(text, encoding="utf-8")
+
+
+async def _checked(suite: Suite, into: Path, name: str) -> _Outcome:
+    """Write a suite, and write it again without what lint refuses."""
+    file = into / name
+    _write(into, {name: yaml_text(suite.scenarios)})
+    findings: dict[str, list[Finding]] = defaultdict(list)
+    for finding in await lint(read_sources([file]), load(f"{into / TOOLSET_FILE}:{suite.name}")):
+        if finding.level is Level.ERROR:
+            findings[finding.scenario].append(finding)
+    kept = [each for each in suite.scenarios if each["id"] not in findings]
+    if not kept:
+        _remove(file)
+    elif findings:
+        _write(into, {name: yaml_text(kept)})
+    return _Outcome(suite=suite, file=file, findings=findings)
+
+
+def _remove(file: Path) -> None:
+    file.unlink()
+
+
+def _summary(outcomes: Sequence[_Outcome], into: Path, catalog: Catalog) -> Iterator[str]:
+    for each in outcomes:
+        yield catalog.text(
+            "import.scenarios", file=each.file, kept=each.kept, total=len(each.suite.scenarios)
+        )
+        yield catalog.text("import.golds", golds=each.golds, total=len(each.suite.scenarios))
+        if each.kept:
+            reference = f"{into / TOOLSET_FILE}:{each.suite.name}"
+            yield f"lhkit eval {each.file} --toolset {reference} --model gold"
+
+
+def _notes(
+    told: Sequence[str],
+    outcomes: Sequence[_Outcome],
+    losses: Sequence[Loss],
+    catalog: Catalog,
+) -> Iterator[str]:
+    yield f"# {catalog.text('import.title')}"
+    yield ""
+    yield from (f"- {line}" for line in told)
+    left_out = [(name, found) for each in outcomes for name, found in each.findings.items()]
+    if left_out:
+        yield from ("", f"## {catalog.text('import.left_out')}", "")
+    for name, found in left_out:
+        yield f"- {name}: {'; '.join(each.message for each in found)}"
+    by_code: dict[str, list[Loss]] = defaultdict(list)
+    for loss in losses:
+        by_code[loss.code].append(loss)
+    yield from ("", f"## {catalog.text('import.losses')}", "")
+    for code, same in by_code.items():
+        places = [loss for loss in same if loss.where]
+        count = f" ({len(places)})" if places else ""
+        yield f"- {catalog.text(f'import.loss.{code}')}{count}"
+        yield from (f"  - {_place(loss)}" for loss in places)
+    if not by_code:
+        yield catalog.text("import.nothing_lost")
+
+
+def _place(loss: Loss) -> str:
+    words = " ".join(loss.detail.split())
+    return printable(f"{loss.where}: {words}" if words else loss.where)

@@ -1,0 +1,1 @@
+"""What others have written down becomes scenarios and a toolset: chats, tau-bench, BFCL."""

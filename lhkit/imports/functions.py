@@ -1,0 +1,315 @@
+"""Tools as OpenAI's API describes them, done by functions `(data, **args)`: a toolset of both.
+
+So tools are often brought: a list of JSON objects for the model, and functions over one nest of
+plain data. `FunctionToolset` gives every conversation a copy of that data, and shows it as rows.
+"""
+
+import inspect
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lhkit.chat.controller import Assistant
+from lhkit.errors import UsageError
+from lhkit.harness.matchers import normal
+from lhkit.json_values import JSON, compact, plain_json
+from lhkit.locales import available_locales
+from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.tools.definition import Handler, ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import day_of, load_named
+
+Function: TypeAlias = Callable[..., Any]
+
+KEY = "_key"
+"""The field of a row that tells what it was called, where a table was a mapping."""
+
+INSTRUCTIONS = "instructions"
+"""The table of a scenario's world with the instructions of its conversation, if it has its own."""
+
+RECORDED = "recorded"
+"""The table of a scenario's world that holds what tools without a function gave back."""
+
+_PLAYED = "_played"  # how often each recorded call was made: no part of the state
+
+_READS = re.compile(
+    r"(get|list|find|search|read|show|fetch|lookup|look_up|view|query|check|count|calculate|think)"
+    r"(_|$)"
+)
+
+
+def reads_by_name(names: Iterable[str]) -> frozenset[str]:
+    """Return the tools that change nothing, going by their names: `get_order`, `search_flights`.
+
+    All others ask first: a card too many is better than a write that nobody saw.
+    """
+    return frozenset(name for name in names if _READS.match(snake(name)))
+
+
+def snake(name: str) -> str:
+    """Return a name in lower case with underscores: `startEngine` is `start_engine`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+
+
+def tools_in(told: Any) -> tuple[dict[str, Any], ...]:
+    """Return the functions that a `tools` array describes: name, description, parameters.
+
+    Args:
+        told: the array, with or without `{"type": "function", "function": …}` around each; or an
+            object that has it under `tools` or `functions`.
+
+    Raises:
+        UsageError: it is something else; the sentence says where.
+    """
+    listed = told
+    if isinstance(told, Mapping):
+        listed = told.get("tools", told.get("functions"))
+    if not isinstance(listed, Sequence) or isinstance(listed, str):
+        raise UsageError('tools: give a list such as [{"type": "function", "function": {…}}]')
+    found = []
+    for number, entry in enumerate(listed):
+        function = entry.get("function", entry) if isinstance(entry, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise UsageError(f"tools[{number}] has no function with a name: give OpenAI's form")
+        found.append(dict(function))
+    return tuple(found)
+
+
+def registry_of_tools(
+    tools: Iterable[Mapping[str, Any]],
+    handler: Callable[[str], Handler],
+    reads: Collection[str] | None = None,
+) -> ToolRegistry:
+    """Return tools for the functions of `tools_in`.
+
+    Args:
+        tools: as `tools_in` gives them.
+        handler: what does the work of a tool.
+        reads: the tools that change nothing; by their names (`reads_by_name`) if left out.
+
+    Raises:
+        RegistrationError: a name or schema that no tool may have.
+    """
+    listed = list(tools)
+    asked_nothing = reads_by_name(each["name"] for each in listed) if reads is None else reads
+    return ToolRegistry(
+        ToolDefinition(
+            name=each["name"],
+            description=str(each.get("description") or each["name"]),
+            parameters=each.get("parameters") or {"type": "object", "properties": {}},
+            handler=handler(each["name"]),
+            is_destructive=each["name"] not in asked_nothing,
+        )
+        for each in listed
+    )
+
+
+def result_of(returned: Any) -> ToolResult:
+    """Return what a function gave back as a result.
+
+    A text that is a JSON object is that object, one that begins with `Error` is an error; any
+    other value stands under `result`.
+    """
+    if isinstance(returned, ToolOk | ToolErr | ToolCancelled):
+        return returned
+    if isinstance(returned, str):
+        if returned.startswith("Error"):
+            return ToolErr("error", returned)
+        returned = json_or_text(returned)
+    return ToolOk(returned if isinstance(returned, Mapping) else {"result": returned})
+
+
+def json_or_text(text: str) -> Any:
+    """Return the JSON object or list that a text is, else the text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, dict | list) else text
+
+
+def calling(function: Function) -> Handler:
+    """Return a handler that calls `function(data, **args)`; the session's data are its `deps`."""
+
+    async def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
+        returned = function(data, **plain_json(args))
+        if inspect.isawaitable(returned):
+            returned = await returned
+        return result_of(returned)
+
+    return handle
+
+
+def playing_back(name: str) -> Handler:
+    """Return a handler that gives the recorded result of a call; the last one again and again."""
+
+    def handle(args: Mapping[str, JSON], data: Any) -> ToolResult:
+        rows = data.get(RECORDED, [])
+        asked = normal(plain_json(args))
+        same = [row for row in rows if row["tool"] == name and normal(row.get("args", {})) == asked]
+        if not same:
+            return ToolErr("not_recorded", f"{name} was never called so when this was recorded.")
+        played = data.setdefault(_PLAYED, Counter())
+        number = played[name, asked]
+        played[name, asked] += 1
+        return result_of(same[min(number, len(same) - 1)].get("result"))
+
+    return handle
+
+
+def functions_in(found: Any, names: Iterable[str], told: str) -> dict[str, Function]:
+    """Return the function of each tool.
+
+    Args:
+        found: a mapping by name, a list of functions with these names, or an object (a class, a
+            module) that has them; what has `invoke` is called by that.
+        names: the tools.
+        told: how a message calls `found`.
+
+    Raises:
+        UsageError: a tool has none.
+    """
+    if isinstance(found, Sequence):
+        found = {getattr(each, "__name__", ""): each for each in found}
+    functions = {}
+    for name in names:
+        one = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+        one = getattr(one, "invoke", one)
+        if not callable(one):
+            raise UsageError(f"{told} has no function {name!r}: give one, called as (data, **args)")
+        functions[name] = one
+    return functions
+
+
+def rows_of(data: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return a nest of data as rows by table.
+
+    A mapping of objects is a table whose rows tell their name in `_key`; a list of objects is one
+    as it is. Of anything else each value is a row `{_key, value}`.
+    """
+    return {str(name): _rows(value) for name, value in data.items()}
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        return value
+    named = value if isinstance(value, Mapping) else {"": value}
+    return [
+        {KEY: str(key), **each} if isinstance(each, Mapping) else {KEY: str(key), "value": each}
+        for key, each in named.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSession:
+    """One conversation with data of its own, which its functions change."""
+
+    registry: ToolRegistry
+    assistant: Assistant
+    today: date
+    data: dict[str, Any]
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return the data as rows."""
+        return rows_of({name: each for name, each in self.data.items() if name != _PLAYED})
+
+    def row_keys(self) -> Mapping[str, Sequence[str]]:
+        """Return that the rows of a mapping are told apart by what they were called."""
+        return {
+            name: [KEY]
+            for name, each in self.data.items()
+            if not isinstance(each, list) and name != _PLAYED
+        }
+
+    def close(self) -> None:
+        """Leave everything as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionToolset:
+    """Tools that are functions over data; every session begins with the same.
+
+    `start` is the data at the start, as JSON text. A table that a scenario's `world` names takes
+    the place of that in `start`; `instructions: [{text: …}]` there takes the place of those of the
+    `assistant`, which gives the limits, too.
+    """
+
+    registry: ToolRegistry
+    start: str = "{}"
+    assistant: Assistant = field(default_factory=Assistant)
+    today: date | None = None
+    name: str = "functions"
+    locales: tuple[str, ...] = field(default_factory=available_locales)
+
+    def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:  # noqa: ARG002 - one text
+        """Return a session with a copy of the data."""
+        own = {"now": None, INSTRUCTIONS: [], **world}
+        now, told = own.pop("now"), own.pop(INSTRUCTIONS)
+        data = json.loads(self.start) | own
+        instructions = "\n\n".join(str(row.get("text", "")) for row in told)
+        return FunctionSession(
+            registry=self.registry,
+            assistant=replace(
+                self.assistant,
+                deps=data,
+                instructions=instructions or self.assistant.instructions,
+            ),
+            today=self.today if self.today is not None and now is None else day_of(now),
+            data=data,
+        )
+
+
+def function_toolset(
+    tools: Path | Sequence[Mapping[str, Any]],
+    functions: str | None = None,
+    *,
+    data: Path | None = None,
+    reads: Collection[str] | None = None,
+    assistant: Assistant | None = None,
+) -> FunctionToolset:
+    """Return a toolset of files.
+
+    Args:
+        tools: what OpenAI's API takes under `tools`, or a JSON file of it.
+        functions: `FILE.py:NAME` of the functions (`functions_in`); without any, recorded results
+            are played back (`world.recorded`).
+        data: JSON: the data that every conversation begins with; none by default.
+        reads: the tools that change nothing; by their names if left out.
+        assistant: instructions and limits.
+
+    Raises:
+        UsageError: a file is not there or is wrong, or a tool has no function.
+    """
+    described = tools_in(read_json(tools) if isinstance(tools, Path) else tools)
+    handler = playing_back
+    if functions is not None:
+        names = (each["name"] for each in described)
+        found = functions_in(load_named("functions", functions), names, functions)
+        handler = lambda name: calling(found[name])  # noqa: E731 - one of two
+    start = {} if data is None else read_json(data)
+    if not isinstance(start, Mapping):
+        raise UsageError(f"{data}: the data have to be a JSON object of tables")
+    return FunctionToolset(
+        registry=registry_of_tools(described, handler, reads),
+        start=compact(start),
+        assistant=assistant or Assistant(),
+    )
+
+
+def read_json(file: Path) -> Any:
+    """Return what a JSON file says.
+
+    Raises:
+        UsageError: it cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{file}: no JSON: {error}") from error

@@ -1,0 +1,58 @@
+"""What an import comes to: scenarios, the file of their toolset, and what could not be taken."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from lhkit.harness.scenario import Scenario
+from lhkit.json_values import compact
+from lhkit.messages import ToolCall
+
+SILENCE_FAILS = {"matches": r"\S"}
+"""The least that is asked of a reply whose words nobody can judge: that there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """What was not taken over as it was.
+
+    `code` has its sentence in the locales (`import.loss`), `where` is a scenario or a place in a
+    file, empty for what is true of all; `detail` are words of the source.
+    """
+
+    code: str
+    where: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Scenarios that are played in one toolset. `name` is its name in the file of the toolset."""
+
+    name: str
+    scenarios: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """An import, before anything is written. `files` are texts to lie beside the toolset."""
+
+    toolset: str
+    suites: tuple[Suite, ...]
+    losses: tuple[Loss, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def gold_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """Return calls as they stand under `gold`."""
+    return [{"tool": call.name, "args": call.args} for call in calls]
+
+
+def scenario_of(written: Mapping[str, Any]) -> Scenario:
+    """Return a scenario from plain data that is known to be one."""
+    return _SCENARIO.validate_json(compact(written), strict=True)
+
+
+_SCENARIO = TypeAdapter(Scenario)

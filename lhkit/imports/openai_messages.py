@@ -1,0 +1,464 @@
+"""Recorded chats in OpenAI's chat-completions format: scenarios, and tools that play them back.
+
+A file is one conversation or many: a JSON list of messages, a list of such lists, or objects with
+`messages` (and `tools`), as JSON or as one JSON object a line.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lhkit.chat.controller import Assistant
+from lhkit.chat.step import MAX_TURNS
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.written import changes, literals, spoken
+from lhkit.harness.run import tried
+from lhkit.harness.sessions import row_keys_of
+from lhkit.imports.functions import (
+    INSTRUCTIONS,
+    RECORDED,
+    FunctionToolset,
+    function_toolset,
+    json_or_text,
+    read_json,
+    tools_in,
+)
+from lhkit.imports.imported import SILENCE_FAILS, Imported, Loss, Suite, gold_calls, scenario_of
+from lhkit.json_values import canonical
+from lhkit.messages import ToolCall
+from lhkit.tools.registry import NAME_PATTERN
+from lhkit.tools.validation import Accepted
+from lhkit.toolset import opened
+
+SUITE = "toolset"
+TOOLS_FILE = "tools.json"
+INSTRUCTIONS_FILE = "instructions.md"
+
+
+# ------------------------------------------------------------------------------- reading the file
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """The messages of one conversation, where they stand, and the tools that were given along."""
+
+    where: str
+    messages: tuple[Mapping[str, Any], ...]
+    tools: tuple[dict[str, Any], ...] = ()
+
+
+def read_conversations(file: Path) -> tuple[Conversation, ...]:
+    """Return the conversations of a file.
+
+    Raises:
+        UsageError: it cannot be read, or holds something else; the sentence names the line or the
+            place in the list.
+    """
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: no UTF-8 text: {error}") from error
+    try:
+        whole = json.loads(text)
+    except ValueError as error:
+        return tuple(_of_lines(file, text, error))
+    entries = [whole] if _is_conversation(whole) else whole
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{file}: no conversation there: {_HOW}")
+    return tuple(_conversation(each, f"{file.name}[{i}]") for i, each in enumerate(entries))
+
+
+_HOW = 'give a list of messages, or objects with "messages", as JSON or one a line'
+
+
+def _of_lines(file: Path, text: str, fault: ValueError) -> Iterator[Conversation]:
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if len(lines) < 2:  # noqa: PLR2004 - one line that is no JSON is a broken file, not JSON lines
+        raise UsageError(f"{file}: no JSON: {fault}") from fault
+    for number, line in lines:
+        try:
+            told = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"{file}:{number}: no JSON: {error}") from error
+        yield _conversation(told, f"{file.name}:{number}")
+
+
+def _is_conversation(told: Any) -> bool:
+    if isinstance(told, Mapping):
+        return True
+    return isinstance(told, list) and any(
+        isinstance(each, Mapping) and "role" in each for each in told
+    )
+
+
+def _conversation(told: Any, where: str) -> Conversation:
+    messages = told.get("messages") if isinstance(told, Mapping) else told
+    if not isinstance(messages, list) or not all(
+        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in messages
+    ):
+        raise UsageError(f"{where} is no conversation: {_HOW}")
+    given = isinstance(told, Mapping) and (told.get("tools") or told.get("functions"))
+    return Conversation(
+        where=where, messages=tuple(messages), tools=tools_in(given) if given else ()
+    )
+
+
+# ------------------------------------------------------------------------- messages to user turns
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Called:
+    """A call of the recording, and what the model then read; None if nothing came back."""
+
+    call: ToolCall
+    content: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Said:
+    """One thing a user said, and all that came until the next."""
+
+    user: str
+    called: list[_Called] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Reads the messages of one conversation in order, and keeps what it has to leave out."""
+
+    where: str
+    instructions: str = ""
+    turns: list[_Said] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    waiting: dict[str, tuple[_Said, int]] = field(default_factory=dict)
+
+    def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        for message in messages:
+            match message["role"]:
+                case "system" | "developer":
+                    self.instructions = f"{self.instructions}\n\n{self._text(message)}".strip()
+                case "user":
+                    self._user(self._text(message))
+                case "assistant":
+                    self._assistant(message)
+                case "tool" | "function":
+                    self._result(message)
+                case other:
+                    self._lose("role", other)
+
+    def _lose(self, code: str, detail: str = "") -> None:
+        self.losses.append(Loss(code=code, where=self.where, detail=detail))
+
+    def _text(self, message: Mapping[str, Any]) -> str:
+        content = message.get("content")
+        if isinstance(content, list):
+            parts = [each for each in content if isinstance(each, Mapping)]
+            for each in parts:
+                if not isinstance(each.get("text"), str):
+                    self._lose("part", str(each.get("type", "")))
+            return "\n".join(each["text"] for each in parts if isinstance(each.get("text"), str))
+        return content if isinstance(content, str) else ""
+
+    def _user(self, text: str) -> None:
+        if not text.strip():
+            self._lose("blank")
+        elif self.turns and not self.turns[-1].words and not self.turns[-1].called:
+            self.turns[-1].user += f"\n{text}"
+        else:
+            self.turns.append(_Said(user=text))
+
+    def _assistant(self, message: Mapping[str, Any]) -> None:
+        text, calls = self._text(message), list(_calls_of(message))
+        if not self.turns:
+            self._lose("opening", text or ", ".join(name for _, name, _ in calls))
+            return
+        turn = self.turns[-1]
+        if text.strip():
+            turn.words.append(text)
+        if calls and text.strip():
+            self._lose("words_before_calls", text)
+        if len(calls) > 1:
+            self._lose("parallel", ", ".join(name for _, name, _ in calls))
+        for called_id, name, written in calls:
+            call = self._call(name, written)
+            if call is not None:
+                self.waiting[called_id] = (turn, len(turn.called))
+                turn.called.append(_Called(call=call))
+
+    def _call(self, name: str, written: Any) -> ToolCall | None:
+        """Return a call that can be made again; None, and a loss, where it cannot."""
+        args = _arguments(written)
+        if args is None:
+            self._lose("arguments", f"{name}({written})")
+            return None
+        if not NAME_PATTERN.fullmatch(name):
+            self._lose("name", name)
+            return None
+        call = ToolCall(name=name, args=args)
+        if self.turns[-1].called and _same(self.turns[-1].called[-1].call, call):
+            self._lose("repeated", name)
+            return None
+        return call
+
+    def _result(self, message: Mapping[str, Any]) -> None:
+        place = self.waiting.pop(str(message.get("tool_call_id") or message.get("name")), None)
+        if place is not None:
+            turn, number = place
+            turn.called[number] = replace(turn.called[number], content=self._text(message))
+
+
+def _calls_of(message: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield id, name and written arguments of each call; the older `function_call` is one, too."""
+    for each in message.get("tool_calls") or ():
+        function = each.get("function") or {}
+        yield str(each.get("id")), str(function.get("name")), function.get("arguments")
+    old = message.get("function_call")
+    if old:
+        yield str(old.get("name")), str(old.get("name")), old.get("arguments")
+
+
+def _arguments(written: Any) -> dict[str, Any] | None:
+    """Return the arguments as an object; None if they are none."""
+    if isinstance(written, str):
+        try:
+            written = json.loads(written or "{}")
+        except ValueError:
+            return None
+    return dict(written) if isinstance(written, Mapping) else None
+
+
+def _same(first: ToolCall, second: ToolCall) -> bool:
+    return first.name == second.name and canonical(first.args) == canonical(second.args)
+
+
+# ------------------------------------------------------------------------ user turns to scenarios
+async def import_messages(
+    file: Path,
+    *,
+    tools: Path | None = None,
+    functions: str | None = None,
+    data: Path | None = None,
+) -> Imported:
+    """Return recorded chats as scenarios, with a toolset to play them in.
+
+    Args:
+        file: the chats (`read_conversations`).
+        tools: JSON, as OpenAI's API takes it under `tools`; by default what the file gives along,
+            and for tools that nobody describes what their calls show.
+        functions: `FILE.py:NAME` of functions `(data, **args)` that do the work; by default the
+            recorded results are played back.
+        data: JSON: what the functions begin with.
+
+    Raises:
+        UsageError: a file is not there or is wrong, or a tool has no function.
+    """
+    conversations = read_conversations(file)
+    readers = [_Reader(where=each.where) for each in conversations]
+    for reader, conversation in zip(readers, conversations, strict=True):
+        reader.read(conversation.messages)
+    losses = [loss for reader in readers for loss in reader.losses]
+    listed = [(each.where, each.tools) for each in conversations]
+    listed += [(str(tools), tools_in(read_json(tools)))] if tools else []
+    described = _described(readers, listed, losses)
+    instructions = Counter(each.instructions for each in readers).most_common(1)[0][0]
+    most = max((len(turn.called) for each in readers for turn in each.turns), default=0)
+    toolset = function_toolset(
+        described,
+        functions,
+        data=data,
+        assistant=Assistant(instructions=instructions, max_turns=max(MAX_TURNS, most + 2)),
+    )
+    scenarios = []
+    for number, reader in enumerate(readers, start=1):
+        if reader.turns:
+            name = f"{_slug(file)}-{number:0{len(str(len(readers)))}}"
+            writer = _Writer(reader=reader, toolset=toolset, plays_back=functions is None)
+            scenarios.append(await writer.scenario(name, _slug(file), losses))
+        else:
+            losses.append(Loss(code="no_user", where=reader.where))
+    return Imported(
+        toolset=_code(toolset, functions, data),
+        suites=(Suite(name=SUITE, scenarios=tuple(scenarios)),),
+        losses=tuple(losses),
+        files={
+            TOOLS_FILE: json.dumps({"tools": described}, ensure_ascii=False, indent=1) + "\n",
+            INSTRUCTIONS_FILE: instructions,
+        },
+    )
+
+
+def _described(
+    readers: Sequence[_Reader],
+    listed: Iterable[tuple[str, Sequence[dict[str, Any]]]],
+    losses: list[Loss],
+) -> list[dict[str, Any]]:
+    """Return every tool that was given or called; what nobody describes is seen by its calls."""
+    described: dict[str, dict[str, Any]] = {}
+    for where, tools in listed:
+        for tool in tools:
+            if described.get(tool["name"], tool) != tool:
+                losses.append(Loss(code="tool_changed", where=where, detail=tool["name"]))
+            described[tool["name"]] = tool
+    calls: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for called in (c for reader in readers for turn in reader.turns for c in turn.called):
+        calls[called.call.name].append(called.call.args)
+    for name in sorted(calls.keys() - described.keys()):
+        losses.append(Loss(code="inferred", where=name))
+        described[name] = {"name": name, "parameters": _seen_schema(calls[name])}
+    return list(described.values())
+
+
+def _seen_schema(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a schema that all these arguments fit; required is what none leaves out."""
+    names = dict.fromkeys(name for args in calls for name in args)
+    kinds = {
+        name: {_KINDS.get(type(args[name])) for args in calls if name in args} for name in names
+    }
+    return {
+        "type": "object",
+        "properties": {
+            name: {"type": found.pop()} if len(found) == 1 and None not in found else {}
+            for name, found in kinds.items()
+        },
+        "required": [name for name in names if all(name in args for args in calls)],
+    }
+
+
+_KINDS: Mapping[type, str] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+def _slug(file: Path) -> str:
+    """Return the file's name as it may begin an id; without `-`, which parts a language off."""
+    return re.sub(r"[^a-z0-9]+", "_", file.stem.lower()).strip("_") or "chat"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """Writes what was read of one conversation as a scenario."""
+
+    reader: _Reader
+    toolset: FunctionToolset
+    plays_back: bool
+
+    async def scenario(self, name: str, criterion: str, losses: list[Loss]) -> dict[str, Any]:
+        world: dict[str, Any] = {}
+        if self.reader.instructions not in {"", self.toolset.assistant.instructions}:
+            world[INSTRUCTIONS] = [{"text": self.reader.instructions}]
+        if self.plays_back:
+            world |= {RECORDED: list(self._results(losses))} if self._has_calls else {}
+        written: dict[str, Any] = {
+            "id": name,
+            "ac": criterion,
+            "tags": ["recorded"],
+            "locale": spoken([turn.user for turn in self.reader.turns], "en"),
+            "world": world,
+            "turns": [self._turn(turn, losses) for turn in self.reader.turns],
+        }
+        record = await tried(scenario_of(written), gold_model, self.toolset)
+        claims = [each for each in record.judgement.violations if each.code == "false_claim"]
+        if claims:
+            losses.append(Loss(code="claim", where=name, detail=claims[0].detail))
+            for turn in written["turns"]:
+                turn.get("gold", {}).pop("say", None)
+        with opened(self.toolset, world, written["locale"]) as session:
+            keys = row_keys_of(session, record.evidence.initial_state)
+        return written | changes(record.evidence.initial_state, record.evidence.final_state, keys)
+
+    @property
+    def _has_calls(self) -> bool:
+        return any(turn.called for turn in self.reader.turns)
+
+    def _results(self, losses: list[Loss]) -> Iterator[dict[str, Any]]:
+        """Yield what came back of each call, in order."""
+        for called in (each for turn in self.reader.turns for each in turn.called):
+            if called.content is None:
+                losses.append(
+                    Loss(code="no_result", where=self.reader.where, detail=called.call.name)
+                )
+                continue
+            yield {
+                "tool": called.call.name,
+                "args": called.call.args,
+                "result": json_or_text(called.content),
+            }
+
+    def _turn(self, said: _Said, losses: list[Loss]) -> dict[str, Any]:
+        turn: dict[str, Any] = {"user": said.user}
+        calls = [each.call for each in said.called]
+        if any(call.name in self.toolset.registry.destructive for call in calls):
+            turn["confirm"] = "accept"
+        if calls:
+            expected = [self._expected(call, losses) for call in calls]
+            turn["expect"] = {"calls": expected, "extra": "reads"}
+            turn["gold"] = {"calls": gold_calls(calls)}
+        if said.words:
+            turn["reply"] = SILENCE_FAILS
+            turn["gold"] = turn.get("gold", {}) | {"say": said.words[-1]}
+        else:
+            losses.append(Loss(code="unanswered", where=self.reader.where, detail=said.user))
+        return turn
+
+    def _expected(self, call: ToolCall, losses: list[Loss]) -> dict[str, Any]:
+        """Return a call as an expectation; one that its own tool refuses need not be made."""
+        expected: dict[str, Any] = {"tool": call.name, "args": literals(call.args)}
+        checked = self.toolset.registry.validator(call.name).check(call.args)
+        if isinstance(checked, Accepted):
+            return expected
+        losses.append(Loss(code="refused", where=self.reader.where, detail=call.name))
+        return expected | {"result": "validation", "optional": True}
+
+
+def _code(toolset: FunctionToolset, functions: str | None, data: Path | None) -> str:
+    """Return the file of the toolset, for the folder that tools and instructions are in."""
+    reads = [name for name in toolset.registry if name not in toolset.registry.destructive]
+    how = "whose results are played back" if functions is None else "with functions of your own"
+    lines = [
+        f'"""Written by `lhkit import openai-messages`: tools of recorded chats, {how}."""',
+        "",
+        "from pathlib import Path",
+        "",
+        "from lhkit import Assistant",
+        "from lhkit.imports.functions import function_toolset",
+        "",
+        "HERE = Path(__file__).parent",
+        "",
+        "# The tools that change nothing: nobody is asked before them. All others ask first.",
+        f"READS = {_listed(reads)}",
+        "",
+        f"{SUITE} = function_toolset(",
+        f'    HERE / "{TOOLS_FILE}",',
+        *([] if functions is None else [f"    functions={_quoted(_absolute(functions))},"]),
+        *([] if data is None else [f"    data=Path({_quoted(str(data.resolve()))}),"]),
+        "    reads=READS,",
+        "    assistant=Assistant(",
+        f'        instructions=(HERE / "{INSTRUCTIONS_FILE}").read_text(encoding="utf-8"),',
+        f"        max_turns={toolset.assistant.max_turns},",
+        "    ),",
+        ")",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _absolute(reference: str) -> str:
+    place, _, name = reference.rpartition(":")
+    return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else reference
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _listed(names: Iterable[str]) -> str:
+    inside = "".join(f"\n    {_quoted(name)}," for name in names)
+    return f"[{inside}\n]" if inside else "[]"

@@ -1,0 +1,333 @@
+"""Recorded chats become scenarios that can be played at once, and lose nothing unsaid."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.commands.imports import import_chats
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay, tried
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.imports.imported import Imported, scenario_of
+from lhkit.imports.openai_messages import import_messages
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.settings import load_settings
+from lhkit.toolset import Toolset, load
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_order",
+            "description": "Look an order up.",
+            "parameters": {
+                "type": "object",
+                "properties": {"order_id": {"type": "string"}},
+                "required": ["order_id"],
+            },
+        },
+    },
+    {
+        "type": "function",
+        "function": {
+            "name": "move_order",
+            "description": "Send an order somewhere else.",
+            "parameters": {
+                "type": "object",
+                "properties": {"order_id": {"type": "string"}, "city": {"type": "string"}},
+                "required": ["order_id", "city"],
+            },
+        },
+    },
+]
+
+FUNCTIONS = '''\
+"""An order book as functions over data."""
+
+
+def get_order(data, order_id):
+    return data["orders"].get(order_id) or "Error: no such order"
+
+
+class Move:
+    @staticmethod
+    def invoke(data, order_id, city):
+        data["orders"][order_id]["city"] = city
+        return "moved"
+
+
+FUNCTIONS = {"get_order": get_order, "move_order": Move}
+'''
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def calls(*made: tuple[str, str, dict[str, Any]], text: str | None = None) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": text,
+        "tool_calls": [
+            {
+                "id": name,
+                "type": "function",
+                "function": {"name": tool, "arguments": json.dumps(args)},
+            }
+            for name, tool, args in made
+        ],
+    }
+
+
+def back(name: str, content: Any) -> dict[str, Any]:
+    text = content if isinstance(content, str) else json.dumps(content)
+    return {"role": "tool", "tool_call_id": name, "content": text}
+
+
+CHAT = [
+    {"role": "system", "content": "You keep the order book."},
+    user("Where does order 7 go?"),
+    calls(("a", "get_order", {"order_id": "7"})),
+    back("a", {"city": "Ulm"}),
+    said("To Ulm."),
+    user("Send it to Bonn instead."),
+    calls(("b", "move_order", {"order_id": "7", "city": "Bonn"})),
+    back("b", "moved"),
+    said("It goes to Bonn now."),
+]
+
+
+def put(folder: Path, told: Any, name: str = "chats.json") -> Path:
+    file = folder / name
+    file.write_text(told if isinstance(told, str) else json.dumps(told), encoding="utf-8")
+    return file
+
+
+async def imported(folder: Path, chat: Any, **more: Any) -> Imported:
+    return await import_messages(put(folder, chat), **more)
+
+
+def only(told: Imported) -> Scenario:
+    (written,) = told.suites[0].scenarios
+    return scenario_of(written)
+
+
+async def folder_of(tmp_path: Path, chat: Any, **more: Any) -> tuple[Path, int]:
+    into = tmp_path / "mine"
+    return into, await import_chats(put(tmp_path, chat), into, load_settings(), **more)
+
+
+def toolset_in(into: Path) -> Toolset:
+    return load(f"{into}/toolset.py:toolset")
+
+
+@pytest.mark.promise("imports.messages")
+async def test_a_recorded_chat_becomes_a_scenario_whose_gold_says_what_was_recorded(
+    tmp_path: Path,
+) -> None:
+    into, code = await folder_of(tmp_path, CHAT, tools=put(tmp_path, TOOLS, "tools.json"))
+    run = await replay(
+        load_scenarios([into / "scenarios.yaml"]),
+        gold_model,
+        toolset=toolset_in(into),
+        progress=False,
+    )
+    (record,) = run.records
+    assert code == 0
+    assert record.judgement.verdict is Verdict.PASS
+    assert [turn.reply for turn in record.evidence.turns] == ["To Ulm.", "It goes to Bonn now."]
+    results = [call.result for turn in record.evidence.turns for call in turn.calls]
+    assert [result["data"] for result in results] == [{"city": "Ulm"}, {"result": "moved"}]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        json.dumps([CHAT, CHAT]),
+        json.dumps([{"messages": CHAT}, {"messages": CHAT}]),
+        f"{json.dumps({'messages': CHAT, 'tools': TOOLS})}\n{json.dumps(CHAT)}\n",
+    ],
+)
+async def test_chats_are_taken_as_a_list_as_objects_and_one_a_line(
+    tmp_path: Path, form: str
+) -> None:
+    told = await imported(tmp_path, form)
+    assert [each["id"] for each in told.suites[0].scenarios] == ["chats-1", "chats-2"]
+
+
+async def test_a_call_that_was_not_recorded_is_answered_with_an_error(tmp_path: Path) -> None:
+    into, _ = await folder_of(tmp_path, CHAT)
+    other = ScriptedModel([call("get_order", order_id="8"), say("Nowhere."), say("No.")])
+    (scenario,) = load_scenarios([into / "scenarios.yaml"])
+    record = await tried(scenario, other, toolset_in(into))
+    assert record.evidence.turns[0].calls[0].result["code"] == "not_recorded"
+    assert record.judgement.verdict is Verdict.FAIL
+
+
+async def test_the_same_call_gets_its_recorded_results_one_after_the_other(tmp_path: Path) -> None:
+    asked = {"order_id": "7"}
+    chat = [
+        user("Where is it?"),
+        calls(("a", "get_order", asked)),
+        back("a", {"city": "Ulm"}),
+        said("In Ulm."),
+        user("And now?"),
+        calls(("b", "get_order", asked)),
+        back("b", {"city": "Bonn"}),
+        said("In Bonn."),
+    ]
+    into, _ = await folder_of(tmp_path, chat)
+    (scenario,) = load_scenarios([into / "scenarios.yaml"])
+    record = await tried(scenario, gold_model, toolset_in(into))
+    results = [call.result for turn in record.evidence.turns for call in turn.calls]
+    assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
+
+
+@pytest.mark.promise("imports.functions")
+async def test_functions_do_the_work_and_what_they_change_is_what_the_scenario_ends_in(
+    tmp_path: Path,
+) -> None:
+    data = put(tmp_path, {"orders": {"7": {"city": "Ulm"}, "8": {"city": "Ulm"}}}, "data.json")
+    place = put(tmp_path, FUNCTIONS, "book.py")
+    into, code = await folder_of(tmp_path, CHAT, handlers=f"{place}:FUNCTIONS", data=data)
+    (scenario,) = load_scenarios([into / "scenarios.yaml"])
+    assert code == 0
+    assert scenario.final == {"orders": ({"_key": "7", "city": "Bonn"},)}
+    for _ in range(2):  # a session changes nothing for the next one
+        record = await tried(scenario, gold_model, toolset_in(into))
+        assert record.judgement.verdict is Verdict.PASS
+    wrong = ScriptedModel([call("get_order", order_id="7"), say("Ulm."), say("Bonn, done.")])
+    record = await tried(scenario, wrong, toolset_in(into))
+    assert record.judgement.state_equal is False
+
+
+async def test_a_tool_without_a_function_is_named(tmp_path: Path) -> None:
+    place = put(tmp_path, "FUNCTIONS = {}", "book.py")
+    with pytest.raises(UsageError, match=r"book\.py:FUNCTIONS has no function 'get_order'"):
+        await imported(tmp_path, CHAT, functions=f"{place}:FUNCTIONS")
+
+
+async def test_tools_whose_names_say_so_only_read_and_all_others_ask(tmp_path: Path) -> None:
+    scenario = only(await imported(tmp_path, CHAT))
+    assert [turn.confirm for turn in scenario.turns] == [(), "accept"]
+
+
+async def test_instructions_that_only_one_chat_has_stand_in_its_world(tmp_path: Path) -> None:
+    other = [{"role": "system", "content": "You are rude."}, *CHAT[1:]]
+    told = await imported(tmp_path, [CHAT, CHAT, other])
+    worlds = [each["world"].get("instructions") for each in told.suites[0].scenarios]
+    assert worlds == [None, None, [{"text": "You are rude."}]]
+    assert told.files["instructions.md"] == "You keep the order book."
+
+
+@pytest.mark.promise("imports.losses")
+@pytest.mark.parametrize(
+    ("chat", "code"),
+    [
+        ([said("Hello!"), *CHAT], "opening"),
+        ([*CHAT, user("And?")], "unanswered"),
+        ([*CHAT, user(" "), said("Yes?")], "blank"),
+        ([*CHAT, {"role": "critic", "content": "Bad."}], "role"),
+        (
+            [user("?"), calls(("a", "get_order", {"order_id": "7"})), said("?")],
+            "no_result",
+        ),
+        (
+            [user("?"), calls(("a", "x", {}), text="Wait."), back("a", "1"), said("1")],
+            "words_before_calls",
+        ),
+        (
+            [
+                user("?"),
+                calls(("a", "x", {}), ("b", "y", {})),
+                back("a", "1"),
+                back("b", "2"),
+                said("1"),
+            ],
+            "parallel",
+        ),
+        (
+            [
+                user("?"),
+                calls(("a", "x", {})),
+                back("a", "1"),
+                calls(("b", "x", {})),
+                back("b", "1"),
+                said("1"),
+            ],
+            "repeated",
+        ),
+        (
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "?"}, {"type": "image_url"}],
+                },
+                said("A cat."),
+            ],
+            "part",
+        ),
+        ([said("Is anybody there?")], "no_user"),
+    ],
+)
+async def test_what_cannot_be_taken_over_is_named_with_its_place(
+    tmp_path: Path, chat: Any, code: str
+) -> None:
+    told = await imported(tmp_path, chat)
+    places = [each.where for each in told.losses if each.code == code]
+    assert places == ["chats.json[0]"]
+
+
+async def test_a_call_that_its_own_tool_refuses_is_expected_to_be_refused(tmp_path: Path) -> None:
+    chat = [user("?"), calls(("a", "get_order", {"order": 7})), back("a", "Error"), said("No.")]
+    told = await imported(tmp_path, {"messages": chat, "tools": TOOLS})
+    (expected,) = only(told).turns[0].expect.calls
+    assert (expected.result, expected.optional) == ("validation", True)
+
+
+async def test_a_chat_that_claims_what_did_not_happen_keeps_its_calls_and_loses_its_words(
+    tmp_path: Path,
+) -> None:
+    chat = [
+        user("Cancel order 7."),
+        calls(("a", "cancel_order", {"order_id": "7"})),
+        back("a", "Error: it was sent"),
+        said("I have cancelled it."),
+    ]
+    into, code = await folder_of(tmp_path, chat)
+    assert code == 0
+    assert "chats-1: false" not in (into / "NOTES.md").read_text(encoding="utf-8")
+    assert load_scenarios([into / "scenarios.yaml"])[0].turns[0].gold.say is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[", "no JSON"),
+        ("[]", "no conversation there"),
+        ('{"messages": [{"content": "x"}]}', "is no conversation"),
+        ('{"messages": []}\n{"messages"', r"chats\.json:2: no JSON"),
+        ("3", "no conversation there"),
+    ],
+)
+async def test_a_file_that_holds_no_chats_is_refused_with_its_place(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        await imported(tmp_path, text)
+
+
+async def test_a_folder_with_something_in_it_is_not_written_into(tmp_path: Path) -> None:
+    put(tmp_path, "kept", "mine.txt")
+    with pytest.raises(UsageError, match="is there already: name a new folder"):
+        await import_chats(put(tmp_path, CHAT), tmp_path, load_settings())
