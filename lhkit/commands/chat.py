@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, assert_never
 
@@ -19,12 +20,15 @@ from lhkit.chat.controller import ChatController
 from lhkit.commands.progress import opened_model
 from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import UsageError
+from lhkit.harness.author.written import Said, scenario_of_talk
 from lhkit.harness.scenario import read_yaml
+from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import NotJsonError, compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import (
     CallSettled,
     ChatEvent,
+    DispatchTrace,
     EndReason,
     HintAdded,
     ModelFinished,
@@ -35,19 +39,12 @@ from lhkit.messages import (
     ToolOk,
     ToolResult,
     TurnEnded,
+    TurnStarted,
+    UserMessage,
 )
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.toolset import (
-    DEFAULT,
-    KeepsData,
-    Session,
-    closed_after,
-    load,
-    name_of,
-    open_session,
-    their_code,
-)
+from lhkit.toolset import DEFAULT, KeepsData, closed_after, load, name_of
 
 # A chat in a terminal: streams words, shows a line a tool call, asks y/N before a write.
 #
@@ -162,15 +159,35 @@ def input_lines() -> InputLines:
 
 
 class TerminalChat:
-    """Runs a conversation until the user ends it."""
+    """Runs a conversation until the user ends it.
+
+    Args:
+        controller: the conversation.
+        surroundings: what it is about: it is saved with the world before and after.
+        read: gives the lines of the user.
+        console: where all is shown.
+        catalog: the words.
+        now: the clock that saved talks are named by.
+    """
 
     def __init__(
-        self, controller: ChatController, *, read: LineReader, console: Console, catalog: Catalog
+        self,
+        controller: ChatController,
+        surroundings: Surroundings,
+        *,
+        read: LineReader,
+        console: Console,
+        catalog: Catalog,
+        now: Callable[[], datetime],
     ) -> None:
         self._controller = controller
+        self._surroundings = surroundings
         self._read = read
         self._console = console
         self._catalog = catalog
+        self._now = now
+        self._begun = surroundings.world()
+        self._said: list[Said] = []
         self._is_mid_line = False
 
     async def run(self, *, model_name: str) -> None:
@@ -198,22 +215,62 @@ class TerminalChat:
         return True
 
     async def _command(self, command: str) -> bool:
-        match command:
+        name, _, rest = command.partition(" ")
+        match name:
             case "/quit":
                 return False
             case "/clear":
                 self._controller.clear()
+                self._said.clear()
+                self._begun = self._surroundings.world()
                 self._line(self._catalog.text("terminal.cleared"), style="dim")
             case "/retry":
                 with _stops_on_interrupt(self._controller):
                     await self._controller.retry()
+            case "/save":
+                self._save(rest.strip())
             case "/help":
                 self._line(self._catalog.text("terminal.help"))
             case _:
                 self._line(self._catalog.text("terminal.unknown_command", command=command))
         return True
 
+    def _save(self, file: str) -> None:
+        name = f"chat-{self._now():%Y%m%d-%H%M%S}"
+        path = Path(file or f"scenarios/{name}.yaml")
+        try:
+            text = scenario_of_talk(
+                self._said,
+                begun=self._begun,
+                ended=self._surroundings.world(),
+                destructive=self._surroundings.session.registry.destructive,
+                locale=self._catalog.locale,
+                scenario_id=name,
+                ac=self._surroundings.criterion(),
+                row_keys=self._surroundings.row_keys(),
+            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as saved:  # another's file is not written over
+                saved.write(text)
+        except (UsageError, OSError) as error:
+            self._line(str(error), style="red")
+            return
+        self._line(self._catalog.text("terminal.saved", path=path), style="dim")
+
+    def _keep(self, event: ChatEvent) -> None:
+        """Keep what a scenario of this talk has to say."""
+        match event:
+            case TurnStarted(message=UserMessage(text=text)):
+                self._said.append(Said(user=text))
+            case CallSettled(trace=DispatchTrace() as trace):
+                self._said[-1] = replace(self._said[-1], traces=(*self._said[-1].traces, trace))
+            case ModelFinished(response=response) if response.text.strip():
+                self._said[-1] = replace(self._said[-1], reply=response.text)
+            case _:
+                pass
+
     def _show(self, event: ChatEvent) -> None:
+        self._keep(event)
         match event:
             case TextStreamed(text=text):
                 self._console.print(Text(printable(text)), end="", soft_wrap=True)
@@ -326,7 +383,8 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         constraint=app.constraint_of(options.constrain),
     )
     app.require_choice(choice)  # before a file is made
-    with closed_after(open_talk(options, told)) as session:
+    surroundings = open_talk(options, told)
+    with closed_after(surroundings.session) as session:
         choice = replace(choice, tools=session.registry.definitions)
         app.require_choice(choice)
         console = Console(highlight=False, markup=False)
@@ -334,29 +392,34 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         gate = GuardedGate(TerminalGate(lines.read, console.print, catalog, forget=lines.forget))
         async with opened_model(choice, told) as model:
             controller = app.open_chat(model, session, gate, told.locale)
-            chat = TerminalChat(controller, read=lines.read, console=console, catalog=catalog)
+            chat = TerminalChat(
+                controller,
+                surroundings,
+                read=lines.read,
+                console=console,
+                catalog=catalog,
+                now=told.now,
+            )
             await chat.run(model_name=model.identity.model)
     return 0
 
 
-def open_talk(options: ChatOptions, settings: Settings) -> Session:
-    """Return the session that is talked in: over kept data, or in a world of its own.
+def open_talk(options: ChatOptions, settings: Settings) -> Surroundings:
+    """Return what is talked in: kept data, or a world of its own.
 
     Raises:
         UsageError: there is no such toolset or world, or it keeps no data in a file.
         StoreError: its file cannot be had.
     """
     toolset = load(options.toolset)
-    if options.world is None and isinstance(toolset, KeepsData):
-        file = options.file or settings.data_dir / f"{name_of(toolset)}.sqlite3"
-        with their_code(f"open_kept() of {name_of(toolset)}"):
-            return toolset.open_kept(file, now=settings.now, locale=settings.locale)
-    if options.file is not None:
+    world = None if options.world is None else _world(options.world)
+    file = options.file
+    if world is None and isinstance(toolset, KeepsData):
+        file = file or settings.data_dir / f"{name_of(toolset)}.sqlite3"
+    elif file is not None:
         what = "--world begins anew" if options.world else f"--toolset {options.toolset} has none"
         raise UsageError(f"--db names a file that data is kept in, and {what}: leave one out")
-    given = {} if options.world is None else _world(options.world)
-    world = {"now": settings.now().isoformat(timespec="seconds"), **given}
-    return open_session(toolset, world, settings.locale)
+    return Surroundings(toolset, world, file, now=settings.now, locale=settings.locale)
 
 
 def _world(file: Path) -> dict[str, Any]:

@@ -47,7 +47,10 @@ async def rescore_run(
     new = rescore(old, scenarios, loaded)
     if old.records and not new.records:
         reason = next(iter(new.skipped.values()))
-        raise RunError(f"no record of {folder} can be scored again ({reason}): give its scenarios")
+        raise RunError(
+            f"no record of {folder} can be scored again ({reason}): give its scenarios as PATHS, "
+            "and the --toolset that it was played with"
+        )
     target = into or _beside(folder)
     write_rescored(target, new.records, new.manifest)
     catalog = load_catalog(settings.locale)

@@ -1,12 +1,31 @@
-"""What is asked of a session besides its state, copied and checked: keys of rows, broken rules."""
+"""What is asked of a session besides its state, copied and checked; and the one of a talk."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import normal
 from lhkit.harness.record import BrokenRule, RowKeys, State
-from lhkit.json_values import plain_json
-from lhkit.toolset import KnowsRowKeys, KnowsRules, Session, SessionAround, their_code
+from lhkit.json_values import JSON, plain_json
+from lhkit.toolset import (
+    DEFAULT,
+    BareToolset,
+    KeepsData,
+    KnowsRowKeys,
+    KnowsRules,
+    Session,
+    SessionAround,
+    SpeaksOn,
+    Toolset,
+    closed_after,
+    locales_of,
+    name_of,
+    open_session,
+    state_of,
+    their_code,
+)
 
 
 def row_keys_of(session: Session, state: State) -> RowKeys:
@@ -60,3 +79,76 @@ def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenR
     with their_code("session: broken_rules()"):
         broken = session.broken_rules(plain_json(before), plain_json(after))
         return tuple(BrokenRule(code=code, detail=text) for code, text in broken)
+
+
+class Surroundings:
+    """The session that a person talks in, whatever toolset it is of, and the world around it.
+
+    Args:
+        toolset: the tools.
+        world: the state to begin in; None for kept data, or for nothing but a clock.
+        file: where a toolset that keeps its data has it; None for no longer than the session.
+        now: the clock.
+        locale: the language of the tools.
+
+    Raises:
+        UsageError: `world` describes no possible state, or there is nothing to keep in `file`.
+        StoreError: the file is not of this toolset.
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        world: Mapping[str, Any] | None,
+        file: Path | None,
+        *,
+        now: Callable[[], datetime],
+        locale: str,
+    ) -> None:
+        self._toolset, self._world, self._now = toolset, world, now
+        self._given: Mapping[str, Any] | None = None
+        if world is None and isinstance(toolset, KeepsData):
+            with their_code(f"open_kept() of {name_of(toolset)}"):
+                self.session: Session = toolset.open_kept(file, now=now, locale=locale)
+            return
+        if file is not None:
+            raise UsageError("`file` is for tools that keep their data, and without a `world`")
+        self._given = {"now": self._present(), **(world or {})}
+        self.session = open_session(toolset, self._given, locale)
+
+    def locales(self) -> tuple[str, ...]:
+        """Return the languages that both lhkit and the tools have."""
+        return locales_of(self._toolset, self.world())
+
+    def speak(self, locale: str) -> None:
+        """Go on in another language, over the same data.
+
+        Raises:
+            UsageError: the tools do not speak it; then nothing has changed.
+        """
+        if isinstance(self.session, SpeaksOn):
+            with their_code(f"session: in_locale({locale!r})"):
+                self.session = self.session.in_locale(locale)
+            return
+        present = {"now": self._present(), **self.world()}
+        spoken = open_session(self._toolset, present, locale)
+        with closed_after(self.session):
+            self.session = spoken
+
+    def world(self) -> dict[str, JSON]:
+        """Return the present state in the words of a scenario; of tools without one, as given."""
+        if isinstance(self._toolset, BareToolset):
+            return dict(self._world or {})
+        given = {"now": self._present()} if self._given is None else self._given
+        return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
+
+    def criterion(self) -> str | None:
+        """Return what a saved talk is filed under; None where life-helper's criteria say more."""
+        return None if name_of(self._toolset) == DEFAULT else "chat"
+
+    def row_keys(self) -> RowKeys:
+        """Return the fields that tell the rows of a table apart, where the tools say so."""
+        return row_keys_of(self.session, state_of(self.session))
+
+    def _present(self) -> str:
+        return self._now().isoformat(timespec="seconds")

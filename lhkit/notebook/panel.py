@@ -13,7 +13,7 @@ from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.record import RowKeys
-from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
 from lhkit.messages import ChatEvent, ModelIdentity, UserMessage
@@ -36,18 +36,8 @@ from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import (
     DEFAULT,
     BareToolset,
-    KeepsData,
-    Session,
-    SpeaksOn,
-    Toolset,
     ToolsetSource,
     assistant_of,
-    closed_after,
-    locales_of,
-    name_of,
-    open_session,
-    state_of,
-    their_code,
     toolset_of,
 )
 
@@ -96,74 +86,6 @@ def _key(identity: ModelIdentity) -> str:
 # The conversation behind a panel: controller and session, replaceable in the middle of a talk.
 #
 # Another language or a repeated turn needs a new controller over the same history: kept in here.
-
-
-class Surroundings:
-    """The session that a panel talks in, whatever toolset it is of.
-
-    Args:
-        toolset: the tools.
-        world: the state to begin in; None for kept data, or for nothing but a clock.
-        file: where a toolset that keeps its data has it; None for no longer than the panel.
-        now: the clock.
-        locale: the language of the tools.
-
-    Raises:
-        UsageError: `world` describes no possible state, or there is nothing to keep in `file`.
-        StoreError: the file is not of this toolset.
-    """
-
-    def __init__(
-        self,
-        toolset: Toolset,
-        world: Mapping[str, Any] | None,
-        file: Path | None,
-        *,
-        now: Callable[[], datetime],
-        locale: str,
-    ) -> None:
-        self._toolset, self._now = toolset, now
-        self._given: Mapping[str, Any] | None = None
-        if world is None and isinstance(toolset, KeepsData):
-            with their_code(f"open_kept() of {name_of(toolset)}"):
-                self.session: Session = toolset.open_kept(file, now=now, locale=locale)
-            return
-        if file is not None:
-            raise UsageError("`file` is for tools that keep their data, and without a `world`")
-        self._given = {"now": self._present(), **(world or {})}
-        self.session = open_session(toolset, self._given, locale)
-
-    def locales(self) -> tuple[str, ...]:
-        """Return the languages that both lhkit and the tools have."""
-        return locales_of(self._toolset, self.world())
-
-    def speak(self, locale: str) -> None:
-        """Go on in another language, over the same data.
-
-        Raises:
-            UsageError: the tools do not speak it; then nothing has changed.
-        """
-        if isinstance(self.session, SpeaksOn):
-            with their_code(f"session: in_locale({locale!r})"):
-                self.session = self.session.in_locale(locale)
-            return
-        spoken = open_session(self._toolset, self.world(), locale)
-        with closed_after(self.session):
-            self.session = spoken
-
-    def world(self) -> dict[str, JSON]:
-        """Return the present state in the words of a scenario; nothing of tools without one."""
-        if isinstance(self._toolset, BareToolset):
-            return {}
-        given = {"now": self._present()} if self._given is None else self._given
-        return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
-
-    def row_keys(self) -> RowKeys:
-        """Return the fields that tell the rows of a table apart, where the tools say so."""
-        return row_keys_of(self.session, state_of(self.session))
-
-    def _present(self) -> str:
-        return self._now().isoformat(timespec="seconds")
 
 
 class PanelConversation:
@@ -217,6 +139,11 @@ class PanelConversation:
     def destructive(self) -> frozenset[str]:
         """Names of the tools that change data."""
         return self._surroundings.session.registry.destructive
+
+    @property
+    def criterion(self) -> str | None:
+        """What a scenario of this talk is filed under; None for what fits best."""
+        return self._surroundings.criterion()
 
     @property
     def row_keys(self) -> RowKeys:
@@ -433,7 +360,8 @@ class ChatPanel:
 
         Args:
             scenario_id: its name; by default one made of the present time.
-            ac: the acceptance criterion it belongs to; by default the one that fits best.
+            ac: the acceptance criterion it belongs to; by default `chat`, with life-helper the one
+                that fits best.
 
         Raises:
             UsageError: nothing has been said yet.
@@ -445,7 +373,7 @@ class ChatPanel:
             destructive=self._talk.destructive,
             locale=self._screen.catalog.locale,
             scenario_id=scenario_id or self._scenario_id(),
-            ac=ac,
+            ac=ac or self._talk.criterion,
             row_keys=self._talk.row_keys,
         )
 

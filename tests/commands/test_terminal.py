@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,13 @@ from lhkit.chat.controller import ChatController
 from lhkit.commands.chat import LineReader, PipedLines, TerminalChat
 from lhkit.confirm.gate import GUARD_S, ConfirmRequest, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
+from lhkit.harness.sessions import Surroundings
 from lhkit.locales import load_catalog
 from lhkit.models.dialects import DIALECTS
 from lhkit.testing import Reply, ScriptedModel, call, echo_tool, object_schema, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareToolset
 from tests.children import search_paths
 from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
 
@@ -38,6 +41,10 @@ WRITE = echo_tool(
     parameters=object_schema(protocol_id={"type": "string"}),
     is_destructive=True,
 )
+
+
+def noon() -> datetime:
+    return datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 
 def lines(typed: Iterable[str | type[BaseException]]) -> LineReader:
@@ -57,12 +64,14 @@ async def shown(replies: Iterable[Reply], typed: Iterable[str | type[BaseExcepti
     console = Console(file=output, width=200, highlight=False, markup=False)
     catalog = load_catalog("ko")
     read = lines(typed)
+    registry = ToolRegistry([WRITE])
     controller = ChatController(
         model=ScriptedModel(replies),
-        dispatcher=ToolDispatcher(ToolRegistry([WRITE])),
+        dispatcher=ToolDispatcher(registry),
         confirm=TerminalGate(read, console.print, catalog),
     )
-    chat = TerminalChat(controller, read=read, console=console, catalog=catalog)
+    bare = Surroundings(BareToolset(registry=registry), None, None, now=noon, locale="ko")
+    chat = TerminalChat(controller, bare, read=read, console=console, catalog=catalog, now=noon)
     await asyncio.wait_for(chat.run(model_name="대본"), 5)
     return output.getvalue()
 

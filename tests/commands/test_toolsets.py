@@ -518,7 +518,7 @@ async def test_a_run_in_memory_takes_a_reference_too(notes: Path, scenario: Path
 
 
 def talk(settings: Settings, **options: Any) -> Session:
-    return open_talk(ChatOptions(**options), settings)
+    return open_talk(ChatOptions(**options), settings).session
 
 
 def test_a_chat_begins_in_the_world_that_is_named(

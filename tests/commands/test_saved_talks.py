@@ -1,0 +1,210 @@
+"""A talk over tools of one's own, in a terminal or a panel, becomes a scenario of them."""
+
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from lhkit.app import open_chat
+from lhkit.commands.author import lint_paths
+from lhkit.commands.chat import ChatOptions, TerminalChat, open_talk
+from lhkit.confirm.gate import ScriptedGate
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import load_scenarios
+from lhkit.locales import load_catalog
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook.panel import ChatPanel
+from lhkit.settings import Settings
+from lhkit.toolset import load
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("own_tools.saved")]
+
+OWN = '''\
+from datetime import date, datetime
+
+from lhkit import Assistant, ToolRegistry
+
+rooms = ToolRegistry()
+
+
+@rooms.tool(destructive=True)
+def book(room: str, hour: int) -> dict:
+    """Book a room."""
+    return {"room": room, "hour": hour}
+
+
+def bare():
+    return rooms
+
+
+class Session:
+    def __init__(self, world):
+        self.booked = list(world.get("booked", []))
+        self.today = datetime.fromisoformat(world["now"]).date()
+        self.assistant = Assistant(instructions="Be short.")
+        self.registry = ToolRegistry()
+
+        @self.registry.tool(destructive=True)
+        def book(room: str, hour: int) -> dict:
+            """Book a room."""
+            self.booked.append({"id": f"b{len(self.booked) + 1}", "room": room, "hour": hour})
+            return self.booked[-1]
+
+    def state(self):
+        return {"booked": self.booked}
+
+    def close(self):
+        pass
+
+
+class House:
+    def open(self, world, locale):
+        return Session(world)
+
+
+house = House()
+
+
+def made():
+    return House()
+'''
+WITHOUT_A_WORLD = ("own_rooms.py:rooms", "own_rooms.py:bare", "own_rooms:rooms")
+WITH_A_WORLD = ("own_rooms.py:house", "own_rooms.py:House", "own_rooms.py:made", "own_rooms:house")
+SAID = {"ko": ("파란 방 9시에 예약해 줘", "예약했어요."), "en": ("Book blue at 9", "It is booked.")}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_rooms.py").write_text(OWN, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(config_dir=tmp_path / "config", cache_dir=tmp_path / "cache")
+
+
+def now() -> datetime:
+    return datetime(2026, 6, 15, 12, tzinfo=UTC)
+
+
+def model(locale: str) -> ScriptedModel:
+    return ScriptedModel([call("book", room="blue", hour=9), say(SAID[locale][1])] * 2)
+
+
+async def terminal(
+    reference: str, locale: str, settings: Settings, typed: list[str], **options: Path
+) -> str:
+    """Return what a terminal shows of a talk."""
+    told = settings.model_copy(update={"locale": locale})
+    around = open_talk(ChatOptions(toolset=reference, **options), told)
+    shown = io.StringIO()
+    script: Iterator[str] = iter(typed)
+
+    async def read(_prompt: str) -> str:
+        return next(script)
+
+    gate = ScriptedGate([True, True])
+    chat = TerminalChat(
+        open_chat(model(locale), around.session, gate, locale),
+        around,
+        read=read,
+        console=Console(file=shown, width=200, highlight=False, markup=False),
+        catalog=load_catalog(locale),
+        now=now,
+    )
+    await chat.run(model_name="script")
+    return shown.getvalue()
+
+
+async def require_fit(file: Path, reference: str, settings: Settings) -> None:
+    """Require that a saved scenario is clean in lint and passed by gold."""
+    assert await lint_paths([file], settings, as_json=False, toolset=reference) == 0
+    (scenario,) = load_scenarios([file])
+    record = await tried(scenario, gold_model, load(reference))
+    assert record.judgement.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("locale", SAID)
+@pytest.mark.parametrize("reference", [*WITHOUT_A_WORLD, *WITH_A_WORLD])
+async def test_a_talk_in_a_terminal_is_saved_as_a_scenario_that_gold_passes(
+    reference: str, locale: str, settings: Settings, folder: Path
+) -> None:
+    shown = await terminal(
+        reference, locale, settings, [SAID[locale][0], "/save mine/one.yaml", "/quit"]
+    )
+    file = folder / "mine" / "one.yaml"
+    assert str(file.relative_to(folder)) in shown
+    (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert (saved["id"], saved["ac"], saved["locale"]) == ("chat-20260615-120000", "chat", locale)
+    booked = {"booked": [{"id": "b1", "room": "blue", "hour": 9}]}
+    assert saved.get("final") == (booked if reference in WITH_A_WORLD else None)
+    await require_fit(file, reference, settings)
+
+
+@pytest.mark.parametrize("locale", SAID)
+@pytest.mark.parametrize("reference", [*WITHOUT_A_WORLD, *WITH_A_WORLD])
+async def test_a_talk_in_a_panel_is_saved_as_a_scenario_that_gold_passes(
+    reference: str, locale: str, settings: Settings, folder: Path
+) -> None:
+    panel = ChatPanel(
+        model=model(locale), toolset=reference, locale=locale, opt_in=True, settings=settings
+    )
+    await panel.send(SAID[locale][0], answers=[True])
+    file = panel.save_scenario(folder / "two.yaml")
+    (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert (saved["ac"], saved["locale"]) == ("chat", locale)
+    await require_fit(file, reference, settings)
+
+
+async def test_what_a_panel_over_bare_tools_was_given_as_its_world_is_saved(
+    settings: Settings, folder: Path
+) -> None:
+    world = {"now": "2026-06-15T09:00:00+09:00"}
+    panel = ChatPanel(
+        model=model("en"),
+        toolset=WITHOUT_A_WORLD[0],
+        world=world,
+        locale="en",
+        opt_in=True,
+        settings=settings,
+    )
+    await panel.send(SAID["en"][0], answers=[True])
+    file = panel.save_scenario(folder / "two.yaml")
+    (saved,) = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert saved["world"] == world
+    await require_fit(file, WITHOUT_A_WORLD[0], settings)
+
+
+async def test_a_cleared_talk_begins_in_the_world_as_it_was_then(
+    settings: Settings, folder: Path
+) -> None:
+    world = folder / "world.yaml"
+    world.write_text("booked: [{id: b1, room: red, hour: 8}]\n", encoding="utf-8")
+    said = SAID["en"][0]
+    typed = [said, "/clear", said, "/save one.yaml", "/quit"]
+    await terminal(WITH_A_WORLD[0], "en", settings, typed, world=world)
+    (saved,) = yaml.safe_load((folder / "one.yaml").read_text(encoding="utf-8"))
+    assert [row["id"] for row in saved["world"]["booked"]] == ["b1", "b2"]
+    assert saved["final"] == {"booked": [{"id": "b3", "room": "blue", "hour": 9}]}
+    assert len(saved["turns"]) == 1
+    await require_fit(folder / "one.yaml", WITH_A_WORLD[0], settings)
+
+
+async def test_what_cannot_be_saved_is_told_and_the_chat_goes_on(
+    settings: Settings, folder: Path
+) -> None:
+    (folder / "there.yaml").write_text("mine\n", encoding="utf-8")
+    typed = ["/save", SAID["en"][0], "/save there.yaml", "/save", "/quit"]
+    shown = await terminal(WITH_A_WORLD[0], "en", settings, typed)
+    assert "nothing has been said yet" in shown
+    assert "File exists: 'there.yaml'" in shown
+    assert (folder / "there.yaml").read_text(encoding="utf-8") == "mine\n"
+    assert (folder / "scenarios" / "chat-20260615-120000.yaml").is_file()
