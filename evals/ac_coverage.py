@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import DIFFICULTIES, Scenario, load_scenarios
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "ac"
 SVG, CARD = "coverage.svg", "card.md"
 BEGIN, END = "<!-- figures: python evals/ac_coverage.py -->", "<!-- /figures -->"
 GROUPS = ("split", "tool", "outcome", "language", "trait")
-TRAITS_SHOWN = 24
+TRAITS_SHOWN = 26
 
 
 def facts(scenario: Scenario, split: str) -> Iterator[tuple[str, str]]:
@@ -100,12 +100,18 @@ def figures(splits: dict[str, Sequence[Scenario]]) -> str:
     languages = Counter(each.locale for each in everything)
     spoken = ", ".join(f"{name} {number}" for name, number in sorted(languages.items()))
     turns = sum(len(each.turns) for each in everything)
+    difficulty = (
+        f"{name} {sum(name in each.tags for each in everything)} ("
+        + ", ".join(f"{s} {sum(name in each.tags for each in splits[s])}" for s in names)
+        + ")"
+        for name in DIFFICULTIES
+    )
     return "\n".join(
         [
             *lines,
             f"| all | {' | '.join(map(str, totals))} | {sum(totals)} |",
             "",
-            f"Languages: {spoken}. User turns: {turns}.",
+            f"Languages: {spoken}. User turns: {turns}. Difficulty: {', '.join(difficulty)}.",
             "",
             "![Scenarios by criterion and tool, outcome, language and trait](coverage.svg)",
             "",

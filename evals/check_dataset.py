@@ -28,7 +28,7 @@ from lhkit.commands.author import SURVIVORS
 from lhkit.harness.author.lint import Finding, Level, lint
 from lhkit.harness.author.mutate import ADVICE, MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.matchers import NEAR, near_duplicates
-from lhkit.harness.scenario import Scenario, Sources, read_sources
+from lhkit.harness.scenario import DIFFICULTIES, Scenario, Sources, read_sources
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.settings import Settings
 from lhkit.text import printable
@@ -79,6 +79,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "splits": "분할 사이에 비슷한 것 없음",
         "counts": "개수 (전체, 기준마다 최소)",
         "locales": "언어 비율",
+        "difficulty": "쉬움과 어려움 표시 (plain, hard)",
     },
     "en": {
         "title": "Check of the evaluation data",
@@ -98,9 +99,21 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "splits": "nothing alike in two splits",
         "counts": "number (all, least of a criterion)",
         "locales": "languages",
+        "difficulty": "each is plain or hard",
     },
 }
-CHECKS = ("lint", "gold", "silent", "bluff", "mutation", "survivors", "splits", "counts", "locales")
+CHECKS = (
+    "lint",
+    "gold",
+    "silent",
+    "bluff",
+    "mutation",
+    "survivors",
+    "splits",
+    "counts",
+    "locales",
+    "difficulty",
+)
 EXIT_UNFIT = 1
 _AT_A_TIME = 8  # scenarios that a process is given: few, so that all end together
 SHOWN = 20
@@ -131,6 +144,7 @@ async def check_data(
         _splits_check(sources, wanted),
         _counts_check(sources.scenarios, wanted),
         _locales_check(sources.scenarios, wanted),
+        _difficulty_check(sources.scenarios),
     )
 
 
@@ -266,6 +280,17 @@ def _locales_check(scenarios: Sequence[Scenario], wanted: Requirements) -> Check
     ]
     figure = ", ".join(f"{name} {share:.0f}%" for name, share in shares.items())
     return Check(name="locales", ok=not faults, figure=figure, faults=tuple(faults))
+
+
+def _difficulty_check(scenarios: Sequence[Scenario]) -> Check:
+    counts = Counter(tag for each in scenarios for tag in each.tags if tag in DIFFICULTIES)
+    faults = [
+        f"{each.id}: one tag of {' and '.join(DIFFICULTIES)}"
+        for each in scenarios
+        if len({*each.tags} & {*DIFFICULTIES}) != 1
+    ]
+    figure = ", ".join(f"{name} {counts[name]}" for name in DIFFICULTIES)
+    return Check(name="difficulty", ok=not faults, figure=figure, faults=tuple(faults))
 
 
 async def shown(

@@ -640,6 +640,13 @@ _Stress = Annotated[
     str,
     typer.Option(help="Make it harder: distractors=10, rename, shuffle, seed=1; joined by commas."),
 ]
+_User = Annotated[
+    str,
+    typer.Option(help="Who clicks: script (the scenario), careful (reads each card), hasty."),
+]
+_Concurrency = Annotated[
+    int | None, typer.Option(min=1, help="Conversations at once; by default what fits the server.")
+]
 _FailUnder = Annotated[
     float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
 ]
@@ -670,11 +677,9 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         constrain: Constrain = "off",
         dtype: Dtype = None,
         stress: _Stress = "",
+        user: _User = "script",
         repeats: Annotated[int, typer.Option(min=1, help="Times to play each scenario.")] = 1,
-        concurrency: Annotated[
-            int | None,
-            typer.Option(min=1, help="Conversations at once; by default what fits the server."),
-        ] = None,
+        concurrency: _Concurrency = None,
         limit: Annotated[int | None, typer.Option(min=1, help="The first N scenarios.")] = None,
         max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
         name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
@@ -697,6 +702,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             dialect=dialect,
             constrain=constrain,
             stress=stress,
+            user=user,
             repeats=repeats,
             concurrency=concurrency,
             limit=limit,

@@ -28,7 +28,7 @@ from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.report.terminal import change_text, first_names, sentence, summary_table
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario, load_scenarios, user_of
 from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
@@ -321,6 +321,7 @@ class EvalOptions:
     dialect: str = "json"
     constrain: str = "off"
     stress: str = ""
+    user: str = "script"
     repeats: int = 1
     concurrency: int | None = None
     limit: int | None = None
@@ -355,14 +356,15 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     run_dir = _run_dir(options)
     thresholds = _thresholds(options)
     catalog = load_catalog(settings.locale)
-    stress = parse_stress(options.stress)
+    stress, user = parse_stress(options.stress), user_of(options.user)
     tools = _constrained_tools(options, plain, scenarios)
     choice = replace(_choice(options, settings), tools=tools)
     if choice.base_url is not None or choice.name not in SCRIPTED:
         app.require_choice(choice)
 
     def is_answered(source: ModelSource) -> bool:
-        plan = plan_run(scenarios, *stressed(source, plain, stress), repeats=options.repeats)
+        model, toolset = stressed(source, plain, stress)
+        plan = plan_run(scenarios, model, toolset, repeats=options.repeats, user=user)
         return plan.is_answered_by(read_records(run_dir))
 
     async with opened_source(choice, settings, is_answered) as opened:
@@ -376,6 +378,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 toolset=toolset,
                 run_dir=run_dir,
                 repeats=options.repeats,
+                user=user,
                 concurrency=options.concurrency or concurrency_for(opened.source),
                 keep_prompts=options.keep_prompts,
                 report=lambda found: _print_lines(resumed(found, catalog)),
@@ -480,6 +483,7 @@ def _run_name(options: EvalOptions) -> str:
         words += [label_of(options.toolset)] if options.toolset != DEFAULT else []
         words += [options.constrain] if options.constrain != "off" else []
         words += [parse_stress(options.stress).label] if options.stress else []
+        words += [options.user] if options.user != "script" else []
         words += [options.split] if options.split not in {None, "dev"} else []
         return re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(words)).lstrip("-.")
     if not _RUN_NAME.fullmatch(options.name):
@@ -668,6 +672,7 @@ class _Stage:
             toolset=toolset,
             run_dir=self.folder,
             repeats=self.suite.repeats,
+            user=self.suite.user,
             concurrency=self.suite.concurrency or concurrency_for(source),
             provenance=await provenance(self.settings),
         )
@@ -682,7 +687,9 @@ class _Stage:
         if recorded is None or not await self._is_still_served(recorded):
             return None
         model, toolset = self._under_stress(ScriptedModel((), identity=recorded))
-        plan = plan_run(self.scenarios, model, toolset, repeats=self.suite.repeats)
+        plan = plan_run(
+            self.scenarios, model, toolset, repeats=self.suite.repeats, user=self.suite.user
+        )
         kept = plan.kept(read_records(self.folder))
         if len(kept) < len(plan.jobs):
             return None

@@ -617,7 +617,17 @@ def table(columns: Iterable[str], rows: Iterable[Html], *, caption: str) -> Html
 # The scores of a run beyond its pass rate: calls, arguments, behaviour, the gate, repeats.
 
 
-_GATE = ("asked", "refusals", "unasked", "second_tries", "bypasses", "false_claims")
+_GATE = (
+    "asked",
+    "refusals",
+    "unasked",
+    "second_tries",
+    "bypasses",
+    "false_claims",
+    "wrong",
+    "wrong_stopped",
+    "wrong_done",
+)
 
 
 def score_sheet(summary: Summary, catalog: Catalog) -> Html:

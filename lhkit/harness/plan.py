@@ -19,7 +19,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.log import MAX_REPEATS, versions
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
-from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.stress import ModelSource, breaking, is_distractor
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
@@ -163,6 +163,7 @@ class Plan:
 
     scenes: tuple[Scene, ...]
     repeats: int
+    user: User = "script"
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -200,6 +201,7 @@ class Plan:
             "models": [asdict(each) for each in dict.fromkeys(s.identity for s in self.scenes)],
             "sampling": [asdict(each) for each in dict.fromkeys(s.sampling for s in self.scenes)],
             "repeats": self.repeats,
+            "user": self.user,
             "locales": {locale: scene.told.facts() for locale, scene in locales.items()},
             "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
             "contexts": {
@@ -222,9 +224,14 @@ def clock_of(source: ModelSource, *, concurrency: int) -> Callable[[], float]:
 
 
 def plan_run(
-    scenarios: Sequence[Scenario], model: ModelSource, toolset: Toolset, *, repeats: int
+    scenarios: Sequence[Scenario],
+    model: ModelSource,
+    toolset: Toolset,
+    *,
+    repeats: int,
+    user: User = "script",
 ) -> Plan:
-    """Open each scenario's world once and return what there is to play.
+    """Open each scenario's world once and return what there is to play, as `user` would click.
 
     Raises:
         ScenarioError: worlds that cannot be, states that are no JSON, or scenarios that the
@@ -239,7 +246,7 @@ def plan_run(
     scenes: list[Scene] = []
     known = _Known()
     looked_at: set[frozenset[str]] = set()
-    for scenario in scenarios:
+    for scenario in (each.played_by(user) for each in scenarios):
         tables = frozenset(scenario.world)
         is_first = tables not in looked_at  # of worlds like this one: states may be large
         looked_at.add(tables)
@@ -249,7 +256,7 @@ def plan_run(
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
         raise ScenarioError("\n".join(_first(faults)))
-    return Plan(scenes=tuple(scenes), repeats=repeats)
+    return Plan(scenes=tuple(scenes), repeats=repeats, user=user)
 
 
 def _first(faults: Sequence[str]) -> list[str]:

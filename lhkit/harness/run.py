@@ -15,7 +15,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from lhkit.chat.controller import ChatController
-from lhkit.confirm.gate import ConfirmGate, ScriptedGate
+from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import (
     LhkitError,
     ServerFailedError,
@@ -42,7 +42,7 @@ from lhkit.harness.log import (
     without_evidence,
     write_manifest,
 )
-from lhkit.harness.matching import FEW, load_solver
+from lhkit.harness.matching import FEW, MadeCall, load_solver, match_calls
 from lhkit.harness.plan import (
     Job,
     Plan,
@@ -68,7 +68,7 @@ from lhkit.harness.record import (
     turn_record,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Scenario, Turn, User
 from lhkit.harness.score import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
@@ -256,7 +256,7 @@ async def _converse(
     play.row_keys = row_keys_of(session, play.before)
     schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
     for turn in job.scenario.turns:
-        controller.confirm = _gate(turn)
+        controller.confirm = _gate(turn, session)
         await controller.user_turn(turn.user)
         record = turn_record(
             turn.user,
@@ -271,16 +271,43 @@ async def _converse(
     play.broken_rules = rules_broken(session, play.before, play.after)
 
 
-def _gate(turn: Turn) -> ConfirmGate | None:
+def _gate(turn: Turn, session: Session) -> ConfirmGate | None:
     match turn.confirm:
         case "absent":
             return None
+        case "careful":
+            return _CarefulGate(turn, session)
         case "accept":
             return ScriptedGate(repeat(True))
         case "reject":
             return ScriptedGate(())
         case answers:
             return ScriptedGate(answer == "accept" for answer in answers)
+
+
+class _CarefulGate:
+    """A user who reads the card: yes to what the turn expects, each call once, no to any other."""
+
+    def __init__(self, turn: Turn, session: Session) -> None:
+        self._expected = [
+            replace(wish.expectation, result=None)
+            for wish in turn.expect.calls
+            if wish.result != "cancelled"
+        ]
+        self._schemas = {
+            tool.name: tool.schema_on(session.today) for tool in session.registry.definitions
+        }
+        self._today = session.today
+        self._accepted: list[MadeCall] = []
+
+    async def confirm(self, request: ConfirmRequest) -> bool:
+        """Return True if this call and all that were accepted before it are expected."""
+        made = [*self._accepted, MadeCall(tool=request.tool, args=request.args)]
+        match = match_calls(self._expected, made, schemas=self._schemas, today=self._today)
+        if len(match.right) < len(made):
+            return False
+        self._accepted = made
+        return True
 
 
 def _elsewhere_s(turn: TurnRecord) -> float:
@@ -338,6 +365,7 @@ async def replay(
     toolset: ToolsetSource = DEFAULT,
     run_dir: Path | None = None,
     repeats: int = 1,
+    user: User = "script",
     concurrency: int = 1,
     max_attempts: int = 3,
     keep_prompts: bool = False,
@@ -365,6 +393,8 @@ async def replay(
         toolset: opens an isolated world for each sample; or its reference (`toolset.load`).
         run_dir: folder of the records; None keeps them in memory only.
         repeats: samples per scenario.
+        user: who clicks where a scenario says yes: the script, a careful reader of the cards, or
+            a hasty one (`Scenario.played_by`).
         concurrency: conversations at a time.
         max_attempts: tries per sample.
         keep_prompts: store prompts as text beside their hash.
@@ -388,7 +418,7 @@ async def replay(
         raise UsageError("keep_records=False needs a run_dir: where else should the records be?")
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
     own = toolset_of(toolset)
-    plan = plan_run(scenarios, model, own, repeats=repeats)
+    plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
     if any(len(turn.expect.calls) > FEW for each in scenarios for turn in each.turns):
         load_solver()  # not in the middle of a turn that is being timed
     told = provenance or Provenance()
@@ -608,7 +638,8 @@ def rescore(
     """
     old = run if isinstance(run, Run) else Run.load(run)
     own = toolset_of(toolset)
-    asked = {scenario.id: scenario for scenario in scenarios}
+    user = old.manifest.get("user", "script")
+    asked = {scenario.id: scenario.played_by(user) for scenario in scenarios}
     records: list[SampleRecord] = []
     skipped: dict[SampleId, str] = {}
     for record in old.records:
@@ -719,6 +750,8 @@ def _is_answered(turn: Turn, played: TurnRecord) -> bool:
     outcomes = [call.gate for call in played.calls]
     if turn.confirm == "absent":
         return not any(outcome in _ANSWERS for outcome in outcomes)
+    if turn.confirm == "careful":  # what was expected then may be another call than today
+        return GateOutcome.ABSENT not in outcomes
     given = [_ANSWERS[outcome] for outcome in outcomes if outcome in _ANSWERS]
     return GateOutcome.ABSENT not in outcomes and given == _script(turn.confirm, len(given))
 

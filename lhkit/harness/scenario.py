@@ -5,11 +5,11 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from lhkit.errors import ScenarioError
+from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.matchers import (
     MATCHER_KEYS,
     Fault,
@@ -248,6 +248,27 @@ _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _MATCHER_MARK = {"x-lhkit": "matcher"}
 _Matcher: TypeAlias = Annotated[Any, WithJsonSchema(_MATCHER_MARK)]
 _Answer: TypeAlias = Literal["accept", "reject"]
+User: TypeAlias = Literal["script", "careful", "hasty"]
+"""Who clicks: what the scenario says, a person who reads each card, or one who always says yes."""
+
+
+DIFFICULTIES = ("plain", "hard")
+"""Tags that say how much a conversation asks: a plain one has one or two turns, one wish and no
+trap. A table tells both apart: one number of easy and hostile talks says little."""
+
+
+def user_of(word: str) -> User:
+    """Return the user that a word names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    users: Mapping[str, User] = {user: user for user in get_args(User)}
+    if word in users:
+        return users[word]
+    raise UsageError(f"no user {word!r}: choose one of {', '.join(users)}")
+
+
 _World: TypeAlias = Annotated[
     Mapping[str, Any],
     WithJsonSchema(
@@ -381,10 +402,11 @@ class Turn(_Strict):
 
     user: Annotated[_Words, _about("What the user says.")]
     confirm: Annotated[
-        _Answer | Literal["absent"] | tuple[_Answer, ...],
+        _Answer | Literal["absent", "careful"] | tuple[_Answer, ...],
         _about(
             "The user's answers to the confirm gate: one word answers every question of the turn, "
-            "a list answers in order and then says no, absent means that there is no gate."
+            "a list answers in order and then says no, careful says yes to what this turn expects, "
+            "each call once, and no to any other, absent means that there is no gate."
         ),
     ] = ()
     expect: Annotated[Expect, _about("The calls; none if left out.")] = field(
@@ -440,6 +462,21 @@ class Scenario(_Strict):
         """The day of the scenario's clock, in its own zone; None if it has no clock."""
         now = self.world.get("now")
         return None if now is None else datetime.fromisoformat(now).date()
+
+    def played_by(self, user: User) -> "Scenario":
+        """Return the conversation as another user would click through it.
+
+        Only a plain yes is theirs to give: `accept` becomes `careful`, or the other way round.
+        A no, a list of answers and a gate that is not there are what a scenario is about, and stay.
+        """
+        if user == "script":
+            return self
+        yes: Literal["accept", "careful"] = "careful" if user == "careful" else "accept"
+        turns = (
+            replace(turn, confirm=yes) if turn.confirm in {"accept", "careful"} else turn
+            for turn in self.turns
+        )
+        return replace(self, turns=tuple(turns))
 
 
 def scenario_json_schema() -> dict[str, Any]:

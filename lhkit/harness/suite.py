@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import Path, shown_path
-from lhkit.harness.scenario import known_fields, shape_words
+from lhkit.harness.scenario import User, known_fields, shape_words
 from lhkit.settings import DEFAULT_TOOLSET
 
 DEFAULT_PROMPT = "default"
@@ -65,6 +65,7 @@ class Suite(_Table):
     scenarios: Literal["dev", "test", "all"] | tuple[FilePath, ...] = "dev"
     limit: _Least | None = None
     repeats: _Least = 1
+    user: User = "script"
     concurrency: _Least | None = None
     max_tokens: _Least = 128
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None

@@ -22,6 +22,7 @@ FOLDER = ROOT / "datasets" / "ac"
 ONE = """\
 - id: {id}
   ac: AC-4
+  tags: [plain]
   world:
     now: "2026-06-17T20:00:00+09:00"
     habits: [{{protocol_id: daily-walk}}]
@@ -107,6 +108,8 @@ async def test_near_duplicates_in_two_splits_are_a_fault_in_one_a_warning(tmp_pa
             set(),
         ),
         ("ac: AC-4", "ac: AC-5", {"counts"}),
+        ("tags: [plain]", "tags: [write]", {"difficulty"}),
+        ("tags: [plain]", "tags: [plain, hard]", {"difficulty"}),
         ("ac: AC-4", "ac: AC-4\n  locale: en", {"lint", "locales"}),
     ],
 )

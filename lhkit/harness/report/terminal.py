@@ -12,6 +12,7 @@ from lhkit.harness.log import Change
 from lhkit.harness.metrics import Interval, Latency, Share, Spent, Summary, Tally, Tokens
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import SampleId, SampleRecord
+from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelIdentity
@@ -53,6 +54,9 @@ def summary_table(
         words = (descriptions or {}).get(tally.name, "")
         table.add_row(*_cells(tally, f"{tally.name} {words}".strip()))
     table.add_section()
+    for tally in summary.by_tag:
+        if tally.name in DIFFICULTIES:
+            table.add_row(*_cells(tally, catalog.text(f"table.{tally.name}")))
     table.add_row(*_cells(summary.total, catalog.text("table.total")), style="bold")
     return table
 
@@ -139,6 +143,12 @@ def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
         second_tries=gate.second_tries,
         bypasses=gate.bypasses,
         false_claims=gate.false_claims,
+    )
+    yield catalog.text(
+        "table.card_line",
+        wrong=gate.wrong,
+        stopped=part_of(gate.wrong_stopped, gate.wrong),
+        done=part_of(gate.wrong_done, gate.wrong),
     )
 
 

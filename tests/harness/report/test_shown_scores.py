@@ -64,6 +64,9 @@ SUMMARY = Summary(
         second_tries=6,
         bypasses=7,
         false_claims=8,
+        wrong=31,
+        wrong_stopped=32,
+        wrong_done=33,
     ),
     flips=Flips(scenarios=20, flipped=6, verdicts=5, calls=4, texts=3),
 )

@@ -1,0 +1,128 @@
+"""Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.metrics import ConfirmScore
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay, rescore
+from lhkit.harness.scenario import Scenario, User, user_of
+from lhkit.models.scripted import ScriptedModel, call, say
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.users")]
+
+Load = Callable[[str], tuple[Scenario, ...]]
+Play = Callable[..., Any]
+
+SCENARIO = """
+- id: add
+  ac: AC-4
+  world: {now: "2026-06-15T09:00:00+09:00", notes: []}
+  turns:
+    - user: add milk and bread
+      confirm: CONFIRM
+      expect:
+        calls: [{tool: add_note, args: {text: milk}}, {tool: add_note, args: {text: bread}}]
+        extra: reads
+  final: {notes: [{text: milk}, {text: bread}]}
+"""
+MILK, BREAD, EGGS = (call("add_note", text=text) for text in ("milk", "bread", "eggs"))
+
+
+@pytest.fixture
+def play(toolset: Any, clock: Any) -> Play:
+    async def run(scenarios: Any, model: Any, **options: Any) -> Run:
+        defaults = {"toolset": toolset, "progress": False, "clock": clock}
+        return await replay(scenarios, model, **(defaults | options))
+
+    return run
+
+
+def asked(run: Run) -> list[tuple[str, bool]]:
+    """Return the text of each write that the user was asked about, and the answer."""
+    (record,) = run.records
+    calls = [each for turn in record.evidence.turns for each in turn.calls]
+    return [(each.raw_args["text"], each.gate == "accepted") for each in calls]
+
+
+@pytest.mark.parametrize(
+    ("user", "answers", "gate"),
+    [
+        (
+            "careful",
+            [("eggs", False), ("milk", True), ("milk", False), ("bread", True)],
+            ConfirmScore(asked=4, refusals=2, refused_turns=1, wrong=2, wrong_stopped=2),
+        ),
+        (
+            "hasty",
+            [("eggs", True), ("milk", True), ("milk", True), ("bread", True)],
+            ConfirmScore(asked=4, wrong=2, wrong_done=2),
+        ),
+    ],
+)
+@pytest.mark.parametrize("confirm", ["accept", "careful"])
+async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(  # noqa: PLR0917
+    play: Play,
+    load: Load,
+    user: User,
+    answers: list[tuple[str, bool]],
+    gate: ConfirmScore,
+    confirm: str,
+) -> None:
+    scenarios = load(SCENARIO.replace("CONFIRM", confirm))
+    model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
+    run = await play(scenarios, model, user=user)
+    assert asked(run) == answers
+    found = run.summary().confirm
+    assert (found.asked, found.wrong, found.wrong_stopped, found.wrong_done) == (
+        gate.asked,
+        gate.wrong,
+        gate.wrong_stopped,
+        gate.wrong_done,
+    )
+
+
+async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Load) -> None:
+    for user in ("script", "careful", "hasty"):
+        run = await play(load(SCENARIO.replace("CONFIRM", "accept")), gold_model, user=user)
+        assert run.summary().total.passed == 1, user
+        assert run.summary().confirm.wrong == 0
+        assert run.manifest["user"] == user
+
+
+@pytest.mark.parametrize("confirm", ["reject", "absent", "[accept]", "[reject, accept]"])
+@pytest.mark.parametrize("user", ["careful", "hasty"])
+async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: User) -> None:
+    (scenario,) = load(SCENARIO.replace("CONFIRM", confirm))
+    assert scenario.played_by(user) == scenario
+
+
+async def test_another_user_is_another_question(play: Play, load: Load, tmp_path: Path) -> None:
+    scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
+    kept = []
+    for user in ("script", "careful", "careful"):
+        run = await play(scenarios, gold_model, user=user, run_dir=tmp_path)
+        kept.append(run.kept)
+    assert kept == [0, 0, 1]
+
+
+async def test_a_careful_run_is_scored_again_as_it_was_played(
+    play: Play, load: Load, toolset: Any
+) -> None:
+    scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
+    model = ScriptedModel([EGGS, MILK, BREAD, say("ok")])
+    run = await play(scenarios, model, user="careful")
+    again = rescore(run, scenarios, toolset)
+    assert not again.skipped
+    assert again.summary().confirm == run.summary().confirm
+    assert again.summary().confirm.wrong_stopped == 1
+
+
+def test_a_user_that_nobody_knows_is_one_sentence() -> None:
+    with pytest.raises(UsageError, match="no user 'kind': choose one of script, careful, hasty"):
+        user_of("kind")
