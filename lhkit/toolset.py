@@ -190,7 +190,8 @@ def load(reference: str = DEFAULT) -> Toolset:
             the sentence names the line of their code.
     """
     told = f"toolset {reference}"
-    return _toolset(_found(_SHIPPED.get(reference, reference), told, HOW), told)
+    found = _found(_SHIPPED.get(reference, reference), told, HOW, fits=_may_be_toolset)
+    return _toolset(found, told)
 
 
 def load_named(what: str, reference: str) -> Any:
@@ -247,11 +248,11 @@ def _opens(toolset: Toolset, world: Mapping[str, Any], locale: str) -> bool:
     return False
 
 
-def _found(reference: str, told: str, how: str) -> Any:
+def _found(reference: str, told: str, how: str, *, fits: Callable[[Any], bool] = callable) -> Any:
     place, colon, name = reference.rpartition(":")
     if not colon or not place or not name:
         raise UsageError(f"{told} has no colon and name: {how}")
-    return _named(_module(place, told, how), name, told)
+    return _named(_module(place, told, how), name, told, fits)
 
 
 def _module(place: str, told: str, how: str) -> ModuleType:
@@ -294,18 +295,29 @@ def _importable(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def _named(module: ModuleType, name: str, told: str) -> Any:
+def _named(module: ModuleType, name: str, told: str, fits: Callable[[Any], bool]) -> Any:
     if not hasattr(module, name):
         own = (each for each, value in vars(module).items() if _is_of(value, module))
-        choices = ", ".join(sorted(each for each in own if not each.startswith("_")))
+        choices = [each for each in own if not each.startswith("_") and fits(vars(module)[each])]
         raise UsageError(
-            f"{told}: {module.__file__} has no {name!r}: it defines {choices or 'nothing'}"
+            f"{told}: {module.__file__} has no {name!r}: "
+            + (f"it defines {', '.join(sorted(choices))}" if choices else "nor another that may be")
         )
     return getattr(module, name)
 
 
 def _is_of(value: Any, module: ModuleType) -> bool:
-    return getattr(value, "__module__", None) == module.__name__
+    return isinstance(value, ToolRegistry) or getattr(value, "__module__", None) == module.__name__
+
+
+def _may_be_toolset(value: Any) -> bool:
+    """Return True for tools, for what opens worlds, and for a function that may give either."""
+    if isinstance(value, ToolRegistry) or callable(getattr(value, "open", None)):
+        return True
+    if not inspect.isfunction(value):
+        return False
+    given = inspect.signature(value).parameters.values()
+    return all(each.default is not each.empty for each in given)
 
 
 def _toolset(found: Any, told: str) -> Toolset:

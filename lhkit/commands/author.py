@@ -32,7 +32,7 @@ from lhkit.harness.author.mutate import (
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Sources, load_scenarios, read_sources
-from lhkit.lifehelper.shipped import scenario_folder, scenario_paths, scenarios_at
+from lhkit.lifehelper.shipped import require_toolset, scenario_folder, scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
@@ -62,7 +62,10 @@ async def lint_paths(
     if as_json:
         console.out(json.dumps([asdict(each) for each in findings], ensure_ascii=False, indent=1))
     else:
-        _show_findings(findings, len(sources.scenarios), console, load_catalog(settings.locale))
+        catalog = load_catalog(settings.locale)
+        _show_findings(findings, len(sources.scenarios), console, catalog)
+        if toolset == DEFAULT and any(each.code == "unknown_tool" for each in findings):
+            console.print(catalog.text("lint.other_tools"), soft_wrap=True)
     return EXIT_UNFIT if any(each.level is Level.ERROR for each in findings) else 0
 
 
@@ -110,6 +113,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     where = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
     scenarios = load_scenarios(where)
+    require_toolset(scenarios, options.toolset)
     known = _known_survivors(options)
     report = await mutate(scenarios, toolset)
     console = Console()

@@ -16,7 +16,7 @@ from lhkit.commands.author import MutateOptions, lint_paths, mutate_paths
 from lhkit.commands.chat import ChatOptions, open_talk
 from lhkit.commands.evaluate import EvalOptions, evaluate
 from lhkit.commands.rescore import rescore_run
-from lhkit.errors import UsageError
+from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
@@ -350,6 +350,32 @@ def test_a_part_of_a_session_of_the_wrong_kind_is_named_with_what_it_has_to_be(
         open_session(load(f"{notes}:wrong"), WORLD, "en")
     assert told in str(error.value)
     assert f"{notes}:" in str(error.value)
+
+
+@pytest.mark.promise("own_tools.errors")
+def test_a_name_that_is_not_there_is_told_with_those_that_may_be_a_toolset(notes: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        load(f"{notes}:kitchen")
+    named = str(error.value).partition("it defines ")[2].split(", ")
+    assert {"registry", "toolset", "Toolset", "made", "half"} <= set(named)
+    assert {"read_notes", "Session", "Ruled"}.isdisjoint(named)
+
+
+@pytest.mark.promise("own_tools.errors")
+async def test_scenarios_of_other_tools_without_a_toolset_are_refused_before_a_model_is_asked(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plain.yaml"
+    world = 'world: {now: "2026-06-15T09:00:00+09:00"}'
+    text = SCENARIO.replace("world: {notes: [{text: buy milk}]}", world)
+    file.write_text(text, encoding="utf-8")
+    told = "life-helper has no tool 'read_notes': for other tools give their --toolset"
+    with pytest.raises(ScenarioError, match=told):
+        await evaluate(EvalOptions(paths=(file,), model="silent", runs_dir=tmp_path), settings)
+    with pytest.raises(ScenarioError, match=told):
+        await mutate_paths(MutateOptions(paths=(file,)), settings)
+    assert await lint_paths([file], settings, as_json=False) == 1
+    assert "--toolset FILE.py:NAME" in capsys.readouterr().out
 
 
 @pytest.mark.promise("own_tools.errors")
