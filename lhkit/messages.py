@@ -243,7 +243,8 @@ class DispatchTrace:
 
     `args` holds the validated arguments (None if validation failed), `extra_args` the keys that
     were dropped. `ran` tells whether the handler was started. `waiting_s` is time spent waiting
-    for a person and is no part of the tool's latency.
+    for a person and is no part of the tool's latency. `summary` is what that person read of the
+    call; empty where nobody was asked.
     """
 
     name: str
@@ -256,6 +257,7 @@ class DispatchTrace:
     validation_s: float = 0.0
     waiting_s: float = 0.0
     handler_s: float = 0.0
+    summary: str = ""
 
 
 # What a model gives back for one request: typed events and the evidence kept of them.

@@ -208,13 +208,15 @@ def _object(*required: str, **properties: Any) -> dict[str, Any]:
 # ----------------------------------------------- what the person reads before something is written
 _SUMMARIES: Mapping[str, Mapping[str, str]] = {
     "add_item": {"ko": "넣기: {name} {amount}개", "en": "Put in: {amount} of {name}"},
-    "use_item": {"ko": "쓰기: {item_id} {amount}개", "en": "Use: {amount} of {item_id}"},
-    "move_item": {"ko": "옮기기: {item_id} → {place}", "en": "Move: {item_id} → {place}"},
+    "use_item": {"ko": "쓰기: {item} {amount}개", "en": "Use: {amount} of {item}"},
+    "move_item": {"ko": "옮기기: {item} → {place}", "en": "Move: {item} → {place}"},
 }
 
 
-def _summary(tool: str, args: Mapping[str, Any], catalog: Catalog) -> str:
-    return _SUMMARIES[tool][catalog.locale].format_map(args)
+def _summary(tool: str, args: Mapping[str, Any], catalog: Catalog, *, deps: Pantry) -> str:
+    known = deps.items.get(args.get("item_id", ""))  # a person knows names, not ids
+    item = known.name if known else args.get("item_id")
+    return _SUMMARIES[tool][catalog.locale].format_map({**args, "item": item})
 
 
 # ---------------------------------------------------------------------------------- the registry

@@ -1,15 +1,24 @@
 """What a destructive call would do, in words for the person who decides. Pure; never raises."""
 
+import inspect
 import json
+import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog
 
-Summarizer: TypeAlias = Callable[[Mapping[str, JSON], Catalog], str]
-"""A tool's own summary: (a copy of the validated arguments, texts) to words."""
+_log = logging.getLogger(__name__)
+
+DEPS_PARAMETER = "deps"
+"""A parameter of this name gets what the tools work on, in handlers and in summaries."""
+
+Summarizer: TypeAlias = Callable[..., str]
+"""A tool's own summary: (a copy of the validated arguments, texts) to words. With a parameter
+named `deps` it is handed what the handlers get, to look up whom or what an id means. That is no
+copy: a summary only reads it."""
 
 
 class Summarizable(Protocol):
@@ -21,14 +30,29 @@ class Summarizable(Protocol):
         ...
 
 
-def summarize(tool: Summarizable, args: Mapping[str, JSON], catalog: Catalog) -> str:
-    """Return the tool's own summary of `args`, or the arguments as indented JSON."""
-    if tool.summarize is None:
+def summarize(
+    tool: Summarizable, args: Mapping[str, JSON], catalog: Catalog, deps: Any = None
+) -> str:
+    """Return the tool's own summary of `args`, or the arguments as indented JSON.
+
+    Where the tool's own summary fails, a sentence above the arguments says so.
+    """
+    own = tool.summarize
+    if own is None:
         return pretty(args)
     try:
-        return str(tool.summarize(deepcopy(args), catalog))
-    except Exception:  # noqa: BLE001 - boundary: a broken summary must not hide the arguments
-        return pretty(args)
+        more = {DEPS_PARAMETER: deps} if _takes_deps(own) else {}
+        return str(own(deepcopy(args), catalog, **more))
+    except Exception as error:  # noqa: BLE001 - boundary: it must not hide the arguments
+        _log.warning("a summary failed: the arguments are shown as they are", exc_info=True)
+        return f"{catalog.text('confirm.no_summary', type=type(error).__name__)}\n{pretty(args)}"
+
+
+def _takes_deps(own: Summarizer) -> bool:
+    try:
+        return DEPS_PARAMETER in inspect.signature(own).parameters
+    except (TypeError, ValueError):  # a callable of C tells no signature
+        return False
 
 
 def pretty(args: Mapping[str, JSON]) -> str:

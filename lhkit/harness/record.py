@@ -101,6 +101,7 @@ class CallRecord:
     """One settled call. `result` is its envelope, `model_call` the message that made it.
 
     `args` are the validated arguments, None where validation failed or nothing was dispatched.
+    `summary` is what a person who was asked read of it; empty where nobody was.
     A row of its own, made of the runtime's `ToolCallMessage` and `DispatchTrace`: both name the
     call and its result, one of them is not always there, and the file holds the envelope as the
     model read it, with its status.
@@ -119,6 +120,7 @@ class CallRecord:
     handler_s: float = 0.0
     raw_text: str = ""
     model_call: int | None = None
+    summary: str = ""
 
     @property
     def outcome(self) -> str:
@@ -557,6 +559,7 @@ class _Fold:
             validation_s=trace.validation_s,
             waiting_s=trace.waiting_s,
             handler_s=trace.handler_s,
+            summary=trace.summary,
         )
 
 

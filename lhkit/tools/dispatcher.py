@@ -81,7 +81,7 @@ class ToolDispatcher:
             tool_name: the name the model gave; anything.
             raw_args: the arguments the model gave; anything.
             confirm: who asks the user; None answers every destructive call with `ToolCancelled`.
-            deps: handed to the handler as it is, not copied.
+            deps: handed to the handler, and to a summary that asks for it, as it is, not copied.
             observe: receives the trace of this call exactly once, also when the calling task is
                 cancelled after the handler was started (a started write is finished first).
         """
@@ -211,10 +211,11 @@ class _Dispatch:
             tool=tool.name,
             description=tool.description,
             args=plain_json(args),
-            summary=summarize(tool, args, self.catalog),
+            summary=summarize(tool, args, self.catalog, self.deps),
         )
         started_s = self.clock()
-        self.trace = replace(self.trace, gate=GateOutcome.FAILED)  # unless there is an answer
+        # no answer yet, and so far none that counts
+        self.trace = replace(self.trace, gate=GateOutcome.FAILED, summary=request.summary)
         try:
             outcome = await _ask(self.confirm, request)
             self._pass_cancellation()  # a gate may have swallowed it, and said yes

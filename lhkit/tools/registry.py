@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
-from lhkit.confirm.summary import Summarizer
+from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.json_values import JSON, NotJsonError, compact
 from lhkit.messages import ToolOk, ToolResult
@@ -26,8 +26,6 @@ from lhkit.tools.validation import (
 
 # A tool out of a typed, documented Python function; the schema is derived by pydantic.
 
-
-DEPS_PARAMETER = "deps"
 
 _POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
+from lhkit.confirm.gate import ConfirmRequest, ScriptedGate, TerminalGate
 from lhkit.json_values import canonical
 from lhkit.locales import load_catalog
 from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk, ToolResult
@@ -337,6 +337,32 @@ async def test_nobody_who_changes_what_they_are_given_changes_what_runs_or_is_re
     assert [*asked, *ran] == [canonical(args)] * 3
     assert (seen[0].args, seen[0].raw_args) == (args, args)
     assert result == seen[0].result == ToolOk({"kept": [1, {"n": 2}]})
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("gate.summary_looks_up")
+async def test_a_person_in_a_terminal_reads_whom_an_id_means_and_the_trace_keeps_it() -> None:
+    shown: list[str] = []
+
+    async def read(_prompt: str) -> str:
+        return "y"
+
+    def named(args: Mapping[str, Any], _catalog: Any, deps: Mapping[str, str]) -> str:
+        return f"To {deps[args['protocol_id']]}"
+
+    async def quiet() -> bool:
+        return False
+
+    seen: list[DispatchTrace] = []
+    await dispatcher(replace(WRITE, summarize=named)).dispatch(
+        "add_habit",
+        ARGS,
+        confirm=TerminalGate(read, shown.append, forget=quiet),
+        deps={"daily-walk": "Daily walk"},
+        observe=seen.append,
+    )
+    assert (shown[1], seen[0].summary) == ("To Daily walk",) * 2
+    assert (await traced("search_catalog", ARGS)).summary == ""
 
 
 @pytest.mark.anyio
