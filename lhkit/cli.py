@@ -154,6 +154,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit import openai-messages chats.jsonl --tools tools.json --into mine",
             "lhkit import openai-messages chats.json --handlers mine.py:own --into mine",
         ),
+        "import bfcl": ("lhkit import bfcl .venv/lib/python3.11/site-packages --into bfcl",),
+        "import tau": ("lhkit import tau ~/tau-bench --into tau",),
         "tune": (
             "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
             "lhkit tune train own.jsonl --into tuned",
@@ -465,6 +467,8 @@ def add_import(cli: typer.Typer, run: Run) -> None:
     )
     cli.add_typer(imports, name="import")
     _add_openai_messages(imports, run)
+    _add_bfcl(imports, run)
+    _add_tau(imports, run)
 
 
 def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
@@ -501,6 +505,36 @@ def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
                 file, into, settings, tools=tools, handlers=handlers, data=data
             ),
         )
+
+
+def _add_bfcl(imports: typer.Typer, run: Run) -> None:
+    @imports.command("bfcl")
+    def bfcl_(
+        path: Annotated[
+            Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")
+        ],
+        into: Into,
+    ) -> None:
+        """BFCL's multi-turn conversations, played with its own classes."""
+        from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
+        from lhkit.imports.bfcl import import_bfcl  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: import_benchmark(import_bfcl, path, into, settings))
+
+
+def _add_tau(imports: typer.Typer, run: Run) -> None:
+    @imports.command("tau")
+    def tau_(
+        path: Annotated[
+            Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
+        ],
+        into: Into,
+    ) -> None:
+        """tau-bench's airline and retail tasks, played with its own tools on its own data."""
+        from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
+        from lhkit.imports.tau import import_tau  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: import_benchmark(import_tau, path, into, settings))
 
 
 # `compare` and `rescore`: options of the commands that look at runs which are over.

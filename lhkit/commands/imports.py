@@ -1,7 +1,7 @@
 """`lhkit import`: what others have written down becomes a folder of scenarios and a toolset."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ EXIT_LEFT_OUT = 1
 TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
+_SHOWN_REASONS = 3
 _NO_GOLD = {"file", "world", "unknown_tool", "underivable", "gold", "final_state", "violation"}
 """Findings of `lint` that mean: its gold does not pass."""
 
@@ -44,6 +45,18 @@ async def import_chats(
     _require_free(into)
     imported = await import_messages(file, tools=tools, functions=handlers, data=data)
     return await _settle(imported, into, settings)
+
+
+async def import_benchmark(
+    read: Callable[[Path], Imported], path: Path, into: Path, settings: Settings
+) -> int:
+    """Turn a benchmark that lies at `path` into a folder; return 1 if a task had to be left out.
+
+    Raises:
+        UsageError: the benchmark is not there, or something is in the folder already.
+    """
+    _require_free(into)
+    return await _settle(read(path), into, settings)
 
 
 def _require_free(into: Path) -> None:
@@ -76,11 +89,7 @@ class _Outcome:
 async def _settle(imported: Imported, into: Path, settings: Settings) -> int:
     """Write the folder, keep of the scenarios what lint accepts, and say what became of it."""
     _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
-    is_one = len(imported.suites) == 1
-    outcomes = [
-        await _checked(suite, into, f"{'scenarios' if is_one else suite.name}.yaml")
-        for suite in imported.suites
-    ]
+    outcomes = [await _checked(suite, into) for suite in imported.suites]
     catalog = load_catalog(settings.locale)
     told = list(_summary(outcomes, into, catalog))
     notes = "\n".join((*_notes(told, outcomes, imported.losses, catalog), ""))
@@ -97,8 +106,9 @@ def _write(into: Path, files: Mapping[str, str]) -> None:
         (into / name).write_text(text, encoding="utf-8")
 
 
-async def _checked(suite: Suite, into: Path, name: str) -> _Outcome:
+async def _checked(suite: Suite, into: Path) -> _Outcome:
     """Write a suite, and write it again without what lint refuses."""
+    name = f"{suite.file}.yaml"
     file = into / name
     _write(into, {name: yaml_text(suite.scenarios)})
     findings: dict[str, list[Finding]] = defaultdict(list)
@@ -141,7 +151,8 @@ def _notes(
     if left_out:
         yield from ("", f"## {catalog.text('import.left_out')}", "")
     for name, found in left_out:
-        yield f"- {name}: {'; '.join(each.message for each in found)}"
+        messages = list(dict.fromkeys(each.message for each in found))
+        yield f"- {name}: {'; '.join(messages[:_SHOWN_REASONS])}"
     by_code: dict[str, list[Loss]] = defaultdict(list)
     for loss in losses:
         by_code[loss.code].append(loss)

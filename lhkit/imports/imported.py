@@ -29,10 +29,11 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Scenarios that are played in one toolset. `name` is its name in the file of the toolset."""
+    """Scenarios of one file, without its ending, and the name of their toolset in its file."""
 
     name: str
     scenarios: tuple[Mapping[str, Any], ...]
+    file: str = "scenarios"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ BOUNDARIES = {
     "confirm/summary.py": 2,  # a tool's own summary; values that break when they are read
     "harness/plan.py": 1,  # an assistant's context lines
     "harness/run.py": 1,  # one sample
+    "imports/bfcl.py": 2,  # BFCL's own methods, through lhkit and without
+    "imports/tau.py": 1,  # tau-bench's own functions
     "tools/dispatcher.py": 3,  # arguments that may be any object; their validation; the handler
 }
 

@@ -1,0 +1,328 @@
+"""BFCL's multi-turn conversations, on the classes of the user's own copy of its package.
+
+The classes are live objects whose attributes are the state; BFCL's calls, run on them directly,
+say what a conversation must end in. BFCL asks that state and results of each turn be the gold's:
+here its calls have to be made, in any order, further ones are tolerated, and the state decides.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lhkit.chat.controller import Assistant
+from lhkit.errors import UsageError
+from lhkit.harness.author.written import changes, literals
+from lhkit.imports.functions import reads_by_name, snake
+from lhkit.imports.imported import Imported, Loss, Suite
+from lhkit.json_values import JSON, compact
+from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
+from lhkit.toolset import their_code
+
+CATEGORIES = ("multi_turn_base", "multi_turn_miss_param", "multi_turn_long_context")
+TODAY = date(2024, 9, 1)
+MAX_TURNS = 40
+"""BFCL gives a model 20 steps a turn, each of several calls; its longest turn has 34."""
+
+_PACKAGE = "bfcl_eval"
+_STATELESS = {"MathAPI"}
+_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
+
+
+# ------------------------------------------------------------------------- the package where it is
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A copy of BFCL's package: its folder, where its classes are, what describes their methods."""
+
+    folder: Path
+    classes: Mapping[str, str]
+    documents: Mapping[str, str]
+
+    def lines(self, *path: str) -> list[dict[str, Any]]:
+        """Return the objects of one of its data files; none if there is no such file."""
+        file = self.folder.joinpath("data", *path)
+        if not file.is_file():
+            return []
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+    def built(self, world: Mapping[str, Any]) -> dict[str, Any]:
+        """Return live objects in the state of a world: one row a class, with its configuration."""
+        objects = {}
+        for row in world["classes"]:
+            made = getattr(importlib.import_module(self.classes[row["name"]]), row["name"])()
+            if row["name"] not in _STATELESS:
+                config, is_long = deepcopy(row["config"]), row.get("long_context", False)
+                made._load_scenario(config, long_context=is_long)  # noqa: SLF001 - as BFCL does
+            objects[row["name"]] = made
+        return objects
+
+
+@cache
+def read_package(path: str) -> Package:
+    """Return BFCL's package.
+
+    Args:
+        path: its folder, or the one that it lies in, such as `site-packages`.
+
+    Raises:
+        UsageError: it is not there, or its code fails.
+    """
+    found = [each for each in (Path(path) / _PACKAGE, Path(path)) if (each / "data").is_dir()]
+    if not found or found[0].name != _PACKAGE:
+        raise UsageError(f"{path} holds no {_PACKAGE}: give the folder of BFCL's package")
+    folder = found[0].resolve()
+    if str(folder.parent) not in sys.path:
+        sys.path.append(str(folder.parent))
+    with their_code(f"BFCL in {folder}: importing it"):
+        told: ModuleType = importlib.import_module(
+            f"{_PACKAGE}.constants.executable_backend_config"
+        )
+        if not Path(str(told.__file__)).is_relative_to(folder):
+            raise UsageError(
+                f"another {_PACKAGE} comes first here ({told.__file__}): give that, or remove it"
+            )
+        return Package(
+            folder=folder,
+            classes=told.CLASS_FILE_PATH_MAPPING,
+            documents=told.MULTI_TURN_FUNC_DOC_FILE_MAPPING,
+        )
+
+
+def attributes(objects: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the state as rows: one table a class, one row a public attribute, as BFCL compares."""
+    return {
+        owner: [
+            {"name": name, "value": _plain(value)}
+            for name, value in vars(thing).items()
+            if not name.startswith("_")
+        ]
+        for owner, thing in objects.items()
+        if owner not in _STATELESS
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return what an attribute holds as JSON: folders and files by their contents."""
+    if hasattr(value, "contents"):
+        return {name: _plain(each) for name, each in value.contents.items()}
+    if hasattr(value, "content"):
+        return value.content
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+# ------------------------------------------------------------------------------- methods as tools
+def tool_name(method: str) -> str:
+    """Return a method's name, in lower case where a tool may not be called so."""
+    return method if NAME_PATTERN.fullmatch(method) else snake(method)
+
+
+@cache
+def _registry(path: str, classes: tuple[str, ...]) -> ToolRegistry:
+    """Return the methods of some classes as tools, as BFCL's documents describe them."""
+    package = read_package(path)
+    described = [
+        (owner, function)
+        for owner in classes
+        for function in package.lines("multi_turn_func_doc", package.documents[owner])
+    ]
+    reads = reads_by_name(function["name"] for _, function in described)
+    return ToolRegistry(
+        ToolDefinition(
+            name=tool_name(function["name"]),
+            description=function["description"].partition("Tool description: ")[2]
+            or function["description"],
+            parameters=_schema(function["parameters"]),
+            handler=partial(_called, owner, function["name"]),
+            is_destructive=owner not in _STATELESS and function["name"] not in reads,
+        )
+        for owner, function in described
+    )
+
+
+def _schema(told: Any) -> Any:
+    """Return BFCL's way of writing a schema as JSON Schema."""
+    if isinstance(told, list):
+        return [_schema(each) for each in told]
+    if not isinstance(told, Mapping):
+        return told
+    kept = {key: _schema(value) for key, value in told.items() if key != "default"}
+    if isinstance(kept.get("type"), str):
+        kept["type"] = _TYPES.get(kept["type"], kept["type"])
+    return {key: value for key, value in kept.items() if value is not None}
+
+
+def _called(
+    owner: str, method: str, args: Mapping[str, JSON], objects: Mapping[str, Any]
+) -> ToolResult:
+    """Call the method of the live object, and give what it returns as it is."""
+    try:
+        returned = getattr(objects[owner], method)(**deepcopy(dict(args)))
+    except Exception as error:  # noqa: BLE001 - boundary: what it raises is the model's to read
+        return ToolErr("raised", str(error) or type(error).__name__)
+    return ToolOk(_plain(returned) if isinstance(returned, Mapping) else {"result": str(returned)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BfclSession:
+    """One conversation's own objects."""
+
+    objects: Mapping[str, Any]
+    registry: ToolRegistry
+    today: date = TODAY
+
+    @property
+    def assistant(self) -> Assistant:
+        """An assistant with as many steps as BFCL gives."""
+        return Assistant(deps=self.objects, max_turns=MAX_TURNS)
+
+    def state(self) -> Mapping[str, JSON]:
+        """Return the attributes of all objects."""
+        return attributes(self.objects)
+
+    def row_keys(self) -> Mapping[str, Sequence[str]]:
+        """Return that an attribute is known by its name."""
+        return {owner: ["name"] for owner in self.objects if owner not in _STATELESS}
+
+    def close(self) -> None:
+        """Leave everything as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BfclToolset:
+    """Opens BFCL's classes; `{classes: [{name, config}]}` is a world. `path` as `read_package`."""
+
+    path: str
+    name: str = "bfcl"
+    locales: tuple[str, ...] = ("en",)
+
+    def open(self, world: Mapping[str, Any], locale: str) -> BfclSession:  # noqa: ARG002 - English only
+        """Return a session with objects of its own.
+
+        Raises:
+            UsageError: as `read_package`.
+        """
+        objects = read_package(self.path).built(world)
+        return BfclSession(objects=objects, registry=_registry(self.path, tuple(sorted(objects))))
+
+
+# --------------------------------------------------------------------------- entries to scenarios
+def import_bfcl(path: Path) -> Imported:
+    """Return BFCL's multi-turn conversations as scenarios.
+
+    Raises:
+        UsageError: the package is not there, or its code fails.
+    """
+    folder = str(path.resolve())
+    package = read_package(folder)
+    losses = [Loss(code=code) for code in ("calls_required", "categories", "renamed")]
+    return Imported(
+        toolset="\n".join(
+            (
+                '"""Written by `lhkit import bfcl`: the classes of BFCL, run where they lie."""',
+                "",
+                "from lhkit.imports.bfcl import BfclToolset",
+                "",
+                f"toolset = BfclToolset({compact(folder)})",
+                "",
+            )
+        ),
+        suites=tuple(
+            Suite(name="toolset", file=category, scenarios=tuple(_scenarios(folder, category)))
+            for category in CATEGORIES
+            if package.lines(f"BFCL_v4_{category}.json")
+        ),
+        losses=tuple(losses),
+    )
+
+
+def _scenarios(folder: str, category: str) -> Iterator[dict[str, Any]]:
+    package = read_package(folder)
+    truths = {
+        row["id"]: row["ground_truth"]
+        for row in package.lines("possible_answer", f"BFCL_v4_{category}.json")
+    }
+    for entry in package.lines(f"BFCL_v4_{category}.json"):
+        yield _scenario(folder, category, entry, truths[entry["id"]])
+
+
+def _scenario(
+    folder: str, category: str, entry: Mapping[str, Any], truth: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """Return one entry as a scenario whose `final` is what BFCL's own objects end in."""
+    names = tuple(sorted(entry["involved_classes"]))
+    rows = [{"name": name, "config": entry["initial_config"].get(name, {})} for name in names]
+    if category.endswith("long_context"):
+        rows = [{**row, "long_context": True} for row in rows]
+    world = {"classes": rows}
+    package, registry = read_package(folder), _registry(folder, names)
+    gold = [[_call(told, registry) for told in turn] for turn in truth]
+    before, after = ended(package, world, ()), ended(package, world, [c for t in gold for c in t])
+    keys = dict.fromkeys(before, ("name",))
+    return {
+        "id": entry["id"],
+        "ac": category,
+        "locale": "en",
+        "tags": ["bfcl"],
+        "world": world,
+        "turns": [
+            {
+                "user": " ".join(message["content"] for message in said),
+                "confirm": "accept",
+                "expect": {
+                    "calls": [{"tool": call.name, "args": literals(call.args)} for call in calls],
+                    "extra": "any",
+                },
+            }
+            for said, calls in zip(entry["question"], gold, strict=True)
+        ],
+    } | changes(_tuples(before), _tuples(after), keys)
+
+
+def _tuples(state: Mapping[str, list[dict[str, Any]]]) -> dict[str, tuple[dict[str, Any], ...]]:
+    return {table: tuple(rows) for table, rows in state.items()}
+
+
+def _call(told: str, registry: ToolRegistry) -> ToolCall:
+    """Return a call as BFCL writes it, in Python, with named arguments."""
+    made = ast.parse(told, mode="eval").body
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
+        raise UsageError(f"BFCL: {told} is no call: the package has another form than v4")
+    name = tool_name(made.func.id)
+    tool = registry.get(name)
+    order = list(tool.parameters["properties"]) if tool else []
+    args = dict(zip(order, map(ast.literal_eval, made.args), strict=False))
+    args |= {each.arg or "": ast.literal_eval(each.value) for each in made.keywords}
+    return ToolCall(name=name, args=args)
+
+
+def ended(
+    package: Package, world: Mapping[str, Any], calls: Iterable[ToolCall]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows that BFCL's own objects end in, without lhkit between them and the calls."""
+    objects = package.built(world)
+    methods: dict[str, Callable[..., Any]] = {
+        tool_name(name): method
+        for thing in objects.values()
+        for name, method in inspect.getmembers(thing, inspect.ismethod)
+    }
+    for call in calls:
+        try:
+            methods[call.name](**deepcopy(call.args))
+        except Exception:  # noqa: BLE001, S112 - boundary: as BFCL does, a fault is a result
+            continue
+    return attributes(objects)

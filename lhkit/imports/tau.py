@@ -1,0 +1,251 @@
+"""tau-bench's domains: tools, data and tasks of the user's own checkout, as scenarios.
+
+Of the package only what a domain is made of is imported (tools, data, tasks, wiki): the rest wants
+a model's client. A task says which calls are right, and tau-bench judges the data at the end and
+the outputs that the agent has to name, nothing else; so do these scenarios.
+"""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from lhkit.chat.controller import Assistant
+from lhkit.errors import UsageError
+from lhkit.harness.author.written import changes, literals
+from lhkit.imports.functions import (
+    KEY,
+    Function,
+    FunctionToolset,
+    calling,
+    reads_by_name,
+    registry_of_tools,
+    result_of,
+    rows_of,
+    tools_in,
+)
+from lhkit.imports.imported import SILENCE_FAILS, Imported, Loss, Suite, gold_calls
+from lhkit.json_values import compact
+from lhkit.messages import ToolCall, ToolErr, ToolResult
+from lhkit.toolset import their_code
+
+DOMAINS = ("airline", "retail")
+TODAY = date(2024, 5, 15)
+"""The day that the airline's policy names."""
+MAX_TURNS = 30
+"""As many steps as tau-bench gives an agent for a whole task, which is one turn here."""
+
+Rows: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
+
+_PACKAGE = "tau_bench"
+_ASKING_NOBODY = {"transfer_to_human_agents"}
+"""Changes no data, whatever its name says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """One domain of a checkout: tools by name, what the model is told, data, tasks."""
+
+    name: str
+    tools: tuple[dict[str, Any], ...]
+    functions: Mapping[str, Function]
+    instructions: str
+    start: str
+    tasks: tuple[Any, ...]
+
+    def played(self, calls: Sequence[ToolCall]) -> tuple[Rows, list[ToolResult]]:
+        """Return the rows after calls of the functions themselves, and what each came to.
+
+        Nothing of lhkit's runtime stands between: this is what its verdicts are held against.
+        """
+        data = json.loads(self.start)
+        results = [
+            result_of(self.functions[call.name](data, **deepcopy(call.args))) for call in calls
+        ]
+        return rows_of(data), results
+
+
+def read_domain(folder: Path, name: str) -> Domain:
+    """Return a domain of a checkout of tau-bench.
+
+    Args:
+        folder: the checkout, or the folder `tau_bench` in it.
+        name: `airline` or `retail`.
+
+    Raises:
+        UsageError: the domain is not there, or its code fails.
+    """
+    root = _root(folder)
+    with their_code(f"tau-bench in {folder}: importing {name}"):
+        _reserve(root, name)
+        told = {part: _module(name, part) for part in ("tools", "data", "wiki", "tasks_test")}
+        classes = {each.get_info()["function"]["name"]: each for each in told["tools"].ALL_TOOLS}
+        tasks = next(
+            value for key, value in vars(told["tasks_test"]).items() if key.startswith("TASKS")
+        )
+        return Domain(
+            name=name,
+            tools=tools_in([each.get_info() for each in classes.values()]),
+            functions={key: _told(each.invoke) for key, each in classes.items()},
+            instructions=told["wiki"].WIKI,
+            start=compact(told["data"].load_data()),
+            tasks=tuple(tasks),
+        )
+
+
+def _root(folder: Path) -> Path:
+    for root in (folder / _PACKAGE, folder):
+        if (root / "envs").is_dir():
+            return root.resolve()
+    raise UsageError(f"{folder} holds no tau-bench: give the folder of a clone of it")
+
+
+def _reserve(root: Path, domain: str) -> None:
+    """Let `tau_bench.envs.DOMAIN` be found without running the packages' own first lines.
+
+    These import a user simulator and with it a model's client.
+    """
+    known = sys.modules.get(_PACKAGE)
+    if known is not None and list(getattr(known, "__path__", ())) != [str(root)]:
+        for name in [each for each in sys.modules if each.split(".")[0] == _PACKAGE]:
+            del sys.modules[name]
+    for parts in ((), ("envs",), ("envs", domain)):
+        name = ".".join((_PACKAGE, *parts))
+        if name not in sys.modules:
+            package = ModuleType(name)
+            package.__path__ = [str(root.joinpath(*parts))]
+            sys.modules[name] = package
+
+
+def _module(domain: str, part: str) -> ModuleType:
+    return importlib.import_module(f"{_PACKAGE}.envs.{domain}.{part}")
+
+
+def _told(invoke: Function) -> Function:
+    """Return a function that tells what it raises, as tau-bench does."""
+
+    def told(data: Any, **args: Any) -> Any:
+        try:
+            return invoke(data=data, **args)
+        except Exception as error:  # noqa: BLE001 - boundary: what it raises is the model's to read
+            return f"Error: {error}"
+
+    return told
+
+
+def tau_toolset(folder: str, domain: str) -> FunctionToolset:
+    """Return a domain of a checkout as a toolset.
+
+    Raises:
+        UsageError: as `read_domain`.
+    """
+    return _toolset(read_domain(Path(folder), domain))
+
+
+def _toolset(domain: Domain) -> FunctionToolset:
+    reads = reads_by_name(domain.functions) | _ASKING_NOBODY
+    return FunctionToolset(
+        name=f"tau-{domain.name}",
+        registry=registry_of_tools(
+            domain.tools, lambda name: calling(domain.functions[name]), reads
+        ),
+        start=domain.start,
+        assistant=Assistant(instructions=domain.instructions, max_turns=MAX_TURNS),
+        today=TODAY,
+        locales=("en",),
+    )
+
+
+def import_tau(folder: Path) -> Imported:
+    """Return the test tasks of all domains of a checkout as scenarios.
+
+    Raises:
+        UsageError: there is no checkout, or its code fails.
+    """
+    domains = [
+        read_domain(folder, name) for name in DOMAINS if (_root(folder) / "envs" / name).is_dir()
+    ]
+    lines = [
+        '"""Written by `lhkit import tau`: tau-bench\'s own tools, run where they lie."""',
+        "",
+        "from lhkit.imports.tau import tau_toolset",
+        "",
+        f"FOLDER = {compact(str(folder.resolve()))}",
+        "",
+        *(f'{each.name} = tau_toolset(FOLDER, "{each.name}")' for each in domains),
+    ]
+    losses = [
+        Loss(code=code) for code in ("simulated_user", "state_only", "failed_writes", "splits")
+    ]
+    return Imported(
+        toolset="\n".join(lines) + "\n",
+        suites=tuple(
+            Suite(name=each.name, file=each.name, scenarios=tuple(_scenarios(each, losses)))
+            for each in domains
+        ),
+        losses=tuple(losses),
+    )
+
+
+def _scenarios(domain: Domain, losses: list[Loss]) -> Iterator[dict[str, Any]]:
+    writing = _toolset(domain).registry.destructive
+    before, _ = domain.played(())
+    for number, task in enumerate(domain.tasks):
+        name = f"tau-{domain.name}-{number:03}"
+        wanted = [ToolCall(name=each.name, args=dict(each.kwargs)) for each in task.actions]
+        after, results = domain.played(wanted)
+        calls = []
+        for call, result in zip(wanted, results, strict=True):
+            if isinstance(result, ToolErr):
+                told = f"{call.name} {compact(call.args)}: {result.reason}"
+                losses.append(Loss(code="spoiled_gold", where=name, detail=told))
+            else:
+                calls.append(call)
+        writes = [call for call in calls if call.name in writing]
+        turn = {
+            "user": task.instruction,
+            "confirm": "accept",
+            "expect": {
+                "calls": [
+                    {"tool": call.name, "args": literals(call.args), "optional": True}
+                    for call in writes
+                ],
+                # the data decide; but a task without a write has to notice one that came to nothing
+                "extra": "any" if writes else "reads",
+            },
+            "reply": {"contains_all": list(task.outputs)} if task.outputs else SILENCE_FAILS,
+            "gold": {"calls": gold_calls(calls)},
+        }
+        yield {
+            "id": name,
+            "ac": domain.name,
+            "locale": "en",
+            "tags": ["tau-bench", "test"],
+            "world": {},
+            "turns": [turn],
+        } | _ending(before, after)
+
+
+def _ending(before: Rows, after: Rows) -> dict[str, Any]:
+    """Return `final` and `gone`, looking only at rows that differ: the data are large."""
+    old = {table: {row[KEY]: row for row in rows} for table, rows in before.items()}
+    new = {table: {row[KEY]: row for row in rows} for table, rows in after.items()}
+    names = old.keys() | new.keys()
+
+    def differing(mine: Any, theirs: Any) -> dict[str, tuple[dict[str, Any], ...]]:
+        return {
+            name: tuple(
+                row
+                for key, row in mine.get(name, {}).items()
+                if theirs.get(name, {}).get(key) != row
+            )
+            for name in names
+        }
+
+    return changes(differing(old, new), differing(new, old), dict.fromkeys(names, (KEY,)))

@@ -1,0 +1,205 @@
+"""A package in BFCL's form, made up: its golds pass, and what differs from them does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.commands.imports import import_benchmark
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay, tried
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.imports.bfcl import import_bfcl
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.settings import load_settings
+from lhkit.toolset import load
+
+pytestmark = pytest.mark.anyio
+
+CODE = {
+    "__init__.py": "",
+    "constants/__init__.py": "",
+    "constants/executable_backend_config.py": """\
+CLASS_FILE_PATH_MAPPING = {"Lamp": "bfcl_eval.lamp", "MathAPI": "bfcl_eval.math"}
+MULTI_TURN_FUNC_DOC_FILE_MAPPING = {"Lamp": "lamp.json", "MathAPI": "math.json"}
+""",
+    "lamp.py": """\
+class Level:
+    def __init__(self, level):
+        self.content = level
+
+
+class Lamp:
+    def _load_scenario(self, scenario, long_context=False):
+        self.level, self.room = Level(scenario["level"]), "x" * 50 if long_context else "hall"
+        self._calls = 0
+
+    def setLevel(self, level, slowly=False):
+        if level > 10:
+            raise ValueError("too bright")
+        self._calls += 1
+        self.level = Level(level)
+        return {"level": self.level}
+
+    def get_level(self):
+        return self.level.content
+""",
+    "math.py": """\
+class MathAPI:
+    def double(self, number):
+        return {"result": complex(2 * number)}
+""",
+}
+
+
+def function(name: str, **fields: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": f"This tool belongs to Lamp. Tool description: {name} it.",
+        "parameters": {
+            "type": "dict",
+            "properties": {field: {"type": kind} for field, kind in fields.items()},
+            "required": [field for field in fields if field != "slowly"],
+        },
+    }
+
+
+DOCUMENTS = {
+    "lamp.json": [
+        function("setLevel", level="integer", slowly="boolean"),
+        function("get_level"),
+    ],
+    "math.json": [function("double", number="float")],
+}
+
+ENTRIES: dict[str, list[tuple[str, list[list[str]]]]] = {
+    "multi_turn_base": [
+        ("base_0", [["setLevel(3)", "get_level()"], ["setLevel(level=5, slowly=True)"]]),
+        ("base_1", [["double(number=2.5)"], ["setLevel(level=11)"]]),
+        ("base_2", [["setLevel(level='high')"], ["get_level()"]]),  # against its own schema
+    ],
+    "multi_turn_long_context": [("long_0", [["setLevel(1)"], ["get_level()"]])],
+}
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """The folder that the package lies in."""
+    root = tmp_path / "site"
+    texts = {
+        **CODE,
+        **{f"data/multi_turn_func_doc/{name}": lines(rows) for name, rows in DOCUMENTS.items()},
+    }
+    for category, entries in ENTRIES.items():
+        texts[f"data/BFCL_v4_{category}.json"] = lines(
+            [
+                {
+                    "id": name,
+                    "question": [[{"role": "user", "content": f"Do {turn}"}] for turn in turns],
+                    "initial_config": {"Lamp": {"level": 0}},
+                    "involved_classes": ["Lamp", "MathAPI"],
+                }
+                for name, turns in entries
+            ]
+        )
+        texts[f"data/possible_answer/BFCL_v4_{category}.json"] = lines(
+            [{"id": name, "ground_truth": turns} for name, turns in entries]
+        )
+    for name, text in texts.items():
+        file = root / "bfcl_eval" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+async def into(package: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "made"
+    assert await import_benchmark(import_bfcl, package, folder, load_settings()) == 1
+    return folder
+
+
+def scenarios_in(folder: Path) -> dict[str, Scenario]:
+    names = ("multi_turn_base.yaml", "multi_turn_long_context.yaml")
+    return {each.id: each for each in load_scenarios([folder / name for name in names])}
+
+
+@pytest.mark.promise("imports.bfcl")
+async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(into: Path) -> None:
+    scenarios = scenarios_in(into)
+    assert list(scenarios) == ["base_0", "base_1", "long_0"]
+    run = await replay(
+        list(scenarios.values()),
+        gold_model,
+        toolset=f"{into / 'toolset.py'}:toolset",
+        repeats=2,
+        concurrency=4,
+        progress=False,
+    )
+    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 6
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    assert "base_2: set_level refuses this: level is" in notes.replace("setLevel", "set_level")
+
+
+async def test_final_is_what_their_own_objects_end_in(into: Path) -> None:
+    assert scenarios_in(into)["base_0"].final == {"Lamp": ({"name": "level", "value": 5},)}
+    assert scenarios_in(into)["base_1"].final == {}
+
+
+def name_of(into: Path) -> str:
+    return scenarios_in(into)["base_0"].turns[0].expect.calls[0].tool
+
+
+@pytest.mark.promise("imports.bfcl")
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [
+        ((3, 5), Verdict.PASS),
+        ((3, 6), Verdict.FAIL),
+        ((4, 5), Verdict.FAIL),
+    ],
+)
+async def test_other_arguments_than_the_golds_fail(
+    into: Path, levels: tuple[int, int], told: Verdict
+) -> None:
+    name = name_of(into)
+    replies: list[Reply] = [
+        call("get_level"),  # more than the gold's calls is no fault
+        call(name, level=levels[0]),
+        call("get_level"),
+        say("Done."),
+        call(name, level=levels[1], slowly=True),
+        say("Done."),
+    ]
+    toolset = load(f"{into / 'toolset.py'}:toolset")
+    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    assert record.judgement.verdict is told
+
+
+async def test_what_a_method_raises_or_returns_that_is_no_json_is_told_to_the_model(
+    into: Path,
+) -> None:
+    toolset = load(f"{into / 'toolset.py'}:toolset")
+    record = await tried(scenarios_in(into)["base_1"], gold_model, toolset)
+    results = [each.result for turn in record.evidence.turns for each in turn.calls]
+    assert results[0]["data"] == {"result": "(5+0j)"}
+    assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")
+
+
+def test_a_folder_without_the_package_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no bfcl_eval: give the folder of BFCL's package"):
+        import_bfcl(tmp_path)
+
+
+def test_another_copy_that_python_finds_first_is_named(package: Path, tmp_path: Path) -> None:
+    import_bfcl(package)
+    other = package.rename(tmp_path / "other")
+    with pytest.raises(UsageError, match="another bfcl_eval comes first here"):
+        import_bfcl(other)

@@ -1,0 +1,212 @@
+"""A checkout in tau-bench's form, made up: its tasks are judged as tau-bench judges them."""
+
+from pathlib import Path
+
+import pytest
+
+from lhkit.commands.imports import import_benchmark
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay, tried
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.imports.tau import import_tau
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.settings import load_settings
+from lhkit.toolset import load
+
+pytestmark = pytest.mark.anyio
+
+NEEDS_A_CLIENT = 'raise ImportError("a model\'s client")\n'
+
+FILES = {
+    "__init__.py": NEEDS_A_CLIENT,
+    "envs/__init__.py": NEEDS_A_CLIENT,
+    "envs/airline/__init__.py": NEEDS_A_CLIENT,
+    "envs/airline/wiki.py": 'WIKI = "You sell seats."\n',
+    "envs/airline/data.py": """\
+def load_data():
+    return {
+        "seats": {"s1": {"owner": "ann", "price": 100}, "s2": {"owner": "bob", "price": 50}},
+        "notes": {},
+    }
+""",
+    "envs/airline/tools.py": """\
+from tau_bench.types import described
+
+
+class GetSeat:
+    @staticmethod
+    def invoke(data, seat_id):
+        return str(data["seats"][seat_id]["owner"])
+
+    get_info = staticmethod(lambda: described("get_seat", "seat_id"))
+
+
+class GiveSeat:
+    @staticmethod
+    def invoke(data, seat_id, owner):
+        if seat_id not in data["seats"]:
+            return "Error: seat not found"
+        data["seats"][seat_id]["owner"] = owner
+        return "Given."
+
+    get_info = staticmethod(lambda: described("give_seat", "seat_id", "owner"))
+
+
+class DropSeat:
+    @staticmethod
+    def invoke(data, seat_id):
+        del data["seats"][seat_id]
+        return "Gone."
+
+    get_info = staticmethod(lambda: described("drop_seat", "seat_id"))
+
+
+ALL_TOOLS = [GetSeat, GiveSeat, DropSeat]
+""",
+    "types.py": """\
+from types import SimpleNamespace as Task
+
+
+def Action(name, **kwargs):
+    return Task(name=name, kwargs=kwargs)
+
+
+def described(name, *fields):
+    parameters = {
+        "type": "object",
+        "properties": {field: {"type": "string"} for field in fields},
+        "required": list(fields),
+    }
+    function = {"name": name, "description": name, "parameters": parameters}
+    return {"type": "function", "function": function}
+""",
+    "envs/airline/tasks_test.py": """\
+from tau_bench.types import Action, Task
+
+TASKS = [
+    Task(
+        instruction="You are ann. Give seat s1 to bob.",
+        actions=[Action("get_seat", seat_id="s1"), Action("give_seat", seat_id="s1", owner="bob")],
+        outputs=["1000"],
+    ),
+    Task(
+        instruction="You are bob. Drop seat s2.",
+        actions=[Action("drop_seat", seat_id="s2")],
+        outputs=[],
+    ),
+    Task(
+        instruction="Ask who owns seat s1.",
+        actions=[Action("get_seat", seat_id="s9"), Action("get_seat", seat_id="s1")],
+        outputs=["ann"],
+    ),
+]
+""",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "tau"
+    for name, text in FILES.items():
+        file = folder / "tau_bench" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+async def into(checkout: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "made"
+    assert await import_benchmark(import_tau, checkout, folder, load_settings()) == 0
+    return folder
+
+
+def scenarios_in(folder: Path) -> dict[str, Scenario]:
+    return {each.id[-3:]: each for each in load_scenarios([folder / "airline.yaml"])}
+
+
+async def verdict(folder: Path, number: str, *replies: Reply) -> Verdict:
+    scenario = scenarios_in(folder)[number]
+    toolset = load(f"{folder / 'toolset.py'}:airline")
+    return (await tried(scenario, ScriptedModel(replies), toolset)).judgement.verdict
+
+
+@pytest.mark.promise("imports.tau")
+async def test_every_gold_passes_twice_in_one_process(into: Path) -> None:
+    run = await replay(
+        list(scenarios_in(into).values()),
+        gold_model,
+        toolset=f"{into / 'toolset.py'}:airline",
+        repeats=2,
+        concurrency=4,
+        progress=False,
+    )
+    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 6
+
+
+GIVE = call("give_seat", seat_id="s1", owner="bob")
+
+
+@pytest.mark.promise("imports.tau")
+@pytest.mark.parametrize(
+    ("number", "replies", "told"),
+    [
+        ("000", (GIVE, say("It was 1,000.")), Verdict.PASS),  # reads are no part of it
+        ("000", (GIVE, say("It was 900.")), Verdict.FAIL),  # an output that nobody named
+        ("000", (say("It was 1000."),), Verdict.FAIL),  # the write is missing
+        ("000", (call("give_seat", seat_id="s1", owner="eve"), say("1000")), Verdict.FAIL),
+        (  # another way to the same data
+            "000",
+            (call("give_seat", seat_id="s1", owner="eve"), GIVE, say("1000")),
+            Verdict.PASS,
+        ),
+        ("001", (call("drop_seat", seat_id="s1"), say("Gone.")), Verdict.FAIL),
+        ("001", (call("drop_seat", seat_id="s2"),), Verdict.FAIL),  # silence
+        ("002", (say("Ask ann."),), Verdict.PASS),
+    ],
+)
+async def test_the_data_at_the_end_and_the_outputs_decide(
+    into: Path, number: str, replies: tuple[Reply, ...], told: Verdict
+) -> None:
+    assert await verdict(into, number, *replies) is told
+
+
+async def test_a_gold_that_calls_what_is_not_there_is_flagged_and_loses_that_call(
+    into: Path,
+) -> None:
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    assert 'tau-airline-002: get_seat {"seat_id":"s9"}: Error: \'s9\'' in notes
+    calls = scenarios_in(into)["002"].turns[0].gold.calls
+    assert calls is not None
+    assert [each.args["seat_id"] for each in calls] == ["s1"]
+
+
+async def test_an_exception_of_a_tool_is_told_to_the_model(into: Path) -> None:
+    toolset = load(f"{into / 'toolset.py'}:airline")
+    model = ScriptedModel([call("get_seat", seat_id="s7"), say("ann")])
+    record = await tried(scenarios_in(into)["002"], model, toolset)
+    result = record.evidence.turns[0].calls[0].result
+    assert (result["code"], result["reason"]) == ("error", "Error: 's7'")
+
+
+def test_another_checkout_in_the_same_process_is_read_anew(checkout: Path, tmp_path: Path) -> None:
+    first = import_tau(checkout)
+    tasks = checkout / "tau_bench/envs/airline/tasks_test.py"
+    tasks.write_text(tasks.read_text(encoding="utf-8").replace("bob", "eve"), encoding="utf-8")
+    moved = checkout.rename(tmp_path / "other")
+    second = import_tau(moved / "tau_bench")
+    assert "eve" not in str(first.suites)
+    assert "eve" in str(second.suites)
+
+
+def test_a_folder_without_a_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no tau-bench: give the folder of a clone"):
+        import_tau(tmp_path)
+
+
+def test_code_of_theirs_that_fails_is_named_with_its_line(checkout: Path) -> None:
+    (checkout / "tau_bench/envs/airline/wiki.py").write_text("\n1 / 0\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"importing airline failed at .*wiki\.py:2: ZeroDiv"):
+        import_tau(checkout)
