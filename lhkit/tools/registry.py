@@ -34,6 +34,7 @@ def definition_of(
     function: Callable[..., Any],
     *,
     name: str | None,
+    description: str | None = None,
     is_destructive: bool,
     summarize: Summarizer | None,
     timeout_s: float,
@@ -49,10 +50,11 @@ def definition_of(
         RegistrationError: no docstring, a parameter without a type, or `*args`/`**kwargs`.
     """
     tool_name = name or function.__name__
-    doc = inspect.getdoc(function)
+    doc = description or inspect.getdoc(function)
     if not doc:
         raise RegistrationError(
-            f"tool {tool_name!r}: the function needs a docstring, which the model reads"
+            f"tool {tool_name!r}: the function needs a docstring or description=, which the model "
+            "reads"
         )
     arguments = _arguments_model(tool_name, function)
     takes_deps = DEPS_PARAMETER in inspect.signature(function).parameters
@@ -229,6 +231,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         *misplaced: object,
         destructive: bool = False,
         name: str | None = None,
+        description: str | None = None,
         summarize: Summarizer | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         implied: Mapping[str, JSON] | None = None,
@@ -236,13 +239,14 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         """Return a decorator that registers a typed, documented function and leaves it as it is.
 
         The schema comes from the annotations (pydantic; `Annotated[int, Field(ge=1)]` gives
-        bounds), the description from the docstring. A parameter named `deps` receives the
+        bounds), the description from the docstring, unless `description` is given: tools in several
+        languages are the same functions with other words. A parameter named `deps` receives the
         dependencies and is not part of the schema. `implied` says what a left-out argument means
         where the function fills it in (`ToolDefinition`).
 
         Raises:
             RegistrationError: if it stands there without parentheses, the function has no
-                docstring, or a parameter no type.
+                docstring or description, or a parameter no type.
         """
         if misplaced:
             raise RegistrationError(_unbracketed(misplaced[0]))
@@ -251,6 +255,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             definition = definition_of(
                 function,
                 name=name,
+                description=description,
                 is_destructive=destructive,
                 summarize=summarize,
                 timeout_s=timeout_s,
