@@ -50,8 +50,8 @@ def definition_of(
         RegistrationError: no docstring, a parameter without a type, or `*args`/`**kwargs`.
     """
     tool_name = name or function.__name__
-    doc = description or inspect.getdoc(function)
-    if not doc:
+    doc = inspect.getdoc(function)
+    if not (description or doc):
         raise RegistrationError(
             f"tool {tool_name!r}: the function needs a docstring or description=, which the model "
             "reads"
@@ -60,7 +60,7 @@ def definition_of(
     takes_deps = DEPS_PARAMETER in inspect.signature(function).parameters
     return ToolDefinition(
         name=tool_name,
-        description=" ".join(doc.split("\n\n")[0].split()),
+        description=description or " ".join((doc or "").split("\n\n")[0].split()),
         parameters=_schema_of(tool_name, arguments),
         handler=_handler(function, arguments, takes_deps=takes_deps),
         is_destructive=is_destructive,

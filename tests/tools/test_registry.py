@@ -90,6 +90,17 @@ async def test_a_typed_documented_function_becomes_a_tool() -> None:
     assert handled == ToolOk({"day": "2026-06-15", "seats": 2, "kind": "aisle", "deps": "db"})
 
 
+@pytest.mark.promise("registry.from_function")
+def test_one_function_is_a_tool_in_each_language_by_a_description_of_its_own() -> None:
+    def look(query: str) -> dict[str, str]:
+        return {"query": query}
+
+    for said in ("찾는다", "Look it up"):
+        registry = ToolRegistry()
+        registry.tool(description=said)(look)
+        assert registry["look"].description == said
+
+
 class YesGate:
     async def confirm(self, request: Any) -> bool:  # noqa: ARG002 - protocol
         return True

@@ -228,9 +228,11 @@ def _value_remarks(
 
 
 def _meant(value: Any) -> str:
-    """Return which matcher a value that is refused was probably meant to be, if one is near."""
-    written = next(iter(value)) if isinstance(value, Mapping) and len(value) == 1 else None
-    return did_you_mean(written, MATCHER_KEYS)
+    """Return which matcher a value that is refused was probably meant to be; else all there are."""
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return ""
+    every = f"; a matcher of a value is one of {', '.join(MATCHER_KEYS)}"
+    return did_you_mean(next(iter(value)), MATCHER_KEYS) or every
 
 
 def _id_remarks(name: str, value: Any, path: Path, known: Known) -> Iterator[Remark]:

@@ -150,6 +150,15 @@ async def test_a_misspelt_matcher_is_told_which_one_was_meant(found: Findings) -
     assert refused.message.endswith(": did you mean one_of?")
 
 
+async def test_words_of_a_reply_in_place_of_a_matcher_are_told_all_matchers(
+    found: Findings,
+) -> None:
+    findings = await found(GOOD.replace("value: done\n", "value: {contains: done}\n", 1))
+    (refused,) = (each for each in findings if each.code == "refused_value")
+    assert "a matcher of a value is one of" in refused.message
+    assert {"equals", "one_of", "matches", "date"} <= set(re.findall(r"\w+", refused.message))
+
+
 async def test_a_scenario_that_bluff_passes_is_an_error(found: Findings) -> None:
     assert {each.code for each in await found(LAX)} == {"bluff"}
 
