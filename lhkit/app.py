@@ -4,16 +4,17 @@ Holds no logic of its own. Everything it needs from outside comes in as `Setting
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate
-from lhkit.errors import UsageError
+from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
+from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
 from lhkit.models import served, weights
@@ -33,7 +34,7 @@ from lhkit.models.serving import silent as silent_server
 from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Session, assistant_of
+from lhkit.toolset import DEFAULT, Session, assistant_of
 
 EMBEDDED = weights.EMBEDDED
 embedded_name = weights.embedded_name
@@ -246,3 +247,22 @@ async def embedded_server(
         compiled=compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
     )
+
+
+def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:
+    """Refuse scenarios of other tools that would be played with life-helper's, and fail there.
+
+    Raises:
+        ScenarioError: `toolset` is the default one, and an expected call is of no tool of its.
+    """
+    if toolset != DEFAULT:
+        return
+    known = set(registry_of("ko"))
+    for each in scenarios:
+        for t, turn in enumerate(each.turns):
+            for c, call in enumerate(turn.expect.calls):
+                if call.tool not in known and not call.optional:
+                    raise ScenarioError(
+                        f"{each.id}.turns[{t}].expect.calls[{c}].tool: life-helper has no tool "
+                        f"{call.tool!r}: for other tools give their --toolset"
+                    )

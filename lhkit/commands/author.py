@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lhkit import app
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.author.accept import (
     Edit,
@@ -32,7 +33,7 @@ from lhkit.harness.author.mutate import (
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Sources, load_scenarios, read_sources
-from lhkit.lifehelper.shipped import require_toolset, scenario_folder, scenario_paths, scenarios_at
+from lhkit.lifehelper.shipped import scenario_folder, scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
@@ -113,7 +114,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     where = scenarios_at(options.paths, options.toolset)
     toolset = load(options.toolset)
     scenarios = load_scenarios(where)
-    require_toolset(scenarios, options.toolset)
+    app.require_toolset(scenarios, options.toolset)
     known = _known_survivors(options)
     report = await mutate(scenarios, toolset)
     console = Console()

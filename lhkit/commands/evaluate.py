@@ -31,7 +31,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios, user_of
 from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
-from lhkit.lifehelper.shipped import require_toolset, scenario_paths, scenarios_at
+from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import ModelIdentity
 from lhkit.models.base import ModelRequest
@@ -347,7 +347,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     paths = _paths(options)
     plain = limited(load(options.toolset), options.max_tokens)
     scenarios = load_scenarios(paths, limit=options.limit)
-    require_toolset(scenarios, options.toolset)
+    app.require_toolset(scenarios, options.toolset)
     require_playable(
         len(scenarios),
         repeats=options.repeats,
@@ -564,7 +564,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     suite = load_suite(options.suite)
     arms = arms_of(suite, options.suite.parent)
     scenarios = load_scenarios(_suite_paths(suite, options.suite.parent))[: suite.limit]
-    require_toolset(scenarios, suite.toolset)
+    app.require_toolset(scenarios, suite.toolset)
     require_playable(
         len(scenarios),
         repeats=suite.repeats,

@@ -1,11 +1,9 @@
 """The scenarios that are shipped: where they lie, and for which toolset they are the default."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.scenario import Scenario
-from lhkit.lifehelper.toolset import registry_of
+from lhkit.errors import UsageError
 from lhkit.toolset import DEFAULT
 
 SPLITS = ("dev", "test")
@@ -48,22 +46,3 @@ def scenarios_at(
             "as PATHS"
         )
     return tuple(paths) or scenario_paths(split)
-
-
-def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:
-    """Refuse scenarios of other tools that would be played with life-helper's, and fail there.
-
-    Raises:
-        ScenarioError: `toolset` is the default one, and an expected call is of no tool of its.
-    """
-    if toolset != DEFAULT:
-        return
-    known = set(registry_of("ko"))
-    for each in scenarios:
-        for t, turn in enumerate(each.turns):
-            for c, call in enumerate(turn.expect.calls):
-                if call.tool not in known and not call.optional:
-                    raise ScenarioError(
-                        f"{each.id}.turns[{t}].expect.calls[{c}].tool: life-helper has no tool "
-                        f"{call.tool!r}: for other tools give their --toolset"
-                    )

@@ -116,8 +116,10 @@ def test_a_turn_without_expectations_expects_no_call_and_no_words(load: Load) ->
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: acept\n",
-            "confirm: must be one of accept, reject, absent, careful or a list: "
-            "did you mean accept?",
+            (
+                "confirm: must be one of accept, reject, absent, careful or a list: "
+                "did you mean accept?"
+            ),
         ),
         (
             "- id: a\n  ac: x\n  turns:\n  - user: x\n    confirm: [accept, Reject]\n",
