@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from lhkit.harness.pairs import Comparison
     from lhkit.harness.results import Run
     from lhkit.harness.run import replay, rescore
-    from lhkit.harness.scenario import load_scenarios
+    from lhkit.harness.scenario import Scenario, load_scenarios
     from lhkit.messages import (
         Sampling,
+        ToolCall,
         ToolCancelled,
         ToolErr,
         ToolOk,
@@ -72,11 +73,13 @@ _HOMES = {
     "Run": "harness.results",
     "Sampling": "messages",
     "ScriptedGate": "confirm.gate",
+    "Scenario": "harness.scenario",
     "ScriptedModel": "models.scripted",
     "ServerSettings": "models.serving",
     "Session": "toolset",
     "SetupError": "errors",
     "TerminalGate": "confirm.gate",
+    "ToolCall": "messages",
     "ToolCancelled": "messages",
     "ToolDefinition": "tools.definition",
     "ToolDispatcher": "tools.dispatcher",
@@ -121,12 +124,14 @@ __all__ = [
     "Reply",
     "Run",
     "Sampling",
+    "Scenario",
     "ScriptedGate",
     "ScriptedModel",
     "ServerSettings",
     "Session",
     "SetupError",
     "TerminalGate",
+    "ToolCall",
     "ToolCancelled",
     "ToolDefinition",
     "ToolDispatcher",

@@ -1,9 +1,10 @@
 """Scenarios: what a scripted conversation says and expects, and the YAML files it is read from."""
 
-import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -13,9 +14,12 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.resolver import implicit_resolvers
+from yaml.composer import Composer
+from yaml.cyaml import CParser
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.matchers import (
@@ -29,7 +33,7 @@ from lhkit.harness.matchers import (
     slot_faults,
 )
 from lhkit.harness.matching import Expectation, Problem, assign_ordered
-from lhkit.json_values import CLOCK_YEARS, compact
+from lhkit.json_values import CLOCK_YEARS, NotJsonError, compact, plain_json
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 from lhkit.tools.schema import SchemaNode, item_of, property_of
 
@@ -153,11 +157,29 @@ class Document:
         return self.lines.get(path, 1)
 
 
+class _Core(BaseResolver):  # type: ignore[misc]  # PyYAML has no types
+    """What a bare word is in YAML 1.2: `no` is a text, `12:30` too."""
+
+
+for _version, _tag, _pattern, _first in implicit_resolvers:
+    if (1, 2) in _version:
+        _Core.add_implicit_resolver(_tag, _pattern, _first)
+
+
+class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no types
+    """libyaml reads, which is quick; Python composes: libyaml itself crashes on deep nesting."""
+
+    def __init__(self, text: str) -> None:
+        Composer.__init__(self)
+        CParser.__init__(self, text)
+        _Core.__init__(self)
+
+
 def read_yaml(text: str) -> Document:
     """Return the one document of `text`; its faults are listed, never raised."""
     reader = _Reader()
     try:
-        node = YAML(typ="safe", pure=True).compose(io.StringIO(text))
+        node = _Parser(text).get_single_node()
         value = None if node is None else reader.value(node, ())
     except MarkedYAMLError as error:
         reader.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
@@ -170,6 +192,71 @@ def read_yaml(text: str) -> Document:
         reader.faults.append(Fault((), f"nested deeper than {MAX_DEPTH} levels"))
         value = None
     return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
+
+
+def read_json(text: str) -> Document:
+    """Return what JSON text says, with the line of every value; its faults are listed."""
+    twice: list[str] = []
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
+        return dict(pairs)
+
+    try:
+        value = json.loads(text, object_pairs_hook=read, parse_constant=_no, parse_float=_finite)
+        value = plain_json(value)
+    except json.JSONDecodeError as error:
+        fault = Fault((), f"not JSON: {error.msg}")
+        return Document(value=None, lines={(): error.lineno}, faults=(fault,))
+    except (ValueError, RecursionError) as error:
+        return Document(value=None, lines={}, faults=(Fault((), f"not JSON: {error}"),))
+    faults = tuple(Fault((), f"the key {name!r} stands in one object twice") for name in twice)
+    return Document(value=value, lines=_json_lines(text), faults=faults)
+
+
+def _json_lines(text: str) -> Mapping[Path, int]:
+    """Return where the values of JSON stand: as YAML, which it is but for pairs of surrogates."""
+    reader = _Reader()
+    try:
+        node = _Parser(
+            re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u0020", text)
+        ).get_single_node()
+        if node is not None:
+            reader.value(node, ())
+    except (YAMLError, ValueError, RecursionError):  # tabs, say: then all stands in line 1
+        return {}
+    return reader.lines
+
+
+def read_json_lines(text: str) -> Document:
+    """Return a list with what each line of JSON text says; empty lines are none."""
+    values: list[Any] = []
+    lines: dict[Path, int] = {}
+    faults: list[Fault] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            told = read_json(line)
+            lines |= dict.fromkeys(_paths(told.value, (len(values),)), number)
+            faults += [Fault((len(values),), fault.message) for fault in told.faults]
+            values.append(told.value)
+    return Document(value=values, lines=lines, faults=tuple(faults))
+
+
+def _paths(value: Any, at: Path) -> Iterator[Path]:
+    """Yield the place of a value and of all that is in it."""
+    yield at
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _paths(item, (*at, key))
+
+
+_FORMATS: Mapping[str, Callable[[str], Document]] = {
+    ".json": read_json,
+    ".jsonl": read_json_lines,
+}
+"""How a file is read, by the end of its name; any other is YAML."""
 
 
 class _Reader:
@@ -457,6 +544,29 @@ class Scenario(_Strict):
         _about("Rows of the start that must have been deleted."),
     ] = field(default_factory=dict)
 
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Scenario":
+        """Return the scenario that plain data describes, as a file's entry would.
+
+        Example:
+            >>> Scenario.from_data({"id": "hello", "ac": "talk", "turns": [{"user": "hi"}]}).id
+            'hello'
+
+        Raises:
+            ScenarioError: it is none; a line for each fault, with the field.
+        """
+        try:
+            value = [plain_json(data)]
+        except (NotJsonError, RecursionError) as error:
+            raise ScenarioError(f"a scenario is plain data as JSON has it: {error}") from error
+        document = Document(value=value, lines=dict.fromkeys(_paths(value, ()), 1), faults=())
+        faults: list[Fault] = []
+        scenario = _validated(value[0], 0, document, faults)
+        if scenario is None:
+            told = [f"{_labelled(value, each.path)}: {each.message}" for each in faults]
+            raise ScenarioError("\n".join(told))
+        return scenario
+
     @property
     def today(self) -> date | None:
         """The day of the scenario's clock, in its own zone; None if it has no clock."""
@@ -592,7 +702,8 @@ def load_scenarios(
     """Return the scenarios of files and folders, in the order given, folders by name.
 
     Args:
-        paths: YAML files, or folders that are searched for `*.yaml` and `*.yml`.
+        paths: files in YAML, JSON (`*.json`: a list) or JSONL (`*.jsonl`: a scenario a line), or
+            folders, which are searched for `*.yaml` and `*.yml`.
         limit: the most to return; files after those that hold so many are not read.
 
     Raises:
@@ -650,7 +761,7 @@ def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:
 
 
 def read_document(file: FilePath) -> Document:
-    """Return what a YAML file says; its faults are listed in it.
+    """Return what a YAML, JSON or JSONL file says; its faults are listed in it.
 
     Raises:
         ScenarioError: the file cannot be read as text, or is larger than `MAX_FILE_BYTES`.
@@ -658,7 +769,8 @@ def read_document(file: FilePath) -> Document:
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise ScenarioError(f"{file}: larger than {MAX_FILE_BYTES:,} bytes: split the file")
-        return read_yaml(file.read_text(encoding="utf-8-sig"))
+        read = _FORMATS.get(file.suffix.lower(), read_yaml)
+        return read(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise ScenarioError(f"{file}: there is no such file") from error
     except OSError as error:
