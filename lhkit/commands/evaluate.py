@@ -15,11 +15,12 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.chat.controller import Assistant
-from lhkit.commands.console import shown_words, wide_console
+from lhkit.commands.console import wide_console
 from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.author.baselines import gold_model, silent_model
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
+from lhkit.harness.html import criterion_words
 from lhkit.harness.log import RECORDS, Resumption, read_manifest, read_records, unsure_models
 from lhkit.harness.metrics import tally
 from lhkit.harness.pairs import Comparison
@@ -385,7 +386,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 report=lambda found: _print_lines(resumed(found, catalog)),
                 provenance=replace(told, setup_s=setup_s, server_s=opened.server_s),
             )
-    words = shown_words(options.toolset, (each.ac for each in scenarios), catalog)
+    words = criterion_words((each.ac for each in scenarios), options.toolset, catalog)
     found = judged(run, thresholds, catalog)
     outcome = tuple(_for_people(run, found, catalog)) if options.exit_zero else found.missed
     _report(run, run_dir, words, [*found.remarks, *outcome], catalog)

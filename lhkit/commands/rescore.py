@@ -5,8 +5,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from lhkit.commands.console import shown_words, wide_console
+from lhkit.commands.console import wide_console
 from lhkit.errors import RunError
+from lhkit.harness.html import criterion_words
 from lhkit.harness.log import write_rescored
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.results import Run
@@ -54,7 +55,7 @@ async def rescore_run(
     target = into or _beside(folder)
     write_rescored(target, new.records, new.manifest)
     catalog = load_catalog(settings.locale)
-    words = shown_words(toolset, (record.ac for record in new.records), catalog)
+    words = criterion_words((record.ac for record in new.records), toolset, catalog)
     _show(old, new, target, words, catalog)
     return 0
 

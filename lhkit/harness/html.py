@@ -27,6 +27,7 @@ from lhkit.harness.record import (
 from lhkit.harness.shares import Interval
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 from lhkit.messages import EndReason, GateOutcome, ToolCall
+from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.text import NOTHING, p_value, part_of, percent, percents, points, printable, seconds
 
 # A few lines to write HTML without ever forgetting to escape. Knows nothing of runs.
@@ -484,9 +485,10 @@ def tiles(summary: Summary, catalog: Catalog) -> Html:
     return tag("dl", *items, class_="lhr-tiles")
 
 
-def criterion_words(names: Iterable[str], catalog: Catalog) -> dict[str, str]:
-    """Return a few words for each acceptance criterion; none for those that are not ours."""
-    return {name: catalog.texts.get(f"ac.{name}", "") for name in names}
+def criterion_words(names: Iterable[str], toolset: str, catalog: Catalog) -> dict[str, str]:
+    """Return a few words for each acceptance criterion; none for those of another toolset."""
+    is_ours = toolset == DEFAULT_TOOLSET
+    return {name: catalog.texts.get(f"ac.{name}", "") if is_ours else "" for name in names}
 
 
 def tally_table(
@@ -861,12 +863,15 @@ class SampleView:
         return "\n  ".join(lines)
 
 
-def run_html(records: Sequence[SampleRecord], summary: Summary, *, name: str = "") -> Html:
+def run_html(
+    records: Sequence[SampleRecord], summary: Summary, *, toolset: str, name: str = ""
+) -> Html:
     """Return a run's numbers, and its samples with failures first.
 
     Args:
         records: the samples.
         summary: their numbers.
+        toolset: the name of what was played in.
         name: what the run is called; without one, its models name it.
     """
     catalog = catalog_of(records)
@@ -881,7 +886,7 @@ def run_html(records: Sequence[SampleRecord], summary: Summary, *, name: str = "
             summary.total,
             catalog,
             heading=catalog.text("table.ac"),
-            words=criterion_words((each.name for each in summary.by_ac), catalog),
+            words=criterion_words((each.name for each in summary.by_ac), toolset, catalog),
         ),
         violation_table(summary.total, catalog),
         tag("h4", catalog.text("report.samples")),

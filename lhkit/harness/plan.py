@@ -39,7 +39,7 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel
 from lhkit.models.request import request_body
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, opened, state_of
+from lhkit.toolset import Toolset, name_of, opened, state_of
 
 _SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
@@ -159,10 +159,11 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All samples, in order."""
+    """All samples, in order. `toolset` is the name of what they are played in."""
 
     scenes: tuple[Scene, ...]
     repeats: int
+    toolset: str = ""
     user: User = "script"
 
     @property
@@ -195,12 +196,13 @@ class Plan:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the manifest says: models, sampling, hashes of prompts, tools and scenarios."""
+        """What the manifest says: toolset, models, sampling, hashes of prompts and scenarios."""
         locales = {scene.scenario.locale: scene for scene in self.scenes}
         return {
             "models": [asdict(each) for each in dict.fromkeys(s.identity for s in self.scenes)],
             "sampling": [asdict(each) for each in dict.fromkeys(s.sampling for s in self.scenes)],
             "repeats": self.repeats,
+            "toolset": self.toolset,
             "user": self.user,
             "locales": {locale: scene.told.facts() for locale, scene in locales.items()},
             "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
@@ -256,7 +258,7 @@ def plan_run(
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
         raise ScenarioError("\n".join(_first(faults)))
-    return Plan(scenes=tuple(scenes), repeats=repeats, user=user)
+    return Plan(scenes=tuple(scenes), repeats=repeats, toolset=name_of(toolset), user=user)
 
 
 def _first(faults: Sequence[str]) -> list[str]:

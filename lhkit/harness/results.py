@@ -23,6 +23,7 @@ from lhkit.harness.record import (
 )
 from lhkit.json_values import json_or_repr
 from lhkit.messages import Finished
+from lhkit.settings import DEFAULT_TOOLSET
 
 # Records as tables for pandas: samples, turns, calls, violations, requests. No arithmetic.
 #
@@ -368,6 +369,11 @@ class Run:
         records = answers(read_records(path), asked_of(manifest))
         return cls(records=records, manifest=manifest, name=path.resolve().name)
 
+    @property
+    def toolset(self) -> str:
+        """The name of what was played in; of runs that do not say it, life-helper."""
+        return str(self.manifest.get("toolset") or DEFAULT_TOOLSET)
+
     def summary(self) -> Summary:
         """Return the run in numbers."""
         return replace(summarise(self.records), spent=spent(self.manifest))
@@ -412,7 +418,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return the run for a notebook: numbers, failures first."""
-        return run_html(self.records, self.summary(), name=self.name)
+        return run_html(self.records, self.summary(), toolset=self.toolset, name=self.name)
 
     def __repr__(self) -> str:
         verdicts = [record.judgement.verdict for record in self.records]

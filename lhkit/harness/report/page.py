@@ -396,7 +396,7 @@ def _rates(run: Run, summary: Summary, catalog: Catalog) -> Html:
         summary.total,
         catalog,
         heading=catalog.text("table.ac"),
-        words=criterion_words((each.name for each in summary.by_ac), catalog),
+        words=criterion_words((each.name for each in summary.by_ac), run.toolset, catalog),
         bars=False,
     )
     chart = pass_rates(run, locale=catalog.locale)

@@ -175,7 +175,11 @@ def markdown(
     summary = run.summary()
     compared = () if baseline is None else _compared(compare(baseline, run), catalog)
     head = "\n".join(
-        [*_head(name, summary, catalog), *compared, *_summary_lines(run, summary, catalog)]
+        [
+            *_head(name, run.toolset, summary, catalog),
+            *compared,
+            *_summary_lines(run, summary, catalog),
+        ]
     )
     failed = [
         each for each in failures_first(run.records) if each.judgement.verdict is not Verdict.PASS
@@ -199,7 +203,7 @@ def _fitted(head: str, failed: list[SampleRecord], catalog: Catalog, max_chars: 
     return "".join(parts)
 
 
-def _head(name: str, summary: Summary, catalog: Catalog) -> Iterator[str]:
+def _head(name: str, toolset: str, summary: Summary, catalog: Catalog) -> Iterator[str]:
     total, text = summary.total, catalog.text
     bad = total.failed or total.invalid or total.escaped
     yield f"## {_MARKS[Verdict.FAIL if bad else Verdict.PASS]} {code(name)}"
@@ -208,7 +212,7 @@ def _head(name: str, summary: Summary, catalog: Catalog) -> Iterator[str]:
                "table.attempted", "table.escaped", "table.turn_p50")  # fmt: skip
     yield _row(text(key) for key in columns)
     yield _row(["---", *["---:"] * (len(columns) - 1)])
-    words = criterion_words((each.name for each in summary.by_ac), catalog)
+    words = criterion_words((each.name for each in summary.by_ac), toolset, catalog)
     for tally in summary.by_ac:
         yield _row(_cells(tally, f"{cell(tally.name)} {words[tally.name]}"))
     yield _row(_cells(total, f"**{text('table.total')}**"))

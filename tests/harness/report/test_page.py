@@ -4,13 +4,14 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.page import html_page
-from lhkit.harness.report.text import command, facts
+from lhkit.harness.report.text import command, facts, markdown
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
 
@@ -134,3 +135,18 @@ def test_a_baseline_is_set_against_the_run_with_both_transcripts(
     assert "Gained (1):" in html
     section = html.partition('id="flips"')[2].partition("</section>\n")[0]
     assert section.count('class="lhr-trace"') == 2
+
+
+@pytest.mark.parametrize(
+    ("toolset", "is_told"), [(None, True), ("life-helper", True), ("garage", False)]
+)
+def test_life_helpers_words_for_a_criterion_stand_in_no_report_of_other_tools(
+    full_run: Run, korean: Catalog, toolset: str | None, *, is_told: bool
+) -> None:
+    ac = full_run.records[0].ac
+    words = korean.text(f"ac.{ac}")
+    run = replace(full_run, manifest={**full_run.manifest, "toolset": toolset})
+    for report in (html_page(run, korean, name="x"), markdown(run, korean, name="x")):
+        assert ac in report
+        assert (words in report) is is_told
+    assert (words in run._repr_html_()) is is_told
