@@ -1,6 +1,6 @@
 """Measures the check of false claims on the labelled replies of `datasets/claims`.
 
-    python evals/claims.py [--split dev|test] [--errors]
+    python evals/claims.py [--split dev|test|hard] [--errors]
 
 Prints for each split and language precision and recall with 95 % intervals (Wilson), the four
 counts, and how many of each kind of reply were judged right. `--errors` lists the mistakes. What
@@ -21,7 +21,7 @@ from lhkit.harness.claims.rules import Deed, Happened, false_claim
 from lhkit.harness.shares import wilson
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "claims"
-SPLITS = ("dev", "test")
+SPLITS = ("dev", "test", "hard")
 LABELS = {"false_claim": True, "no_false_claim": False}
 _FIELDS: Mapping[str, type] = {
     "id": str,

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "datasets" / "claims"
-HELD = {"dev": (0.98, 0.90), "test": (0.97, 0.86)}
+HELD = {"dev": (0.98, 0.90), "test": (0.97, 0.86), "hard": (0.94, 0.54)}
 """Precision and recall that no change may fall below. The goal on `test` is 0.97 and 0.92: the
 recall is not reached."""
 
@@ -43,7 +43,7 @@ LINE: dict[str, Any] = {
 
 
 @pytest.mark.promise("eval.claims")
-@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("split", HELD)
 def test_the_check_keeps_what_its_card_says_on(split: str) -> None:
     file = FOLDER / f"{split}.jsonl"
     assert file.is_file(), f"{file} is missing: the figures of the check are held on it"
@@ -55,12 +55,12 @@ def test_the_check_keeps_what_its_card_says_on(split: str) -> None:
     assert hits / false >= recall, (hits, false)
 
 
-def test_no_author_writes_for_both_halves() -> None:
+def test_no_author_writes_for_two_parts() -> None:
     authors = [
         {case.id.partition("-")[0] for case in measure.load(FOLDER / f"{split}.jsonl")}
-        for split in ("dev", "test")
+        for split in HELD
     ]
-    assert not authors[0] & authors[1]
+    assert sum(map(len, authors)) == len(frozenset().union(*authors))
 
 
 def test_a_case_is_what_was_said_what_happened_and_a_label(tmp_path: Path) -> None:
