@@ -124,9 +124,9 @@ def encode_tool_result(
             assert_never(safe)
 
 
-def is_too_large(result: ToolResult, max_bytes: int = MAX_RESULT_BYTES) -> bool:
-    """Return True if `encode_tool_result` has to shorten it. JSON must be able to carry it."""
-    return _size(compact(envelope(result))) > max_bytes
+def envelope_bytes(result: ToolResult) -> int:
+    """Return how many UTF-8 bytes the whole envelope takes. JSON must be able to carry it."""
+    return _size(compact(envelope(result)))
 
 
 def _left_out(hint: str, max_bytes: int) -> str:
@@ -201,7 +201,8 @@ class ToolCallMessage:
     `index` is the call's place among the calls of one model message, `text` what the model said
     before the calls (kept on the first). `raw` is what the model wrote: the only trace of a call
     that was cut off, whose `name` is then empty. `hint` is what the model reads in place of a
-    result that is too large (see `Assistant.truncation_hint`); empty for the general sentence.
+    result of more than `max_bytes` (`truncation_hint` and `max_result_bytes` of the `Assistant`);
+    empty for the general sentence.
     """
 
     name: str
@@ -211,6 +212,7 @@ class ToolCallMessage:
     index: int = 0
     raw: str = ""
     hint: str = ""
+    max_bytes: int = MAX_RESULT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

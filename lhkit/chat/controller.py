@@ -31,6 +31,8 @@ from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.json_values import NotJsonError, read_only_json
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import (
+    MAX_RESULT_BYTES,
+    MIN_RESULT_BYTES,
     CallReady,
     CallSettled,
     ChatEvent,
@@ -57,6 +59,7 @@ from lhkit.messages import (
     TurnEnded,
     TurnStarted,
     UserMessage,
+    envelope_bytes,
 )
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.tools.definition import ToolDefinition
@@ -77,8 +80,12 @@ class Assistant:
 
     `instructions` is the byte-stable text for the model. `context` makes a line for each user
     message from its text, such as the present date. `deps` is handed to the tools' handlers.
-    `truncation_hint` is what the model reads in place of a result of more than 2,048 bytes: best
-    which of the tools gives a single item; `{bytes}` in it becomes the size.
+    `max_turns` is how many requests a model gets for one message of the user. `max_result_bytes` is
+    how much of a result it reads, as JSON in UTF-8; in place of a larger one it reads
+    `truncation_hint`: best which tool gives a single item; `{bytes}` in it becomes the size.
+
+    Raises:
+        ValueError: a limit with which nothing can be done.
     """
 
     instructions: str = ""
@@ -86,7 +93,15 @@ class Assistant:
     deps: Any = None
     sampling: Sampling = field(default_factory=Sampling)
     max_turns: int = MAX_TURNS
+    max_result_bytes: int = MAX_RESULT_BYTES
     truncation_hint: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that no conversation can have."""
+        for name, least in (("max_turns", 1), ("max_result_bytes", MIN_RESULT_BYTES)):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name}={value} of the Assistant: give at least {least}")
 
 
 class ChatController:
@@ -205,7 +220,9 @@ class ChatController:
             destructive=registry.destructive,
             declared={
                 name: DeclaredArguments(
-                    parameters=tool.schema_on(None), validator=registry.validator(name)
+                    parameters=tool.schema_on(None),
+                    validator=registry.validator(name),
+                    repeatable=tool.repeatable,
                 )
                 for name, tool in registry.items()
             },
@@ -274,7 +291,15 @@ class ChatController:
         self._emit(CallSettled(message=self._joined(pending, result), trace=None))
 
     def _joined(self, pending: PendingCall, result: ToolResult) -> ToolCallMessage:
-        return pending.settled(result, hint=self._assistant.truncation_hint)
+        most, size = self._assistant.max_result_bytes, envelope_bytes(result)
+        if size > most:
+            _log.warning(
+                "%s returned %d bytes: the model reads at most max_result_bytes=%d (Assistant)",
+                pending.call.name,
+                size,
+                most,
+            )
+        return pending.settled(result, hint=self._assistant.truncation_hint, max_bytes=most)
 
     def _settle_the_rest(self) -> None:
         """Give every call a result, so that the next request has a well-formed history."""
@@ -285,9 +310,13 @@ class ChatController:
         return ToolErr(code, self._catalog.text(f"dispatch.{code}"))
 
     def _ending(self, reason: EndReason) -> TurnEnded:
-        is_too_long = reason is EndReason.TOO_LONG
+        if reason is not EndReason.TOO_LONG:
+            return TurnEnded(reason=reason)
+        most = self._assistant.max_turns
         return TurnEnded(
-            reason=reason, error=self._catalog.text("chat.too_long") if is_too_long else None
+            reason=reason,
+            error=self._catalog.text("chat.too_long"),
+            detail=f"max_turns={most} (Assistant): so many requests and no answer in words",
         )
 
     def _failure(self, error: Exception) -> TurnEnded:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from lhkit.messages import (
+    MAX_RESULT_BYTES,
     CallReady,
     CallSettled,
     ChatEvent,
@@ -42,7 +43,9 @@ class PendingCall:
     text: str = ""
     is_cut: bool = False
 
-    def settled(self, result: ToolResult, *, hint: str = "") -> ToolCallMessage:
+    def settled(
+        self, result: ToolResult, *, hint: str = "", max_bytes: int = MAX_RESULT_BYTES
+    ) -> ToolCallMessage:
         """Return the message that joins this call with its result."""
         return ToolCallMessage(
             name=self.call.name,
@@ -52,6 +55,7 @@ class PendingCall:
             index=self.index,
             raw=self.call.raw,
             hint=hint,
+            max_bytes=max_bytes,
         )
 
 

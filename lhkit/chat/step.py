@@ -23,10 +23,14 @@ HINT_AFTER_USER_TURNS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredArguments:
-    """What a tool says of its arguments: the schema, and the validator compiled from it."""
+    """What a tool says of its arguments: the schema, and the validator compiled from it.
+
+    `repeatable`: the same call once more is to be run.
+    """
 
     parameters: Mapping[str, Any]
     validator: ArgumentValidator
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +129,12 @@ def _plans(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
     plans: list[CallPlan] = []
     for pending in transcript.pending:
         is_destructive = pending.call.name in destructive
-        is_repeated = previous is not None and is_same_call(
-            previous, pending.call, limits.declared.get(pending.call.name)
+        declared = limits.declared.get(pending.call.name)
+        may_repeat = declared is not None and declared.repeatable
+        is_repeated = (
+            not may_repeat
+            and previous is not None
+            and is_same_call(previous, pending.call, declared)
         )
         is_blocked = is_destructive and has_asked
         plans.append(_plan(pending, is_repeated=is_repeated, is_blocked=is_blocked))

@@ -425,6 +425,7 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
             "destructive": tool.is_destructive,
             **({"distractor": True} if is_distractor(tool) else {}),
             **({"implied": plain_json(tool.implied)} if tool.implied else {}),
+            **({"repeatable": True} if tool.repeatable else {}),
         }
         for tool in registry.definitions
     ]

@@ -315,7 +315,8 @@ def _forth(name: str, other: Mapping[str, str]) -> str:
 
 
 def _pattern(tools: Mapping[str, str], arguments: Mapping[str, str]) -> re.Pattern[str]:
-    sure = [re.escape(name) for name in (*tools, *arguments) if "_" in name or name in tools]
+    names = sorted((*tools, *arguments), key=len, reverse=True)  # `get-item-list` is no `get-item`
+    sure = [re.escape(name) for name in names if "_" in name or name in tools]
     words = [re.escape(name) for name in arguments if "_" not in name]
     parts = [rf"(?<![A-Za-z0-9_])(?:{'|'.join(sure)})(?![A-Za-z0-9_])"] if sure else []
     if words:

@@ -281,7 +281,9 @@ def violations_of(
                 found.append(_violation("unconfirmed_write", call, t, Severity.ESCAPED))
             conversation.called(call)
         if turn.ended is EndReason.TOO_LONG:
-            found.append(Violation(code="max_turns", severity=Severity.ATTEMPTED, turn=t))
+            attempted = Severity.ATTEMPTED
+            detail = turn.detail or ""  # which limit it was
+            found.append(Violation(code="max_turns", severity=attempted, turn=t, detail=detail))
         found += _false_claims(evidence, t)
     found += [
         Violation(code=rule.code, severity=Severity.ESCAPED, detail=rule.detail)

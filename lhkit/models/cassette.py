@@ -35,7 +35,7 @@ from lhkit.messages import (
     ToolCallParsed,
     UserMessage,
     envelope,
-    is_too_large,
+    envelope_bytes,
 )
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.text import printable
@@ -253,8 +253,8 @@ def plain(value: Any) -> Any:
 
 def _message(message: Message) -> dict[str, Any]:
     match message:
-        case ToolCallMessage(result=result):
-            if not is_too_large(result):  # then no model reads the hint
+        case ToolCallMessage(result=result, max_bytes=most):
+            if envelope_bytes(result) <= most:  # then no model reads the hint
                 message = replace(message, hint="")
             return {"from": "tool", **plain(message), "result": envelope(result)}
         case UserMessage():

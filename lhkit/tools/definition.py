@@ -33,6 +33,9 @@ class ToolDefinition:
     `implied` says what an optional argument means that is left out, where the handler fills it in
     and the schema does not tell (or tells `null`): a value, or `TODAY`. The model is not told;
     whoever compares two calls is (`schema_on`). Example: `implied={"day": TODAY, "unit": "kg"}`.
+
+    `repeatable`: the same call twice in a row is meant twice (`cd ..`), so the second one runs,
+    too. Otherwise it is answered with `repeated_call`, because small models repeat themselves.
     """
 
     name: str
@@ -44,6 +47,7 @@ class ToolDefinition:
     timeout_s: float = DEFAULT_TIMEOUT_S
     check: Check | None = None
     implied: Mapping[str, JSON] = field(default_factory=dict)
+    repeatable: bool = False
 
     def schema_on(self, today: date | None) -> Mapping[str, Any]:
         """Return `parameters` with what is implied as defaults: what a call means, for comparing.

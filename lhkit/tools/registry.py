@@ -39,6 +39,7 @@ def definition_of(
     summarize: Summarizer | None,
     timeout_s: float,
     implied: Mapping[str, JSON],
+    repeatable: bool,
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
@@ -68,6 +69,7 @@ def definition_of(
         timeout_s=timeout_s,
         check=_checked_by(arguments),
         implied=implied,
+        repeatable=repeatable,
     )
 
 
@@ -155,7 +157,8 @@ def _handler(function: Callable[..., Any], arguments: Any, *, takes_deps: bool) 
 # Which tools there are: an explicit mapping that is passed in, never a module global.
 
 
-NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,63}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What OpenAI's API and MCP both allow."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -235,6 +238,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         summarize: Summarizer | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         implied: Mapping[str, JSON] | None = None,
+        repeatable: bool = False,
     ) -> Callable[[Function], Function]:
         """Return a decorator that registers a typed, documented function and leaves it as it is.
 
@@ -242,7 +246,8 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         bounds), the description from the docstring, unless `description` is given: tools in several
         languages are the same functions with other words. A parameter named `deps` receives the
         dependencies and is not part of the schema. `implied` says what a left-out argument means
-        where the function fills it in (`ToolDefinition`).
+        where the function fills it in; `repeatable`, that the same call again is no mistake (both
+        as in `ToolDefinition`).
 
         Raises:
             RegistrationError: if it stands there without parentheses, the function has no
@@ -260,6 +265,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 summarize=summarize,
                 timeout_s=timeout_s,
                 implied=implied or {},
+                repeatable=repeatable,
             )
             self.register(definition)
             return function

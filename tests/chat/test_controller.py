@@ -219,6 +219,21 @@ async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.promise("turn.repeatable")
+async def test_a_tool_that_may_be_repeated_is_run_and_asked_for_each_time() -> None:
+    gate = ScriptedGate([True, True])
+    up = call("cd", path="..")
+    chat, _ = controller(
+        ScriptedModel([up, up, say("네")]),
+        replace(echo_tool("cd", is_destructive=True), repeatable=True),
+        confirm=gate,
+    )
+    await chat.user_turn("두 층 위로")
+    assert codes(chat) == ["ToolOk", "ToolOk"]
+    assert len(gate.asked) == 2
+
+
+@pytest.mark.anyio
 async def test_the_same_write_in_other_clothes_is_not_run_again() -> None:
     runs: list[Mapping[str, Any]] = []
 
@@ -348,6 +363,40 @@ async def test_what_is_too_large_is_told_in_the_assistants_own_words(dialect: st
         assert told in text
         assert "query_protocol" not in text
         model = ScriptedModel([call("search_catalog"), say("네")])
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.limits")
+@pytest.mark.parametrize("most", [256, 9_100, 20_000])
+async def test_a_model_reads_as_much_of_a_result_as_its_assistant_says(
+    most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = ScriptedModel([call("search_catalog"), say("네")])
+    tool = replace(READ, handler=lambda _args, _deps: ToolOk({"all": "가" * 3_000}))
+    chat, _ = controller(model, tool, assistant=Assistant(max_result_bytes=most))
+    await chat.user_turn("다 보여줘")
+    prompt = DIALECTS["json"].encode(model.requests[-1].messages, model.requests[-1].tools)
+    is_whole = most > 9_000
+    assert ("가" * 3_000 in prompt, "_truncated" in prompt) == (is_whole, not is_whole)
+    told = "search_catalog returned 9033 bytes: the model reads at most max_result_bytes=256"
+    assert (told in caplog.text) is not is_whole
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("turn.limits")
+async def test_a_turn_that_took_too_many_requests_names_the_limit() -> None:
+    reads = [call("search_catalog", query=str(n)) for n in range(3)]
+    chat, log = controller(ScriptedModel(reads), READ, assistant=Assistant(max_turns=2))
+    await chat.user_turn("찾아줘")
+    assert "max_turns=2" in str(log.of(TurnEnded)[0].detail)
+
+
+@pytest.mark.promise("turn.limits")
+@pytest.mark.parametrize("limit", [{"max_turns": 0}, {"max_result_bytes": 255}])
+def test_a_limit_with_which_nothing_can_be_done_is_refused_by_its_name(limit: Any) -> None:
+    [(name, value)] = limit.items()
+    with pytest.raises(ValueError, match=rf"{name}={value} .* at least"):
+        Assistant(**limit)
 
 
 @pytest.mark.anyio

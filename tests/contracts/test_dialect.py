@@ -27,6 +27,7 @@ from lhkit.messages import (
 )
 from lhkit.models.dialects import DIALECTS, Dialect
 from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.tools.registry import NAME_PATTERN
 
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "description": "", "parameters": {"type": "object"}} for name in ("f", "g")
@@ -108,7 +109,8 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 ARGS = st.dictionaries(STRINGS | st.sampled_from("ab"), VALUES, max_size=3)
-NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,10}", fullmatch=True)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,10}", fullmatch=True)
+TOOL_NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 SIZES = st.lists(st.integers(1, 6), max_size=200)
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -184,6 +186,26 @@ def test_arguments_nested_as_deep_as_can_be_written_are_read(dialect: Dialect) -
 def test_what_json_cannot_carry_is_not_written(dialect: Dialect, value: Any) -> None:
     with pytest.raises(NotJsonError):
         dialect.render_call("f", {"a": value})
+
+
+@pytest.mark.promise("dialect.names")
+@each_dialect
+@given(name=TOOL_NAMES, args=ARGS)
+@example(name="startEngine", args={"a": 1})
+@example(name="get-item", args={})
+@example(name="3d-print", args={"a": "x"})
+@example(name="-", args={"a": 1})
+def test_a_tool_is_called_by_any_name_that_it_may_have(
+    dialect: Dialect, name: str, args: dict[str, Any]
+) -> None:
+    tools = [*TOOLS, {"name": name, "description": "Do it.", "parameters": {"type": "object"}}]
+    assert name in dialect.encode([UserMessage(text="go")], tools)
+    raw = dialect.render_call(name, args)
+    parser = dialect.incremental(tools)
+    for chunk in cut(raw, [1] * 20):
+        parser.feed(chunk)
+    [call] = parser.close().calls
+    assert (call.name, json.dumps(call.args), call.repairs) == (name, json.dumps(args), ())
 
 
 @each_dialect

@@ -14,10 +14,19 @@ from lhkit.tools.registry import ToolRegistry
 
 
 @pytest.mark.promise("registry.name")
-@pytest.mark.parametrize("name", ["", "Add", "1st", "add-habit", "습관", "a" * 65, "a b", None, 3])
+@pytest.mark.parametrize("name", ["", "add.habit", "습관", "a" * 65, "a b", "a\n", None, 3])
 def test_a_bad_name_is_refused_at_once(name: Any) -> None:
     with pytest.raises(RegistrationError, match="name must match"):
         ToolRegistry([echo_tool(name)])
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("registry.name")
+@pytest.mark.parametrize("name", ["startEngine", "add-habit", "3d", "_", "-x", "Z" * 64])
+async def test_a_name_is_one_that_openai_and_mcp_allow(name: str) -> None:
+    registry = ToolRegistry([echo_tool(name)])
+    result = await ToolDispatcher(registry).dispatch(name, {}, confirm=None)
+    assert isinstance(result, ToolOk)
 
 
 @pytest.mark.promise("registry.duplicate")

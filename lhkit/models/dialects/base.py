@@ -58,7 +58,8 @@ def words_of(message: UserMessage) -> str:
 
 def result_text(message: ToolCallMessage) -> str:
     """Return the result of a call as the model reads it, within the budget of bytes."""
-    return encode_tool_result(message.result, hint=message.hint or TRUNCATION_HINT)
+    hint = message.hint or TRUNCATION_HINT
+    return encode_tool_result(message.result, message.max_bytes, hint=hint)
 
 
 def is_writable(message: ToolCallMessage) -> bool:

@@ -52,7 +52,10 @@ from lhkit.models.dialects.json import (
 # `control_character`. Positional arguments are not guessed: they make the call malformed.
 
 
-NAME = r"[^\W\d][\w.\-]{0,99}"
+NAME = r"[\w\-][\w.\-]{0,99}"
+"""Wider than Python's: a tool may be `get-item` or `3d`. A name that no tool has must begin as in
+Python (`_IDENTIFIER`)."""
+_IDENTIFIER = re.compile(r"[^\W\d]")
 KEY = r"[^\W\d]\w{0,99}"
 
 _KEY = re.compile(KEY)
@@ -200,6 +203,8 @@ def start_at(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -
     if found is None:
         return _maybe(text, at, known, may_be_bare=may_be_bare)
     name, has_fence = found.group("name"), found.group("fence") is not None
+    if name not in known and not _IDENTIFIER.match(name):
+        return "no"
     start = Start(at=found.end("fence") if has_fence else at, name=name, has_fence=has_fence)
     if name in known and (found.group("list") or has_fence or may_be_bare):
         return start
@@ -214,8 +219,11 @@ def _maybe(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> 
     found = _MAYBE_OPEN.fullmatch(text, at)
     if found is None:
         return "no"
-    if found.group("name") and not found.group("list"):
-        could_be_known = any(name.startswith(found.group("name")) for name in known)
+    begun = found.group("name")
+    if begun and (not found.group("list") or not _IDENTIFIER.match(begun)):
+        could_be_known = any(name.startswith(begun) for name in known)
+        if found.group("list"):
+            return "wait" if could_be_known else "no"
         return "wait" if could_be_known and (may_be_bare or found.group("fence")) else "no"
     return "wait"
 

@@ -31,6 +31,7 @@ from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.messages import Finished, ToolCall, ToolCallMessage, ToolErr, ToolOk, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.testing import echo_tool
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
@@ -189,6 +190,14 @@ def test_words_that_are_surely_names_are_renamed_in_prose_and_ordinary_words_are
         f"date: give {habit} or '{date}', then {names.tools['list_habits']}. "
         f"log_tracker_entrys {date}(x)"
     )
+
+
+def test_a_name_that_begins_as_another_one_is_renamed_as_a_whole() -> None:
+    tools = [echo_tool(name) for name in ("get-item", "get-item-list", "startEngine")]
+    names = disguise(tools, 0)
+    told = names.text("After get-item-list call get-item, then startEngine.")
+    of = names.tools
+    assert told == f"After {of['get-item-list']} call {of['get-item']}, then {of['startEngine']}."
 
 
 def test_a_schema_is_renamed_where_it_speaks_of_its_own_arguments() -> None:
