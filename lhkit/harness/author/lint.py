@@ -80,6 +80,7 @@ LEVELS: Mapping[str, Level] = {
     "silent": Level.ERROR,  # a model that does nothing passes
     "bluff": Level.ERROR,  # a model that calls everything and claims success passes
     "unused_fault": Level.WARNING,  # a tool breaks that the gold trace never calls
+    "ambiguous_reply": Level.WARNING,  # words that a done call and a refused one share
     "unchecked_reply": Level.WARNING,  # a turn that may end in silence
     "echo": Level.WARNING,  # the user's own words pass as a reply
 }
@@ -273,9 +274,20 @@ def _pattern_remarks(slots: Mapping[str, Slot], path: Path) -> Iterator[Remark]:
 _EMPTY = "/{}/ matches an empty text, so it asks for nothing: demand at least one character"
 
 
+_CANCELLED = re.compile("cancel|취소", re.IGNORECASE)
+
+
 def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
     expected = turn.reply
     pattern = expected.matches
+    cancelling = next((c.tool for c in turn.expect.calls if "cancel" in c.tool.casefold()), None)
+    words = (*expected.contains_any, *expected.contains_all)
+    if cancelling and words and pattern is None and all(map(_CANCELLED.search, words)):
+        message = (
+            f"{words[0]!r} is said of {cancelling} when it is done and when the person said no "
+            "(`cancelled`): demand other words, or name the tool delete_… or remove_…"
+        )
+        yield Remark("ambiguous_reply", path, message)
     if pattern is not None and Pattern(pattern).is_in(""):
         yield Remark("empty_pattern", (*path, "matches"), _EMPTY.format(pattern))
     elif not reply_reasons(expected, ""):
