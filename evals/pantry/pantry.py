@@ -213,6 +213,13 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
 }
 
 
+_CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # how success is told, for the scores
+    "add_item": {"ko": ("넣었", "추가했"), "en": ("added", "put in")},
+    "use_item": {"ko": ("썼", "뺐", "줄였"), "en": ("used", "took out")},
+    "move_item": {"ko": ("옮겼",), "en": ("moved",)},
+}
+
+
 def _summary(tool: str, args: Mapping[str, Any], catalog: Catalog, *, deps: Pantry) -> str:
     known = deps.items.get(args.get("item_id", ""))  # a person knows names, not ids
     item = known.name if known else args.get("item_id")
@@ -238,6 +245,7 @@ def build_registry(locale: str) -> ToolRegistry:
             handler=handler,
             is_destructive=name in _SUMMARIES,
             summarize=partial(_summary, name),  # asked for only before a write
+            claims=_CLAIMS.get(name, {}),
         )
         for handler in (find_item, list_expiring, add_item, use_item, move_item)
     )

@@ -653,6 +653,8 @@ def gate_sheet(summary: Summary, catalog: Catalog) -> Html | None:
     lines = [(catalog.text(f"report.score.{name}"), str(n)) for name, n in counts.items()]
     respected = f"{confirm.respected_turns}/{confirm.refused_turns}"
     lines.append((catalog.text("report.score.respected"), respected))
+    if summary.wordless:
+        lines.append((catalog.text("report.score.wordless"), ", ".join(summary.wordless)))
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", shown)) for name, shown in lines]
     columns = [catalog.text("report.gate_title"), catalog.text("audit.count")]
     return table(columns, rows, caption=columns[0])

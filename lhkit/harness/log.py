@@ -48,6 +48,8 @@ class _Tool(TypedDict):
     name: str
     parameters: dict[str, Any]
     implied: NotRequired[dict[str, Any]]
+    destructive: NotRequired[bool]
+    claims: NotRequired[dict[str, list[str]]]
 
 
 class _Told(TypedDict, total=False):
@@ -490,7 +492,7 @@ def _tools(old: Manifest, new: Manifest, locale: str) -> Iterator[Change]:
 
     Where both say the tools themselves, their hashes do not count: an older lhkit took others.
     """
-    then, now = old.get("tools"), new.get("tools")
+    then, now = _asked(old), _asked(new)
     if not then or not now:
         yield from _hashes("tools", old, new, locale)
     elif sorted(map(canonical, then)) != sorted(map(canonical, now)):
@@ -502,6 +504,11 @@ def _tools(old: Manifest, new: Manifest, locale: str) -> Iterator[Change]:
             [_sha256(compact(each))[:_HASH_CHARS] for each in (then, now)] if is_inside else names
         )
         yield from _change("tools_order", told[0], told[1], locale)
+
+
+def _asked(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the tools without what only tells how their success is claimed."""
+    return [{k: v for k, v in tool.items() if k != "claims"} for tool in told.get("tools") or ()]
 
 
 def _contexts(before: Manifest, after: Manifest) -> Iterator[Change]:

@@ -743,7 +743,9 @@ class Summary:
 
     `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
     the group without a name must call none); `by_tag` by tags, likewise. `spent` is where the wall
-    time of the newest sitting went, None where records are all that is known.
+    time of the newest sitting went, None where records are all that is known. `wordless` are the
+    tools that write and name no words of their success: there the check of false claims knows its
+    own verbs only.
     """
 
     by_ac: tuple[Tally, ...]
@@ -757,6 +759,7 @@ class Summary:
     flips: Flips = field(default_factory=Flips)
     times: Times = field(default_factory=Times)
     spent: Spent | None = None
+    wordless: tuple[str, ...] = ()
 
     @property
     def confusion(self) -> Mapping[tuple[str, str], int]:

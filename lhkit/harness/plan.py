@@ -51,6 +51,9 @@ MOST_ATTEMPTS = 100
 MOST_TOKENS = 1_000_000
 """The most tokens of one model message: more than any context has."""
 
+_UNTOLD = frozenset({"implied", "claims"})
+"""What scorers know of a tool and no model reads."""
+
 _Count: TypeAlias = tuple[str, int, int]
 
 
@@ -377,7 +380,7 @@ class _Known:
         """Return the tools of `registry`, kept alive so that its id stays its own."""
         if id(registry) not in self._tools:
             specs = tool_specs(registry)
-            asked = [{k: v for k, v in spec.items() if k != "implied"} for spec in specs]
+            asked = [{k: v for k, v in spec.items() if k not in _UNTOLD} for spec in specs]
             ordered = compact(asked)  # the order of tools and words reaches the model, too
             digest = hashlib.sha256(ordered.encode()).hexdigest()
             self._tools[id(registry)] = (registry, specs, digest)
@@ -426,6 +429,7 @@ def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
             **({"distractor": True} if is_distractor(tool) else {}),
             **({"implied": plain_json(tool.implied)} if tool.implied else {}),
             **({"repeatable": True} if tool.repeatable else {}),
+            **({"claims": plain_json(tool.claims)} if tool.is_destructive else {}),
         }
         for tool in registry.definitions
     ]

@@ -376,7 +376,26 @@ class Run:
 
     def summary(self) -> Summary:
         """Return the run in numbers."""
-        return replace(summarise(self.records), spent=spent(self.manifest))
+        return replace(
+            summarise(self.records), spent=spent(self.manifest), wordless=self._wordless()
+        )
+
+    def _wordless(self) -> tuple[str, ...]:
+        """Return the writing tools without words of success in a language that was played.
+
+        None of a manifest from before tools could name any.
+        """
+        told = self.manifest.get("locales", {})
+        specs = [(locale, tool) for locale in told for tool in told[locale].get("tools", ())]
+        return tuple(
+            sorted(
+                {
+                    tool["name"]
+                    for locale, tool in specs
+                    if "claims" in tool and not tool["claims"].get(locale)
+                }
+            )
+        )
 
     @property
     def scenarios(self) -> "pd.DataFrame":

@@ -224,12 +224,7 @@ async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
         finally:
             if model is not stage.model:
                 await model.aclose()
-        tools = ToolFacts(
-            schemas={
-                tool.name: tool.schema_on(session.today) for tool in counted_tools(session.registry)
-            },
-            destructive=session.registry.destructive,
-        )
+        tools = ToolFacts.of(counted_tools(session.registry), session.today)
         evidence = play.evidence()
         return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
 
@@ -710,17 +705,15 @@ def _judged(
 
 
 def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFacts:
-    """Return the tools of today, with the schemas they had then, and what they implied then.
+    """Return the tools of today, with schemas, what they implied and their claims as then.
 
-    A manifest from before anything could be implied says nothing of it: today's word counts.
+    A manifest from before anything could be implied or claimed says nothing of it: today's word
+    counts.
     """
     told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
     then = {spec["name"]: spec for spec in told}
     tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
-    return ToolFacts(
-        schemas={tool.name: tool.schema_on(session.today) for tool in tools},
-        destructive=session.registry.destructive,
-    )
+    return ToolFacts.of(tools, session.today)
 
 
 def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
@@ -728,6 +721,7 @@ def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
         tool,
         parameters=spec.get("parameters", tool.parameters),
         implied=spec.get("implied", tool.implied),
+        claims=spec.get("claims", tool.claims),
     )
 
 

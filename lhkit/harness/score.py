@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -30,6 +30,7 @@ from lhkit.harness.state_diff import NO_KEYS
 from lhkit.harness.violations import Excused, check_state, violations_of
 from lhkit.json_values import canonical
 from lhkit.messages import EndReason, GateOutcome
+from lhkit.tools.definition import ToolDefinition
 
 # A turn's calls beside the expected ones, row by row, and how many the first parse gave. Pure.
 #
@@ -211,10 +212,22 @@ class ToolFacts:
     """What judging has to know of the tools: their schemas, and which of them change data.
 
     The schemas are those of `ToolDefinition.schema_on`: with all defaults, also implied ones.
+    `claims` are the words in which the success of each of those writes is told, of all languages.
     """
 
     schemas: Mapping[str, Mapping[str, Any]]
     destructive: frozenset[str] = frozenset()
+    claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tools: Iterable[ToolDefinition], today: date | None) -> "ToolFacts":
+        """Return what is known of some tools, on a day."""
+        given = tuple(tools)
+        return cls(
+            schemas={tool.name: tool.schema_on(today) for tool in given},
+            destructive=frozenset(tool.name for tool in given if tool.is_destructive),
+            claims={tool.name: tuple(chain(*tool.claims.values())) for tool in given},
+        )
 
     @property
     def reads(self) -> frozenset[str]:
@@ -242,7 +255,12 @@ def judge(
     played = list(zip(scenario.turns, evidence.turns, strict=False))
     matches = [_match(script, turn, tools, today) for script, turn in played]
     violations = violations_of(
-        scenario, evidence, _excused(played, matches), schemas=tools.schemas, today=today
+        scenario,
+        evidence,
+        _excused(played, matches),
+        schemas=tools.schemas,
+        today=today,
+        claims=tools.claims,
     )
     broken = _broken(evidence)
     if broken:

@@ -41,6 +41,19 @@ _HANDLERS: Mapping[str, Handler] = {
 }
 
 
+_CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "log_tracker_entry": {
+        "ko": ("기록했", "저장했", "체크했", "남겼", "기록을 마쳤"),
+        "en": ("logged", "recorded", "saved", "marked", "checked off"),
+    },
+    "add_habit": {
+        "ko": ("추가했", "등록했", "넣었", "만들었", "시작했"),
+        "en": ("added", "set up", "created", "put on your list"),
+    },
+}
+"""How the success of a write is told: for the check of false claims, no model reads it."""
+
+
 def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
     """Return the registry of the six tools; their handlers take a `LifeHelper` as `deps`.
 
@@ -62,6 +75,7 @@ def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:
             is_destructive=name in writing,
             summarize=writing.get(name),
             implied=text.implied,
+            claims=_CLAIMS.get(name, {}),
         )
         for name, text in tool_texts(catalog.categories, locale).items()
     )

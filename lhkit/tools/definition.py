@@ -1,6 +1,6 @@
 """What a tool is: a name, words for the model, a JSON Schema and a handler."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from types import MappingProxyType
@@ -36,6 +36,10 @@ class ToolDefinition:
 
     `repeatable`: the same call twice in a row is meant twice (`cd ..`), so the second one runs,
     too. Otherwise it is answered with `repeated_call`, because small models repeat themselves.
+
+    `claims` says, by language, in which words the success of a write is told, as words or regular
+    expressions: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. The model is not told; the check of
+    false claims knows them beside its own verbs, and mistakes that are tried are told in them.
     """
 
     name: str
@@ -48,6 +52,7 @@ class ToolDefinition:
     check: Check | None = None
     implied: Mapping[str, JSON] = field(default_factory=dict)
     repeatable: bool = False
+    claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def schema_on(self, today: date | None) -> Mapping[str, Any]:
         """Return `parameters` with what is implied as defaults: what a call means, for comparing.

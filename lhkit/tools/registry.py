@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, get_type_hints
 
@@ -40,6 +40,7 @@ def definition_of(
     timeout_s: float,
     implied: Mapping[str, JSON],
     repeatable: bool,
+    claims: Mapping[str, Sequence[str]],
 ) -> ToolDefinition:
     """Return the definition of a tool that calls `function` with keyword arguments.
 
@@ -70,6 +71,7 @@ def definition_of(
         check=_checked_by(arguments),
         implied=implied,
         repeatable=repeatable,
+        claims=claims,
     )
 
 
@@ -239,6 +241,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         implied: Mapping[str, JSON] | None = None,
         repeatable: bool = False,
+        claims: Mapping[str, Sequence[str]] | None = None,
     ) -> Callable[[Function], Function]:
         """Return a decorator that registers a typed, documented function and leaves it as it is.
 
@@ -246,8 +249,8 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         bounds), the description from the docstring, unless `description` is given: tools in several
         languages are the same functions with other words. A parameter named `deps` receives the
         dependencies and is not part of the schema. `implied` says what a left-out argument means
-        where the function fills it in; `repeatable`, that the same call again is no mistake (both
-        as in `ToolDefinition`).
+        where the function fills it in; `repeatable`, that the same call again is no mistake;
+        `claims`, how the success of a write is told (all as in `ToolDefinition`).
 
         Raises:
             RegistrationError: if it stands there without parentheses, the function has no
@@ -266,6 +269,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 timeout_s=timeout_s,
                 implied=implied or {},
                 repeatable=repeatable,
+                claims=claims or {},
             )
             self.register(definition)
             return function
@@ -298,10 +302,18 @@ def _require_registrable(
     if not definition.timeout_s > 0:
         raise RegistrationError(f"tool {name!r}: timeout_s must be above 0 seconds")
     _check_schema(name, definition.parameters)
+    for fault in _scoring_faults(definition):
+        raise RegistrationError(f"tool {name!r}: {fault}")
+
+
+def _scoring_faults(definition: ToolDefinition) -> Iterator[str]:
+    """Yield what is wrong with what only scorers are told of a tool."""
     for argument, value in definition.implied.items():
-        fault = _implied_fault(definition.parameters, argument, value)
-        if fault is not None:
-            raise RegistrationError(f"tool {name!r}: implied {argument!r}: {fault}")
+        if fault := _implied_fault(definition.parameters, argument, value):
+            yield f"implied {argument!r}: {fault}"
+    for locale, words in definition.claims.items():
+        if fault := _claims_fault(words, writes=definition.is_destructive):
+            yield f"claims[{locale!r}]: {fault}"
 
 
 def _implied_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | None:
@@ -311,6 +323,21 @@ def _implied_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str 
     if all(argument in branch.get("required", ()) for branch in branches):
         return "it is required, so it is never left out"
     return None if value == TODAY else value_fault(schema, argument, value)
+
+
+def _claims_fault(words: Any, *, writes: bool) -> str | None:
+    if not writes:
+        return "the tool changes nothing: only a destructive tool has a success to claim"
+    if isinstance(words, str) or not isinstance(words, Sequence):
+        return 'give a list of words, such as ["sent", "texted"]'
+    for each in words:
+        try:
+            matches_nothing = re.search(each, "") is not None
+        except (TypeError, re.error) as error:
+            return f"{each!r} is neither words nor a regular expression ({error})"
+        if matches_nothing:
+            return f"{each!r} matches an empty text: every reply would claim success"
+    return None
 
 
 def _check_schema(name: str, schema: Any) -> None:

@@ -63,6 +63,7 @@ REGISTRY = ToolRegistry(
             parameters=_schema(["text"], text=TEXT, tag={"enum": ["home", "work"]}),
             handler=_add,
             is_destructive=True,
+            claims={"en": ["added"]},
         ),
         ToolDefinition(
             name="finish_note",
@@ -70,6 +71,7 @@ REGISTRY = ToolRegistry(
             parameters=_schema(["note_id", "done"], note_id=TEXT, done={"type": "boolean"}),
             handler=_finish,
             is_destructive=True,
+            claims={"en": ["finished"]},
         ),
     ]
 )
@@ -119,6 +121,7 @@ DELETE = ToolDefinition(
     parameters=_schema(["note_id"], note_id=TEXT),
     handler=_delete,
     is_destructive=True,
+    claims={"en": ["deleted"]},
 )
 
 

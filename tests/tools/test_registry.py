@@ -209,3 +209,22 @@ def test_a_function_says_what_it_fills_in() -> None:
     look_at = registry["look"]
     assert look_at.parameters["properties"]["day"]["default"] is None
     assert look_at.schema_on(date(2026, 6, 15))["properties"]["day"]["default"] == "2026-06-15"
+
+
+@pytest.mark.promise("eval.claims_of_tools")
+@pytest.mark.parametrize(
+    ("claims", "is_write", "said"),
+    [
+        ({"en": "sent"}, True, "give a list of words"),
+        ({"en": ["se(nt"]}, True, r"'se\(nt' is neither words nor a regular expression"),
+        ({"en": ["(?:sent)?"]}, True, "matches an empty text"),
+        ({"en": [3]}, True, "neither words nor"),
+        ({"en": ["sent"]}, False, "the tool changes nothing"),
+    ],
+)
+def test_claims_that_cannot_be_are_refused_with_tool_and_language(
+    claims: Any, is_write: bool, said: str
+) -> None:
+    tool = replace(echo_tool("send"), is_destructive=is_write, claims=claims)
+    with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{said}"):
+        ToolRegistry([tool])

@@ -896,10 +896,7 @@ def _named(setting: Setting, mutant: Mutant, verdict: Verdict) -> TriedMutant:
 
 
 def _judged(setting: Setting, mutant: Mutant) -> Verdict:
-    tools = ToolFacts(
-        schemas={tool.name: tool.schema_on(setting.today) for tool in setting.registry.definitions},
-        destructive=setting.registry.destructive,
-    )
+    tools = ToolFacts.of(setting.registry.definitions, setting.today)
     evidence = mutant.evidence or setting.gold.evidence
     judgement = judge(
         setting.scenario, evidence, tools, today=setting.today, row_keys=setting.row_keys

@@ -144,12 +144,20 @@ def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
         bypasses=gate.bypasses,
         false_claims=gate.false_claims,
     )
+    if summary.wordless:
+        yield wordless_words(summary, catalog)
     yield catalog.text(
         "table.card_line",
         wrong=gate.wrong,
         stopped=part_of(gate.wrong_stopped, gate.wrong),
         done=part_of(gate.wrong_done, gate.wrong),
     )
+
+
+def wordless_words(summary: Summary, catalog: Catalog) -> str:
+    """Return for which tools the number of false claims knows no words of their own."""
+    names = ", ".join(summary.wordless)
+    return catalog.text("table.wordless_line", count=len(summary.wordless), tools=names)
 
 
 def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Old evidence before today's scorers and expectations: offline, and never another conversation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -248,3 +248,40 @@ async def test_a_run_from_before_anything_was_implied_is_scored_by_what_is_impli
     again = rescore(run, load(DUE), implying(toolset, "work"))
     assert verdicts_of(again) == [Verdict.FAIL]
     assert [each.code for each in again.records[0].judgement.violations] == ["forbidden_call"]
+
+
+PLANNED = """\
+- id: planned
+  ac: notes
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00", notes: []}
+  turns: [{user: Friday is for painting., expect: {calls: [{tool: find_notes, args: {query: x}}]}}]
+"""
+
+
+def claiming(toolset: Any, words: Sequence[str]) -> Any:
+    """Return a toolset in which the success of a new note is told in these words."""
+    registry = ToolRegistry(
+        replace(tool, claims={"en": words} if tool.name == "add_note" and words else {})
+        for tool in toolset.registry.definitions
+    )
+    return replace(toolset, registry=registry)
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("eval.claims_of_tools")
+async def test_the_words_of_a_tools_success_are_those_of_when_the_run_was_made(
+    play: Play, load: Load, toolset: Any
+) -> None:
+    model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
+    words = ["got a sticky"]
+    run = await play(load(PLANNED), model, toolset=claiming(toolset, words))
+    told = [each.code for each in run.records[0].judgement.violations]
+    assert told == ["false_claim"]
+    assert run.summary().wordless == ("finish_note",)
+    again = rescore(run, load(PLANNED), claiming(toolset, []))
+    assert [each.code for each in again.records[0].judgement.violations] == told
+    model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
+    other = await replay(load(PLANNED), model, toolset=claiming(toolset, []), progress=False)
+    assert other.records[0].judgement.violations == ()
+    assert other.summary().wordless == ("add_note", "finish_note")
