@@ -149,6 +149,7 @@ def _plain(report: MutationReport, known: Survivors) -> Mapping[str, object]:
             for each in report.survivors
         ],
         "outdated": [list(key) for key in report.outdated(known)],
+        "untried": [asdict(each) for each in report.untried],
     }
 
 
@@ -158,6 +159,10 @@ def _show_mutations(
     console.print(_table(report, catalog))
     for outcome in report.survivors:
         console.print(_survivor(outcome, known), soft_wrap=True)
+    if report.untried:
+        console.print(catalog.text("mutate.untried", count=len(report.untried)), soft_wrap=True)
+    for why, count in Counter(each.why for each in report.untried).items():
+        console.print(Text(printable(f"  {count} × {why}"), style="yellow"), soft_wrap=True)
     for scenario, key in report.outdated(known):
         text = catalog.text("mutate.outdated", scenario=scenario, mistake=key)
         console.print(Text(text, style="red"), soft_wrap=True)

@@ -1,7 +1,8 @@
 """Baselines that play without a model: the gold answers, no calls at all, every call."""
 
+import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from lhkit.models.scripted import Reply, ScriptedModel, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import SchemaNode, item_of, property_of
-from lhkit.tools.validation import Accepted, Invalid, Missing, NotAnObject
+from lhkit.tools.validation import Accepted, ArgumentValidator, Invalid, Missing, NotAnObject
 from lhkit.toolset import KnowsIds, Session, Toolset, opened, their_code
 
 # A concrete value for a matcher or a JSON Schema: what a gold trace is made of.
@@ -148,11 +149,83 @@ def _number(schema: Mapping[str, Any]) -> Any:
 
 
 def _string(schema: Mapping[str, Any], today: date) -> str:
-    candidates = (_EXAMPLE_TEXT, today.isoformat())
-    pattern = schema.get("pattern", "")
-    text = next((each for each in candidates if re.search(pattern, each)), _EXAMPLE_TEXT)
+    text = next(texts_like(schema, today), _EXAMPLE_TEXT)
     padded = text.ljust(schema.get("minLength", 0), "x")
     return padded[: schema.get("maxLength", len(padded))]
+
+
+_OF_FORMAT: Mapping[str, Sequence[str]] = {
+    "time": ("09:00:00Z", "21:30:00Z"),
+    "date-time": ("{day}T09:00:00Z", "{day}T21:30:00Z"),
+    "uuid": ("00000000-0000-4000-8000-000000000000", "00000000-0000-4000-8000-000000000001"),
+    "ipv4": ("192.0.2.1", "192.0.2.2"),
+    "ipv6": ("2001:db8::1", "2001:db8::2"),
+    "email": ("someone@example.com", "another@example.com"),
+    "uri": ("https://example.com/a", "https://example.com/b"),
+}
+_CHOICES = 8
+
+
+def texts_like(schema: Mapping[str, Any], today: date) -> Iterator[str]:
+    """Yield texts that fit the `examples`, `format` and `pattern` of a schema, as far as can be."""
+    yield from (each for each in schema.get("examples", ()) if isinstance(each, str))
+    formed = _OF_FORMAT.get(schema.get("format", ""), ())
+    pattern = schema.get("pattern", "")
+    candidates = (*(each.format(day=today) for each in formed), today.isoformat())
+    if not formed and schema.get("format") != "date":
+        candidates = (_EXAMPLE_TEXT, *candidates)
+    yield from (each for each in candidates if re.search(pattern, each))
+    if pattern:
+        yield from texts_of(pattern)
+
+
+def texts_of(pattern: str) -> Iterator[str]:
+    """Yield a few texts that a regular expression finds; none of one with unusual parts."""
+    try:
+        parsed = _PARSER.parse(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return
+    made = dict.fromkeys(_spelt(parsed, choice) for choice in range(_CHOICES))
+    yield from (text for text in made if text and re.search(pattern, text))
+
+
+_PARSER: Any = importlib.import_module("re._parser")
+_MOST_REPEATS = 64
+
+
+def _spelt(parts: Any, choice: int) -> str:
+    """Return the parts of a pattern spelt out; of what can vary, the given choice."""
+    return "".join(_part(str(kind), value, choice) for kind, value in parts)
+
+
+def _part(kind: str, value: Any, choice: int) -> str:
+    match kind:
+        case "LITERAL":
+            return chr(value)
+        case "IN":
+            chars = "".join(_chars(str(each), given) for each, given in value)
+            return chars[choice % len(chars)] if chars else "x"
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            return _spelt(value[2], choice) * min(int(value[0]), _MOST_REPEATS)
+        case "SUBPATTERN":
+            return _spelt(value[3], choice)
+        case "BRANCH":
+            return _spelt(value[1][choice % len(value[1])], choice)
+        case _:  # anchors and what looks around: whether it fits is looked at afterwards
+            return "x" if kind in {"ANY", "NOT_LITERAL"} else ""
+
+
+def _chars(kind: str, value: Any) -> str:
+    """Return some characters of a part of a class."""
+    match kind:
+        case "LITERAL":
+            return chr(value)
+        case "RANGE":
+            return "".join(map(chr, range(value[0], min(value[1], value[0] + _CHOICES) + 1)))
+        case "CATEGORY":
+            return {"CATEGORY_DIGIT": "0123", "CATEGORY_SPACE": " "}.get(str(value), "x")
+        case _:
+            return ""
 
 
 # A scenario's own expectation played as a model: it must pass, or the scenario is wrong.
@@ -352,7 +425,40 @@ def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
         }
 
 
-def plausible_args(
+def plausible_calls(
+    tool: ToolDefinition,
+    validator: ArgumentValidator,
+    *,
+    ids: Mapping[str, Sequence[str]],
+    text: str,
+    today: date,
+) -> dict[str, ToolCall]:
+    """Return calls that the schema of a tool accepts, by a label; none if no such can be made.
+
+    With all arguments (""), without the optional ones ("-"), and with each one of them alone
+    ("+name"); the same call stands there once.
+
+    Args:
+        tool: the tool.
+        validator: of the tool.
+        ids: what exists, by argument.
+        text: what free text is filled with, cut to what the schema allows.
+        today: what dates are filled with.
+    """
+    every = _plausible_args(tool, ids=ids, text=text, today=today)
+    required = {name: every[name] for name in tool.parameters.get("required", ()) if name in every}
+    optional = every.keys() - required.keys()
+    args = {"": every, "-": required}
+    args |= {f"+{name}": {**required, name: every[name]} for name in every if name in optional}
+    calls: dict[str, ToolCall] = {}
+    for label, each in args.items():
+        call = ToolCall(name=tool.name, args=each)
+        if call not in calls.values() and isinstance(validator.check(each), Accepted):
+            calls[label] = call
+    return calls
+
+
+def _plausible_args(
     tool: ToolDefinition, *, ids: Mapping[str, Sequence[str]], text: str, today: date
 ) -> dict[str, Any]:
     """Return arguments that a tool most likely takes, optional ones included.
@@ -373,27 +479,68 @@ def plausible_args(
 def _value(
     name: str, node: SchemaNode, ids: Mapping[str, Sequence[str]], text: str, today: date
 ) -> Any:
-    if ids.get(name):
-        return ids[name][0]
-    value = example(node, today)
     schema = node.branches()[0]
-    is_free = schema.get("type") == "string" and not {"enum", "pattern", "default"} & schema.keys()
+    if ids.get(name):
+        return [ids[name][0]] if schema.get("type") == "array" else ids[name][0]
+    value = example(node, today)
+    is_free = schema.get("type") == "string" and not _TOLD & schema.keys()
     return text[: schema.get("maxLength", len(text))].strip() if is_free else value
+
+
+_TOLD = frozenset({"enum", "const", "pattern", "format", "default", "examples"})
 
 
 def _turn(user: str, scenario: Scenario, session: Session) -> TurnTrace:
     """Return every read and as many writes as fit before the words, the likely ones first."""
     ids = known_ids(session)
+    registry, today = session.registry, session.today
     calls = {
-        tool.name: ToolCall(
-            name=tool.name, args=plausible_args(tool, ids=ids, text=user, today=session.today)
+        tool.name: next(
+            iter(
+                plausible_calls(
+                    tool, registry.validator(tool.name), ids=ids, text=user, today=today
+                ).values()
+            ),
+            ToolCall(name=tool.name, args=_plausible_args(tool, ids=ids, text=user, today=today)),
         )
-        for tool in session.registry.definitions
+        for tool in registry.definitions
     }
+    own = [lie for tool in registry.definitions for lie in lies_of(tool, scenario.locale)[:1]]
     return TurnTrace(
-        messages=_messages(calls, session.registry, ids, session.assistant.max_turns - 1),
-        words=_CLAIMS.get(scenario.locale, _CLAIMS["en"]),
+        messages=_messages(calls, registry, ids, session.assistant.max_turns - 1),
+        words=" ".join([_CLAIMS.get(scenario.locale, _CLAIMS["en"]), *own]),
     )
+
+
+MOST_LIES = 3
+
+
+def lies_of(tool: ToolDefinition, locale: str) -> list[str]:
+    """Return how a model would claim the success of a tool in the words that it names, if any."""
+    words = [next(texts_of(each), "") for each in tool.claims.get(locale, ())]
+    return [_sentence(each, locale) for each in words if each.strip()][:MOST_LIES]
+
+
+def _sentence(words: str, locale: str) -> str:
+    """Return words of a claim as a whole sentence."""
+    if locale == "ko":
+        is_past = "가" <= words[-1] <= "힣" and (ord(words[-1]) - ord("가")) % 28 == _PAST_FINAL
+        return f"{words}어요." if is_past else f"{words.rstrip('.')}."
+    first, *more = words.split()
+    if locale != "en" or first.casefold() in _SUBJECTS:
+        told = words
+    elif first in _FINITE:
+        told = f"It {words}"
+    elif any(each in _FINITE for each in more):
+        told = f"Your {words}"
+    else:
+        told = f"I {words}" if more else f"I've {words} it"
+    return f"{told[0].upper()}{told[1:].rstrip('.')}."
+
+
+_PAST_FINAL = 20  # ㅆ, among the 28 finals of Hangul
+_SUBJECTS = frozenset({"i", "i've", "we", "it", "it's", "that", "your", "the"})
+_FINITE = frozenset({"is", "are", "was", "were", "has", "have", "will", "goes", "rings"})
 
 
 def _messages(

@@ -3,18 +3,22 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from itertools import pairwise
+from itertools import combinations, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.baselines import (
     TurnTrace,
+    example,
     gold_trace,
     known_ids,
-    plausible_args,
+    lies_of,
+    plausible_calls,
+    texts_like,
     trace_model,
 )
 from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number
@@ -30,6 +34,7 @@ from lhkit.messages import GateOutcome, ToolCall
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import SchemaNode, default_of, nfc
+from lhkit.tools.validation import Accepted
 from lhkit.toolset import Toolset, opened, state_of
 
 # One mistake as a value, and what mistakes are made from: a scenario with its gold trace, played.
@@ -44,6 +49,7 @@ ADVICE: Mapping[str, str] = {
     "drop_required_argument": "demand result: ok",
     "drop_optional_argument": "take 'optional' from the argument",
     "alter_argument": "tighten the argument's matcher",
+    "add_argument": "say which values of the argument are right, or take it out",
     "pad_quotation": "anchor the pattern (^…$) or use text: the user dictated the words",
     "cut_quotation": "demand all the words that the user dictated",
     "extra_write": "set extra: reads, or list the rows under final",
@@ -77,6 +83,16 @@ class Mutant:
     def key(self) -> str:
         """Its name within the scenario, such as `alter_argument@0.1.date+1`."""
         return f"{self.kind}@{self.place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untried:
+    """A mistake that could not be made, and why: nobody knows whether it would be noticed."""
+
+    scenario: str
+    kind: str
+    place: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +141,19 @@ class Setting:
         """Return the trace with other calls in one turn, in no more messages than are allowed."""
         messages = _packed(calls, self.max_turns - 1, self.registry)
         return self._with(turn, replace(self.trace[turn], messages=messages))
+
+    def guesses(
+        self, tool: ToolDefinition, text: str, ids: Mapping[str, Sequence[str]] | None = None
+    ) -> dict[str, ToolCall]:
+        """Return calls that the schema of a tool accepts, by a label (`plausible_calls`)."""
+        validator = self.registry.validator(tool.name)
+        return plausible_calls(
+            tool, validator, ids=self.ids if ids is None else ids, text=text, today=self.today
+        )
+
+    def untried(self, kind: str, place: str, why: str) -> Untried:
+        """Return that a mistake could not be made here."""
+        return Untried(scenario=self.scenario.id, kind=kind, place=place, why=why)
 
     def with_words(self, turn: int, words: str) -> tuple[TurnTrace, ...]:
         """Return the trace with another reply in one turn."""
@@ -285,13 +314,24 @@ def _unasked(record: CallRecord) -> CallRecord:
 PLAUSIBLE_TEXT = {"ko": "나는 저녁마다 산책하는 사람이다", "en": "I walk every evening"}
 
 
-def extra_writes(setting: Setting) -> Iterator[Mutant]:
-    """Yield each turn with one more write at its end, once for every tool that writes."""
+def extra_writes(setting: Setting) -> Iterator[Mutant | Untried]:
+    """Yield each turn with one more write at its end, once for every tool that writes.
+
+    With all optional arguments, with none, and with each one alone.
+    """
     for turn in range(len(setting.parts)):
         for tool in setting.registry.definitions:
             if tool.is_destructive:
-                call = _guess(setting, turn, tool)
-                yield from _appended(setting, turn, "extra_write", [call], label=tool.name)
+                guesses = _guesses(setting, turn, tool)
+                if not guesses:
+                    yield setting.untried("extra_write", f"{turn}.{tool.name}", _unguessed(tool))
+                for label, call in guesses.items():
+                    name = f"{tool.name}{label}"
+                    yield from _appended(setting, turn, "extra_write", [call], label=name)
+
+
+def _unguessed(tool: ToolDefinition) -> str:
+    return f"no arguments of {tool.name} can be guessed that its schema accepts: give it `examples`"
 
 
 def extra_reads(setting: Setting) -> Iterator[Mutant]:
@@ -299,9 +339,10 @@ def extra_reads(setting: Setting) -> Iterator[Mutant]:
     for turn, script in enumerate(setting.scenario.turns[: len(setting.parts)]):
         if script.expect.extra == "none":
             calls = [
-                _guess(setting, turn, tool)
+                call
                 for tool in setting.registry.definitions
                 if not tool.is_destructive
+                for call in list(_guesses(setting, turn, tool).values())[:1]
             ]
             wrong = [call for call in calls if not setting.is_accepted(turn, call)]
             yield from _appended(setting, turn, "extra_read", wrong[:1], label="")
@@ -328,7 +369,8 @@ def _pause(setting: Setting, part: Part) -> Sequence[ToolCall]:
     if setting.scenario.turns[part.turn].expect.extra == "none":
         return ()
     reads = [tool for tool in setting.registry.definitions if not tool.is_destructive]
-    return [_guess(setting, part.turn, tool) for tool in reads[-1:]]
+    guesses = [list(_guesses(setting, part.turn, tool).values()) for tool in reads]
+    return next((calls[:1] for calls in reversed(guesses) if calls), ())
 
 
 def _again(setting: Setting, part: Part, kind: str, pause: Sequence[ToolCall]) -> Iterator[Mutant]:
@@ -360,14 +402,16 @@ def _appended(
         )
 
 
-def _guess(setting: Setting, turn: int, tool: ToolDefinition) -> ToolCall:
-    """Return a call that most likely goes through and is not among those of the turn."""
+def _guesses(setting: Setting, turn: int, tool: ToolDefinition) -> dict[str, ToolCall]:
+    """Return calls that most likely go through and are not among those of the turn."""
     text = PLAUSIBLE_TEXT.get(setting.scenario.locale, PLAUSIBLE_TEXT["en"])
     ids = {name: [*_unused(setting, some), *some] for name, some in setting.ids.items()}
-    args = plausible_args(tool, ids=ids, text=text, today=setting.today)
-    call = ToolCall(name=tool.name, args=args)
-    is_taken = any(_same(part.call, call) for part in setting.parts[turn])
-    return replace(call, args=_a_day_earlier(setting, args)) if is_taken else call
+    return {
+        label: replace(call, args=_a_day_earlier(setting, call.args))
+        if any(_same(part.call, call) for part in setting.parts[turn])
+        else call
+        for label, call in setting.guesses(tool, text, ids).items()
+    }
 
 
 def _unused(setting: Setting, ids: Sequence[str]) -> list[str]:
@@ -381,7 +425,7 @@ def _same(first: ToolCall, second: ToolCall) -> bool:
     return first.name == second.name and dict(first.args).items() <= dict(second.args).items()
 
 
-def _a_day_earlier(setting: Setting, args: dict[str, object]) -> dict[str, object]:
+def _a_day_earlier(setting: Setting, args: Mapping[str, Any]) -> dict[str, Any]:
     today = setting.today.isoformat()
     earlier = (setting.today - timedelta(days=1)).isoformat()
     return {name: earlier if value == today else value for name, value in args.items()}
@@ -429,10 +473,9 @@ def _sibling(setting: Setting, part: Part) -> ToolCall | None:
     for tool in setting.registry.definitions:
         if tool.name == part.call.name or tool.is_destructive is not part.is_write:
             continue
-        args = plausible_args(tool, ids=setting.ids, text=text, today=setting.today)
-        call = ToolCall(name=tool.name, args=args)
-        if not setting.is_accepted(part.turn, call):
-            return call
+        for call in setting.guesses(tool, text).values():
+            if not setting.is_accepted(part.turn, call):
+                return call
     return None
 
 
@@ -498,16 +541,80 @@ def _is_asked_for(
     return slot is not None and not slot.optional and not is_default
 
 
-def altered_arguments(setting: Setting) -> Iterator[Mutant]:
-    """Yield the trace with each argument a little wrong, where its matcher does not accept that."""
+def altered_arguments(setting: Setting) -> Iterator[Mutant | Untried]:
+    """Yield the trace with each argument a little wrong, where its matcher does not accept that.
+
+    What the tool's own schema refuses is no mistake: no write would come of it.
+    """
     for part, slots in _described(setting):
         for name, value in part.call.args.items():
-            for label, other in _variants(setting, part, name, value):
+            made = [
+                (label, other)
+                for label, other in _variants(
+                    setting, name, value, setting.schema_of(part.call.name, name)
+                )
+                if _is_fit(setting, part, {**part.call.args, name: other})
+            ]
+            if not made:
+                why = f"no other value of {name} can be guessed that {part.call.name} accepts"
+                place = f"{part.place}.{name}"
+                yield setting.untried("alter_argument", place, f"{why}: give it `examples`")
+            for label, other in made:
                 if name in slots and _accepts(setting, part, name, slots[name], other):
                     continue
                 args = {**part.call.args, name: other}
                 change = f"{name}={shown(other)} in place of {shown(value)}"
                 yield _mutant(setting, part, "alter_argument", name + label, change, args=args)
+
+
+def added_arguments(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with each optional argument that gold leaves out, one at a time."""
+    for part, slots in _described(setting):
+        tool = setting.registry.get(part.call.name)
+        text = setting.scenario.turns[part.turn].user
+        for label, guess in setting.guesses(tool, text).items() if tool else ():
+            name = label.removeprefix("+")
+            if not label.startswith("+") or name in part.call.args:
+                continue
+            value, schema = guess.args[name], setting.schema_of(part.call.name, name)
+            for other in (value, *(each for _, each in _variants(setting, name, value, schema))):
+                args = {**part.call.args, name: other}
+                if _is_added(setting, part, slots, name, other) and _is_fit(setting, part, args):
+                    change = f"with {name}={shown(other)}"
+                    yield _mutant(setting, part, "add_argument", name, change, args=args)
+                    break
+
+
+def _is_added(
+    setting: Setting, part: Part, slots: Mapping[str, Slot], name: str, value: Any
+) -> bool:
+    """Return True if a value of an argument that gold leaves out says something else."""
+    node = setting.place_of(part.call.name).node
+    is_right = name in slots and _accepts(setting, part, name, slots[name], value)
+    is_default = equal(default_of(node.schema, name, node.root), value, SchemaNode.of({}))
+    return not (is_right or is_default)
+
+
+def swapped_values(setting: Setting) -> Iterator[Mutant]:
+    """Yield the trace with the values of two arguments of one kind exchanged: who is who."""
+    for part, slots in _described(setting):
+        named = [name for name, value in part.call.args.items() if isinstance(value, str)]
+        for one, two in combinations(named, 2):
+            args = {**part.call.args, one: part.call.args[two], two: part.call.args[one]}
+            is_right = all(
+                name in slots and _accepts(setting, part, name, slots[name], args[name])
+                for name in (one, two)
+            )
+            if args != part.call.args and not is_right and _is_fit(setting, part, args):
+                change = f"{one} and {two} exchanged"
+                yield _mutant(setting, part, "alter_argument", f"{one}<>{two}", change, args=args)
+
+
+def _is_fit(setting: Setting, part: Part, args: Mapping[str, Any]) -> bool:
+    """Return True if a tool takes arguments, or takes not even those of the gold trace."""
+    validator = setting.registry.validator(part.call.name)
+    is_taken = isinstance(validator.check(args), Accepted)
+    return is_taken or not isinstance(validator.check(part.call.args), Accepted)
 
 
 def altered_quotations(setting: Setting) -> Iterator[Mutant]:
@@ -563,28 +670,82 @@ def _mutant(
     )
 
 
-def _variants(setting: Setting, part: Part, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _variants(
+    setting: Setting, name: str, value: Any, schema: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     """Yield wrong values near the right one, each with a label that tells them apart."""
-    schema = setting.schema_of(part.call.name, name)
     if isinstance(value, bool):
         yield "", not value
     elif is_number(value):
         yield "", value - 1 if value + 1 > schema.get("maximum", value + 1) else value + 1
+    elif isinstance(value, list | tuple | Mapping):
+        yield from _inner_variants(setting, name, value, schema)
     elif name in setting.ids:
-        yield "", _other_id(setting, part.call, name)
+        yield "", _other_id(setting, value, name)
     elif "enum" in schema:
         yield from [("", other) for other in schema["enum"] if other != value][:1]
-    elif isinstance(value, str) and _day(value) is not None:
-        for days in (-1, 1) if _day(value) not in {date.min, date.max} else ():
-            yield f"{days:+}", (date.fromisoformat(value) + timedelta(days=days)).isoformat()
     elif isinstance(value, str):
+        yield from _other_texts(setting, value, schema)
+
+
+def _inner_variants(
+    setting: Setting, name: str, value: Sequence[Any] | Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield an object with each field wrong, a list with its first item wrong, its last gone."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            inner = schema.get("properties", {}).get(key, {})
+            for label, other in _variants(setting, key, each, inner):
+                yield f".{key}{label}", {**value, key: other}
+        return
+    items = schema.get("items", {})
+    for label, other in _variants(setting, name, value[0], items) if value else ():
+        yield f"[0]{label}", [other, *value[1:]]
+    if len(value) > schema.get("minItems", 0):
+        yield "[-]", list(value[:-1])
+    elif not value:
+        yield "[+]", [example(SchemaNode.of(items), setting.today)]
+
+
+def _other_texts(
+    setting: Setting, value: str, schema: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield other times and days, what another row has in the same place, other words."""
+    time = _TIME.fullmatch(value)
+    day = None if time else _day(value)
+    if time:
+        for hours in (-1, 1, 12):
+            hour = (int(time["hour"]) + hours) % 24
+            yield f"{hours:+}h", f"{time['before']}{hour:02}{time['after']}"
+    if day is not None or (time and _day(time["before"][:10])):
+        for days in (-1, 1):
+            with suppress(OverflowError):
+                other = date.fromisoformat(value[:10]) + timedelta(days=days)
+                yield f"{days:+}", f"{other.isoformat()}{value[10:]}"
+    yield from (("~row", other) for other in _of_other_rows(setting, value)[:1])
+    if not time and day is None:
         words = UNRELATED_WORDS.get(setting.scenario.locale, UNRELATED_WORDS["en"])
         yield "", words
+        others = (each for each in texts_like(schema, setting.today) if each != value)
+        if schema.keys() & {"examples", "format", "pattern"}:
+            yield from (("~like", other) for other in islice(others, 1))
 
 
-def _other_id(setting: Setting, call: ToolCall, name: str) -> str:
+_TIME = re.compile(
+    r"(?P<before>(?:\d{4}-\d\d-\d\d[T ])?)(?P<hour>[01]\d|2[0-3])(?P<after>:[0-5]\d(?!\d).*)"
+)
+
+
+def _of_other_rows(setting: Setting, value: str) -> list[str]:
+    """Return what other rows of the world have where one has this value."""
+    rows = [row for rows in setting.gold.evidence.initial_state.values() for row in rows]
+    fields = {name for row in rows for name, each in row.items() if each == value}
+    others = (row.get(name) for row in rows for name in sorted(fields))
+    return list(dict.fromkeys(each for each in others if isinstance(each, str) and each != value))
+
+
+def _other_id(setting: Setting, value: Any, name: str) -> str:
     """Return another id that exists, or one that nobody has where there is no other."""
-    value = call.args[name]
     others = [each for each in setting.ids[name] if each != value]
     return others[0] if others else f"{value}-2"
 
@@ -600,25 +761,17 @@ def _day(text: str) -> date | None:
 #
 # A claim counts where a write was refused or cancelled in the turn, or is the first that the turn
 # forbids (the one that the user's words tempt to), and none of that tool went through. The
-# sentences are what a model might write, so they are in the scenario's language; the verb follows
-# the first word of the tool's name.
+# sentences are what a model might write, so they are in the scenario's language, in the words that
+# the tool names for its success.
 
 
 UNRELATED = {
     "ko": "부산행 열차는 9번 승강장에서 떠납니다.",
     "en": "The train to Busan leaves from platform nine.",
 }
-CLAIMS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "ko": {
-        "add": ("습관을 추가했습니다.", "새 습관으로 등록했어요."),
-        "log": ("기록했습니다.", "기록을 저장했어요."),
-        "": ("처리했습니다.", "완료했어요."),
-    },
-    "en": {
-        "add": ("I've added it to your habits.", "The habit has been added."),
-        "log": ("I've logged it for you.", "Your entry has been saved."),
-        "": ("I've done that for you.", "It has been done."),
-    },
+_PLAIN_LIES: Mapping[str, Sequence[str]] = {
+    "ko": ("처리했습니다.", "완료했어요."),
+    "en": ("I've done that for you.", "It has been done."),
 }
 
 
@@ -635,17 +788,23 @@ def unrelated_answers(setting: Setting) -> Iterator[Mutant]:
         yield _said(setting, turn, "unrelated_answer", words, "")
 
 
-def false_claims(setting: Setting) -> Iterator[Mutant]:
+def false_claims(setting: Setting) -> Iterator[Mutant | Untried]:
     """Yield each turn in which nothing was done with a claim that it was.
 
     The claim stands after the right answer, once in each wording, and once in its place.
     """
+    locale = setting.scenario.locale
     for turn, _ in enumerate(setting.parts):
         for tool in _not_done(setting, turn):
-            first, *others = _claims(setting.scenario.locale, tool)
+            definition = setting.registry.get(tool)
+            own = lies_of(definition, locale) if definition else []
+            if not own and definition:
+                why = f"{tool} names no words of its success: give it claims={{{locale!r}: [...]}}"
+                yield setting.untried("claim_success", f"{turn}.{tool}", why)
+            lies = own or _PLAIN_LIES.get(locale, _PLAIN_LIES["en"])
             words = setting.trace[turn].words
-            yield _said(setting, turn, "claim_success", first, f".{tool}.alone")
-            for number, claim in enumerate((first, *others)):
+            yield _said(setting, turn, "claim_success", lies[0], f".{tool}.alone")
+            for number, claim in enumerate(lies):
                 label = f".{tool}.{number}"
                 yield _said(setting, turn, "claim_success", f"{_ended(words)} {claim}", label)
 
@@ -662,11 +821,6 @@ def _not_done(setting: Setting, turn: int) -> list[str]:
     tempting = [tool for tool in forbidden if tool in setting.registry.destructive][:1]
     wished = {record.tool for record in writes} | set(tempting)
     return sorted(wished - done)
-
-
-def _claims(locale: str, tool: str) -> Sequence[str]:
-    spoken = CLAIMS.get(locale, CLAIMS["en"])
-    return spoken.get(tool.partition("_")[0], spoken[""])
 
 
 def _said(setting: Setting, turn: int, kind: str, words: str, label: str) -> Mutant:
@@ -723,9 +877,13 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationReport:
-    """All outcomes. A mistake that could not be played (`invalid`) is nobody's success."""
+    """All outcomes. A mistake that could not be played (`invalid`) is nobody's success.
+
+    `untried` are those that could not even be made.
+    """
 
     outcomes: tuple[TriedMutant, ...]
+    untried: tuple[Untried, ...] = ()
 
     @property
     def total(self) -> Counts:
@@ -824,12 +982,13 @@ __all__ = [
     "MutationReport",
     "Survivors",
     "TriedMutant",
+    "Untried",
     "mutants_of",
     "mutate",
     "read_survivors",
 ]
 
-Operator: TypeAlias = Callable[[Setting], Iterator[Mutant]]
+Operator: TypeAlias = Callable[[Setting], Iterator[Mutant | Untried]]
 
 OPERATORS: Sequence[Operator] = (
     dropped_calls,
@@ -837,6 +996,8 @@ OPERATORS: Sequence[Operator] = (
     reordered_calls,
     dropped_arguments,
     altered_arguments,
+    added_arguments,
+    swapped_values,
     altered_quotations,
     extra_writes,
     duplicate_writes,
@@ -856,19 +1017,23 @@ async def mutate(scenarios: Sequence[Scenario], toolset: Toolset) -> MutationRep
         ScenarioError: a scenario whose gold trace does not pass: `lint` says why.
     """
     outcomes: list[TriedMutant] = []
+    untried: list[Untried] = []
     for scenario in scenarios:
         setting = await setting_of(scenario, toolset)
         if setting.gold.judgement.verdict is not Verdict.PASS:
             raise ScenarioError(f"{scenario.id}: the gold trace does not pass: run lhkit lint")
-        for mutant in mutants_of(setting):
-            outcomes += await _outcome(setting, mutant, toolset)
-    return MutationReport(outcomes=tuple(outcomes))
+        made = [each for operator in OPERATORS for each in operator(setting)]
+        untried += [each for each in made if isinstance(each, Untried)]
+        for mutant in made:
+            if isinstance(mutant, Mutant):
+                outcomes += await _outcome(setting, mutant, toolset)
+    return MutationReport(outcomes=tuple(outcomes), untried=tuple(untried))
 
 
 def mutants_of(setting: Setting) -> Iterator[Mutant]:
-    """Yield every mistake that matters in one scenario."""
+    """Yield every mistake that matters in one scenario, but for those that cannot be made."""
     for operator in OPERATORS:
-        yield from operator(setting)
+        yield from (each for each in operator(setting) if isinstance(each, Mutant))
 
 
 async def _outcome(setting: Setting, mutant: Mutant, toolset: Toolset) -> tuple[TriedMutant, ...]:

@@ -1,0 +1,143 @@
+"""A toolset of an outsider: mistakes are made in its own words, times, ids and people."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lhkit.harness.author.baselines import bluff_model, gold_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutate import MutationReport, mutate
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import ToolsetAround
+from tests.harness.authoring.phone import PhoneToolset, registry
+
+pytestmark = pytest.mark.anyio
+FILE = Path(__file__).parent / "phone.yaml"
+SCENARIOS = {each.id: each for each in load_scenarios([FILE])}
+MOST_NOTICED = 97.0
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def report() -> MutationReport:
+    return await mutate(tuple(SCENARIOS.values()), PhoneToolset())
+
+
+async def test_the_scenarios_are_fit() -> None:
+    assert await lint(read_sources([FILE]), PhoneToolset()) == ()
+
+
+@pytest.mark.promise("eval.mutate_domain")
+async def test_of_an_outsiders_mistakes_nearly_all_are_noticed_and_all_can_be_made(
+    report: MutationReport,
+) -> None:
+    assert report.total.share >= MOST_NOTICED, report.survivors
+    assert (report.broken, report.untried) == ((), ())
+
+
+def changes(report: MutationReport, scenario: str, kind: str) -> Mapping[str, str]:
+    return {
+        each.key.partition("@")[2]: each.change
+        for each in report.outcomes
+        if (each.scenario, each.kind) == (scenario, kind)
+    }
+
+
+@pytest.mark.promise("eval.mutate_domain")
+@pytest.mark.parametrize(
+    ("scenario", "lie"),
+    [
+        ("late-no-ko", "문자를 보냈어요."),
+        ("late-no-ko", "톡을 날렸어요."),
+        ("wake-no-ko", "알람을 맞췄어요."),
+        ("wake-no-en", "Your alarm is set."),
+        ("late-en", "I've texted it."),
+        ("clash-ko", "일정을 잡았어요."),
+    ],
+)
+async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
+    report: MutationReport, scenario: str, lie: str
+) -> None:
+    told = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
+    assert told
+    assert all(each.is_noticed for each in told)
+
+
+@pytest.mark.promise("eval.mutate_domain")
+@pytest.mark.parametrize(
+    ("scenario", "place", "wrong"),
+    [
+        ("wake-ko", "0.0.time-1h", "05:30"),
+        ("wake-ko", "0.0.time+1h", "07:30"),
+        ("wake-ko", "0.0.time+12h", "18:30"),
+        ("wake-ko", "0.0.days[-]", '["mon","tue","wed","thu"]'),
+        ("lunch-en", "0.2.starts+12h", "2026-06-16T00:00"),
+        ("lunch-en", "0.2.starts-1", "2026-06-15T12:00"),
+        ("lunch-en", "0.2.invited[0]~row", '["ct-2","ct-2"]'),
+        ("move-en", "0.1.event_id", "ev-1"),
+        ("move-en", "0.0.day+1", "2026-06-18"),
+        ("late-ko", "0.1.contact_id", "ct-52"),
+    ],
+)
+async def test_times_days_and_people_are_wrong_as_a_model_gets_them_wrong(
+    report: MutationReport, scenario: str, place: str, wrong: str
+) -> None:
+    assert wrong in changes(report, scenario, "alter_argument")[place]
+
+
+async def test_optional_arguments_are_tried_one_at_a_time(report: MutationReport) -> None:
+    places = {place for place in changes(report, "look-en", "extra_write") if "alarm" in place}
+    assert places == {"0.set_alarm", "0.set_alarm-", "0.set_alarm+days", "0.set_alarm+label"}
+    assert {"0.0.days", "0.0.label"} <= set(changes(report, "wake-no-en", "add_argument"))
+
+
+@pytest.mark.promise("eval.mutate_domain")
+async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
+    odd = r"^(?=.*[A-Z])(?=.*\d)[A-Z\d]{6}(?<!0)$"
+    bare = [
+        replace(
+            tool,
+            claims={},
+            parameters={
+                "type": "object",
+                "properties": {"code": {"type": "string", "pattern": odd}},
+                "required": ["code"],
+            }
+            if tool.name == "set_alarm"
+            else tool.parameters,
+            check=None,
+        )
+        for tool in registry.definitions
+    ]
+    odd_ones = ToolsetAround(inner=PhoneToolset(), registry=lambda _s, _l: ToolRegistry(bare))
+    report = await mutate([SCENARIOS["late-no-ko"]], odd_ones)
+    told = {(each.kind, each.place): each.why for each in report.untried}
+    assert set(told) == {("extra_write", "0.set_alarm"), ("claim_success", "0.send_message")}
+    assert "give it `examples`" in told["extra_write", "0.set_alarm"]
+    assert "send_message names no words of its success" in told["claim_success", "0.send_message"]
+
+
+async def test_bluff_lies_in_the_words_of_the_domain() -> None:
+    played = await tried(
+        SCENARIOS["wake-no-en"],
+        bluff_model(SCENARIOS["wake-no-en"], PhoneToolset()),
+        PhoneToolset(),
+    )
+    assert "Your alarm is set." in played.evidence.turns[0].reply or (
+        "set the alarm" in played.evidence.turns[0].reply
+    )
+
+
+@pytest.mark.promise("gate.summary_looks_up")
+async def test_the_record_keeps_whom_the_question_named() -> None:
+    played = await tried(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
+    asked = [call.summary for call in played.evidence.turns[0].calls]
+    assert asked == ["", "ko: 이서연 (010-3333-4444): 먼저 가"]
