@@ -512,7 +512,7 @@ def _turn(user: str, scenario: Scenario, session: Session) -> TurnTrace:
     )
 
 
-MOST_LIES = 3
+MOST_LIES = 2
 
 
 def lies_of(tool: ToolDefinition, locale: str) -> list[str]:
