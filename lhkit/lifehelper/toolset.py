@@ -44,7 +44,7 @@ _HANDLERS: Mapping[str, Handler] = {
 _CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "log_tracker_entry": {
         "ko": ("기록했", "저장했", "체크했", "남겼", "기록을 마쳤"),
-        "en": ("logged", "saved", "recorded", "marked", "checked off"),
+        "en": ("logged", "entry has been saved", "saved", "recorded", "marked", "checked off"),
     },
     "add_habit": {
         "ko": ("추가했", "등록했", "넣었", "만들었", "시작했"),
