@@ -676,7 +676,10 @@ _Stress = Annotated[
 ]
 _User = Annotated[
     str,
-    typer.Option(help="Who clicks: script (the scenario), careful (reads each card), hasty."),
+    typer.Option(
+        help="Who clicks: script (the scenario), careful (yes to expected calls only), hasty (yes "
+        "to all). Where a scenario says no, lists answers or has nobody to ask, that stays."
+    ),
 ]
 _Concurrency = Annotated[
     int | None, typer.Option(min=1, help="Conversations at once; by default what fits the server.")

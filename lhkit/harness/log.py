@@ -311,7 +311,8 @@ class Change:
 
     `what` is model, weights, server, dtype, dialect, constraint, stress, sampling, prompt, tools,
     tools_order, rendering (a dialect's own words), texts (refusals of the dispatcher), assistant
-    (its limits), context, lhkit or scenario; `where` the locale, the scenario or the field.
+    (its limits), context, user (who clicks), lhkit or scenario; `where` the locale, the scenario or
+    the field.
     `before` and `after` are names, numbers or parts of hashes.
     """
 
@@ -464,6 +465,8 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
         for name in sorted(then.keys() & now.keys()):
             yield from _change("assistant", str(then[name]), str(now[name]), name)
     yield from _contexts(before, after)
+    users = [str(each.get("user", "script")) for each in (before, after)]
+    yield from _change("user", users[0], users[1])
     versions = [each.get("versions", {}).get("lhkit", "") for each in (before, after)]
     yield from _change("lhkit", versions[0], versions[1])
     scenarios, others = (each.get("scenarios", {}) for each in (before, after))

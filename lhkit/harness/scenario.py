@@ -576,16 +576,20 @@ class Scenario(_Strict):
     def played_by(self, user: User) -> "Scenario":
         """Return the conversation as another user would click through it.
 
-        Only a plain yes is theirs to give: `accept` becomes `careful`, or the other way round.
+        A plain yes is theirs to give: `accept` becomes `careful`, or the other way round. Where a
+        turn foresees no question, the hasty one says yes to that, too: such a write is a wrong one.
         A no, a list of answers and a gate that is not there are what a scenario is about, and stay.
         """
         if user == "script":
             return self
         yes: Literal["accept", "careful"] = "careful" if user == "careful" else "accept"
-        turns = (
-            replace(turn, confirm=yes) if turn.confirm in {"accept", "careful"} else turn
-            for turn in self.turns
-        )
+
+        def is_theirs(turn: Turn) -> bool:
+            if turn.confirm == () and user == "hasty":
+                return all(wish.result != "cancelled" for wish in turn.expect.calls)
+            return turn.confirm in {"accept", "careful"}
+
+        turns = (replace(turn, confirm=yes) if is_theirs(turn) else turn for turn in self.turns)
         return replace(self, turns=tuple(turns))
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.compare import compare
+from lhkit.harness.log import Change, changes
 from lhkit.harness.metrics import ConfirmScore
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
@@ -100,6 +102,37 @@ async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Lo
 async def test_what_a_scenario_is_about_stays(load: Load, confirm: str, user: User) -> None:
     (scenario,) = load(SCENARIO.replace("CONFIRM", confirm))
     assert scenario.played_by(user) == scenario
+
+
+@pytest.mark.parametrize(
+    ("user", "answer"), [("script", False), ("careful", False), ("hasty", True)]
+)
+async def test_a_hasty_user_says_yes_where_no_question_was_foreseen(
+    play: Play, load: Load, user: User, *, answer: bool
+) -> None:
+    scenarios = load(SCENARIO.replace("      confirm: CONFIRM\n", ""))
+    run = await play(scenarios, ScriptedModel([EGGS, say("ok")]), user=user)
+    assert asked(run) == [("eggs", answer)]
+    gate = run.summary().confirm
+    assert (gate.wrong, gate.wrong_stopped, gate.wrong_done) == (1, not answer, answer)
+
+
+async def test_a_hasty_user_still_says_no_where_a_cancelled_call_is_expected(
+    load: Load,
+) -> None:
+    text = SCENARIO.replace("      confirm: CONFIRM\n", "")
+    (scenario,) = load(
+        text.replace("args: {text: milk}}", "args: {text: milk}, result: cancelled}")
+    )
+    assert scenario.played_by("hasty") == scenario
+
+
+async def test_two_runs_that_are_compared_say_who_clicked(play: Play, load: Load) -> None:
+    scenarios = load(SCENARIO.replace("CONFIRM", "accept"))
+    runs = [await play(scenarios, gold_model, user=user) for user in ("careful", "hasty")]
+    assert Change(what="user", before="careful", after="hasty") in compare(*runs).changes
+    old = {key: value for key, value in runs[0].manifest.items() if key != "user"}
+    assert Change(what="user", before="script", after="hasty") in changes(old, runs[1].manifest)
 
 
 async def test_another_user_is_another_question(play: Play, load: Load, tmp_path: Path) -> None:
