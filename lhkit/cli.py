@@ -694,6 +694,9 @@ _Baseline = Annotated[
     Path | None, typer.Option(help="Earlier run (name or folder): fails if that was better.")
 ]
 _KeepPrompts = Annotated[bool, typer.Option("--keep-prompts", help="Keep prompt texts in records.")]
+_KeepStates = Annotated[
+    bool, typer.Option("--keep-states", help="Keep whole states in records, not only what changed.")
+]
 _ExitZero = Annotated[
     bool,
     typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
@@ -725,6 +728,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         max_violations: _MaxViolations = None,
         baseline: _Baseline = None,
         keep_prompts: _KeepPrompts = False,
+        keep_states: _KeepStates = False,
         exit_zero: _ExitZero = False,
     ) -> None:
         """Replay scenarios against a model and score them. The same command again resumes."""
@@ -750,6 +754,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             max_violations=max_violations,
             baseline=baseline,
             keep_prompts=keep_prompts,
+            keep_states=keep_states,
             exit_zero=exit_zero,
             command=("lhkit", *sys.argv[1:]),
             begun_s=time.perf_counter() - process_age_s(),

@@ -333,6 +333,7 @@ class EvalOptions:
     max_violations: int | None = None
     baseline: Path | None = None
     keep_prompts: bool = False
+    keep_states: bool = False
     exit_zero: bool = False
     command: tuple[str, ...] = ()
     begun_s: float | None = None
@@ -383,6 +384,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 user=user,
                 concurrency=options.concurrency or concurrency_for(opened.source),
                 keep_prompts=options.keep_prompts,
+                keep_states=options.keep_states,
                 report=lambda found: _print_lines(resumed(found, catalog)),
                 provenance=replace(told, setup_s=setup_s, server_s=opened.server_s),
             )

@@ -231,10 +231,16 @@ class TurnScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDiff:
-    """Rows that are new and rows that are gone; a changed row is one of each."""
+    """Rows that are new and rows that are gone; a changed row is one of each.
+
+    `added_at` are the places of the new rows in the table at the end, `removed_at` those of the
+    gone ones at the start: with the table at the start they make the one at the end again.
+    """
 
     added: Rows = ()
     removed: Rows = ()
+    added_at: tuple[int, ...] = ()
+    removed_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +253,16 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What happened, before anybody judged it. `fault` says why the play could not go on."""
+    """What happened, before anybody judged it. `fault` says why the play could not go on.
+
+    A record holds the states only if that was asked for, else `initial_sha256` in their place: the
+    scenario's world gives the first one again, and with `SampleRecord.state_diff` the last one.
+    """
 
     turns: tuple[TurnRecord, ...] = ()
     initial_state: State = field(default_factory=dict)
     final_state: State = field(default_factory=dict)
+    initial_sha256: str = ""
     broken_rules: tuple[BrokenRule, ...] = ()
     fault: str | None = None
 
@@ -286,7 +297,7 @@ class Judgement:
 class SampleRecord:
     """One line of `records.jsonl`: which sample, what happened, and what is to be held of it.
 
-    `state_diff` is what changed between the two states of the evidence. `harness_s` is what neither
+    `state_diff` is what changed between start and end. `harness_s` is what neither
     model nor tools nor user took.
     """
 

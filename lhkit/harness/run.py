@@ -1,6 +1,7 @@
 """Samples are played: one by one against a model, judged, or judged again from their records."""
 
 import asyncio
+import hashlib
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +72,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.scenario import Scenario, Turn, User
 from lhkit.harness.score import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
-from lhkit.harness.state_diff import state_diff
+from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, GateOutcome, UserMessage
@@ -107,6 +108,7 @@ class SampleStage:
     toolset: Toolset
     clock: Callable[[], float]
     keep_prompts: bool = False
+    keep_states: bool = False
     begun_s: float = 0.0
     started_at: datetime | None = None
     wall: WallTime | None = None
@@ -186,6 +188,7 @@ async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> Samp
         attempts=attempt,
         wall_s=wall_s,
         started_at=started_at,
+        keep_states=stage.keep_states,
     )
 
 
@@ -197,8 +200,13 @@ def sample_record(
     attempts: int,
     wall_s: float = 0.0,
     started_at: str | None = None,
+    keep_states: bool = False,
 ) -> SampleRecord:
-    """Put the record of a sample together."""
+    """Put the record of a sample together; of its states what changed, unless they are kept."""
+    before, after = evidence.initial_state, evidence.final_state
+    if (before or after) and not keep_states:
+        digest = _state_sha256(before)
+        evidence = replace(evidence, initial_state={}, final_state={}, initial_sha256=digest)
     return SampleRecord(
         sample_id=job.sample_id,
         content_hash=job.content_hash,
@@ -207,12 +215,17 @@ def sample_record(
         tags=job.scenario.tags,
         judgement=judgement,
         evidence=evidence,
-        state_diff=state_diff(evidence.initial_state, evidence.final_state),
+        state_diff=state_diff(before, after),
         attempts=attempts,
         wall_s=wall_s,
         harness_s=wall_s - sum(map(_elsewhere_s, evidence.turns)),
         started_at=started_at,
     )
+
+
+def _state_sha256(state: State) -> str:
+    """Return the hash of a state; of plain JSON in its own order, which `repr` tells exactly."""
+    return hashlib.sha256(repr(state).encode(errors="surrogatepass")).hexdigest()
 
 
 async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
@@ -247,7 +260,7 @@ async def _converse(
     controller.subscribe(log)
     if stage.wall is not None:
         controller.subscribe(stage.wall.listener())
-    play.before = state_of(session)
+    play.before = play.after = state_of(session)  # whatever crashes now: no change is known
     play.row_keys = row_keys_of(session, play.before)
     schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
     for turn in job.scenario.turns:
@@ -318,7 +331,7 @@ def _elsewhere_s(turn: TurnRecord) -> float:
 
 async def tried(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
     """Return the record of one sample; a fault of ours is in it, as `invalid`."""
-    stage = SampleStage(model=model, toolset=toolset, clock=_no_clock)
+    stage = SampleStage(model=model, toolset=toolset, clock=_no_clock, keep_states=True)
     return await play_sample(Job(scenario=scenario, repeat=0, content_hash=""), stage)
 
 
@@ -364,6 +377,7 @@ async def replay(
     concurrency: int = 1,
     max_attempts: int = 3,
     keep_prompts: bool = False,
+    keep_states: bool = False,
     keep_records: bool = True,
     progress: bool = True,
     report: Callable[[Resumption], object] = _silent,
@@ -393,6 +407,7 @@ async def replay(
         concurrency: conversations at a time.
         max_attempts: tries per sample.
         keep_prompts: store prompts as text beside their hash.
+        keep_states: store the whole states at start and end, not only what changed.
         keep_records: hold the records in memory; otherwise they stay on disk and are read when
             they are looked at, so that memory does not grow with them. Needs a `run_dir`.
         progress: show a progress bar.
@@ -423,6 +438,7 @@ async def replay(
         toolset=own,
         clock=clock,
         keep_prompts=keep_prompts,
+        keep_states=keep_states,
         begun_s=clock(),
         started_at=told.started_at,
         wall=wall,
@@ -679,29 +695,41 @@ def _again(
         return f"the language was {record.locale} and is {scenario.locale} today"
     with opened(toolset, scenario.world, scenario.locale) as session:
         state = state_of(session)
-        if record.evidence.turns and state_diff(record.evidence.initial_state, state):
+        if record.evidence.turns and _is_other_start(record.evidence, state):
             return "the initial state is another one today"
         reason = next(_other_turns(scenario.turns, record), None)
         keys = row_keys_of(session, state)
-        return reason or _judged(record, scenario, session, manifest, keys)
+        if record.evidence.initial_sha256:
+            after = with_diff(state, record.state_diff)
+            whole = replace(record.evidence, initial_state=state, final_state=after)
+        else:
+            whole = record.evidence
+        return reason or _judged(record, whole, scenario, session, manifest=manifest, row_keys=keys)
+
+
+def _is_other_start(evidence: Evidence, state: State) -> bool:
+    """Return whether a conversation began in another state than `state`."""
+    if evidence.initial_sha256:
+        return evidence.initial_sha256 != _state_sha256(state)
+    return bool(state_diff(evidence.initial_state, state))
 
 
 def _judged(
     record: SampleRecord,
+    evidence: Evidence,
     scenario: Scenario,
     session: Session,
+    *,
     manifest: Mapping[str, Any],
     row_keys: RowKeys,
 ) -> SampleRecord:
-    evidence = record.evidence
     if isinstance(session, KnowsRules):
         rules = rules_broken(session, evidence.initial_state, evidence.final_state)
         evidence = replace(evidence, broken_rules=rules)
     tools = _tools(scenario.locale, session, manifest)
     judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
-    return replace(
-        record, judgement=judgement, evidence=evidence, ac=scenario.ac, tags=scenario.tags
-    )
+    kept = replace(record.evidence, broken_rules=evidence.broken_rules)
+    return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
 
 
 def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFacts:

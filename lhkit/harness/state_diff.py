@@ -59,10 +59,25 @@ def state_diff(before: State, after: State) -> dict[str, TableDiff]:
     """Return what changed, by table; tables without a change are left out."""
     return {
         table: TableDiff(
-            added=tuple(after[table][j] for j in new), removed=tuple(before[table][i] for i in old)
+            added=tuple(after[table][j] for j in new),
+            removed=tuple(before[table][i] for i in old),
+            added_at=tuple(new),
+            removed_at=tuple(old),
         )
         for table, old, new in _changed_tables(before, after)
     }
+
+
+def with_diff(before: State, diffs: Mapping[str, TableDiff]) -> State:
+    """Return the state at the end: that of the start with what `state_diff` found."""
+    after = dict(before)
+    for table, diff in diffs.items():
+        gone = set(diff.removed_at)
+        rows = [row for i, row in enumerate(before.get(table, ())) if i not in gone]
+        for place, row in zip(diff.added_at, diff.added, strict=True):
+            rows.insert(place, row)
+        after[table] = tuple(rows)
+    return after
 
 
 def state_changes(

@@ -36,7 +36,7 @@ from lhkit.harness.record import (
     decode_record,
     encode_record,
 )
-from lhkit.harness.state_diff import state_diff
+from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.messages import EndReason, Finished, ModelIdentity
 
 
@@ -225,6 +225,7 @@ def test_a_diff_counts_rows_and_knows_types() -> None:
     before = {"t": ({"n": 1}, {"n": 1}), "same": ({"x": 1},)}
     after = {"t": ({"n": 1}, {"n": True}), "same": ({"x": 1},), "new": ({"y": 1},)}
     assert state_diff(before, after) == {
-        "t": TableDiff(added=({"n": True},), removed=({"n": 1},)),
-        "new": TableDiff(added=({"y": 1},)),
+        "t": TableDiff(added=({"n": True},), removed=({"n": 1},), added_at=(1,), removed_at=(1,)),
+        "new": TableDiff(added=({"y": 1},), added_at=(0,)),
     }
+    assert with_diff(before, state_diff(before, after)) == after

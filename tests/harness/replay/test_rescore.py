@@ -75,6 +75,40 @@ async def test_what_has_not_changed_is_scored_as_it_was(
     assert (tmp_path / "old" / RECORDS).read_bytes() == before
 
 
+WORLD = """
+- id: add
+  ac: AC-4
+  world:
+    now: "2026-06-15T09:00:00+09:00"
+    notes: [{id: n1, text: ROWS}, {id: n2, text: b}, {id: n3, text: c}]
+  turns: [{user: add milk, confirm: accept, expect: {extra: any}}]
+  final: {notes: [{text: milk}]}
+"""
+
+
+@pytest.mark.promise("eval.small_records")
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", ["milk", "bread"])
+@pytest.mark.parametrize("keep_states", [False, True])
+async def test_a_record_holds_what_changed_and_is_judged_again_the_same(
+    play: Play, load: Load, toolset: Any, tmp_path: Path, text: str, *, keep_states: bool
+) -> None:
+    scenarios = load(WORLD.replace("ROWS", "x" * 100_000))
+    model = ScriptedModel([call("add_note", text=text), say("ok")])
+    run = await play(scenarios, model, keep_states=keep_states)
+    is_small = (tmp_path / "old" / RECORDS).stat().st_size < 50_000
+    assert is_small is not keep_states
+    assert [len(each.removed) for each in run.records[0].state_diff.values()] == [0]
+    again = rescore(tmp_path / "old", scenarios, toolset)
+    assert (again.records, again.skipped) == (run.records, {})
+    passed = run.records[0].judgement.verdict is Verdict.PASS
+    assert passed is (text == "milk")
+    stricter = load(WORLD.replace("ROWS", "x" * 100_000).replace("{text: milk}", "{text: b}"))
+    (record,) = rescore(run, stricter, toolset).records
+    assert record.judgement.verdict is Verdict.FAIL
+    assert "unlisted row" in record.judgement.reasons[-1]
+
+
 @pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_the_fault_of_an_old_scorer_is_mended(

@@ -109,7 +109,7 @@ async def test_gold_passes_and_silence_fails(play: Play, load: Load) -> None:
 
 @pytest.mark.anyio
 async def test_a_record_holds_the_whole_conversation(play: Play, load: Load) -> None:
-    run = await play(scenarios_of(load, 1, ADD), gold_model)
+    run = await play(scenarios_of(load, 1, ADD), gold_model, keep_states=True)
     (record,) = run.records
     assert [turn.user for turn in record.evidence.turns] == ["add milk", "and bread", "and eggs"]
     assert [turn.calls[0].gate for turn in record.evidence.turns] == [
@@ -548,7 +548,7 @@ async def test_what_is_on_disk_is_enough_to_judge_again(
     play: Play, load: Load, tmp_path: Path, model: Any
 ) -> None:
     scenarios = scenarios_of(load, 2, ADD)
-    run = await play(scenarios, model, run_dir=tmp_path)
+    run = await play(scenarios, model, run_dir=tmp_path, keep_states=True)
     specs = run.manifest["locales"]["ko"]["tools"]
     tools = ToolFacts(
         schemas={spec["name"]: spec["parameters"] for spec in specs},
