@@ -761,9 +761,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         )
         finish(
             run,
-            lambda settings: evaluate(
-                options, in_dtype(settings, dtype, address=base_url or settings.base_url)
-            ),
+            lambda its: evaluate(options, in_dtype(its, dtype, address=base_url or its.base_url)),
         )
 
 
