@@ -54,9 +54,10 @@ def summary_table(
         words = (descriptions or {}).get(tally.name, "")
         table.add_row(*_cells(tally, f"{tally.name} {words}".strip()))
     table.add_section()
-    for tally in summary.by_tag:
-        if tally.name in DIFFICULTIES:
-            table.add_row(*_cells(tally, catalog.text(f"table.{tally.name}")))
+    by_tag = {tally.name: tally for tally in summary.by_tag}
+    for name in DIFFICULTIES:
+        if name in by_tag:
+            table.add_row(*_cells(by_tag[name], catalog.text(f"table.{name}")))
     table.add_row(*_cells(summary.total, catalog.text("table.total")), style="bold")
     return table
 
