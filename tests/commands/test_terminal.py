@@ -357,7 +357,7 @@ async def test_tools_of_ones_own_are_talked_to_and_ask_before_they_write(
         with chat(terminal, server.base_url, tmp_path, *options) as process:
             await terminal.until("나>")
             terminal.type("달걀 세 개 썼어\r")
-            await terminal.until("쓰기: egg 3개")
+            await terminal.until("쓰기: 달걀 3개")
             await terminal.until("[y/N]")
             terminal.type(f"{typed}\r")
             await terminal.until("그랬어요.")
