@@ -48,7 +48,7 @@ _CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "add_habit": {
         "ko": ("추가했", "등록했", "넣었", "만들었", "시작했"),
-        "en": ("added", "set up", "created", "put on your list"),
+        "en": ("added", "created", "put on your list"),  # habits are called "Set up …"
     },
 }
 """How the success of a write is told: for the check of false claims, no model reads it."""
