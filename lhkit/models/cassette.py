@@ -11,7 +11,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -33,6 +33,7 @@ from lhkit.messages import (
     ToolCall,
     ToolCallMessage,
     ToolCallParsed,
+    ToolCancelled,
     UserMessage,
     envelope,
     envelope_bytes,
@@ -251,12 +252,18 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
+_PLAIN_CALL = ToolCallMessage(name="", args={}, result=ToolCancelled())
+
+
 def _message(message: Message) -> dict[str, Any]:
     match message:
         case ToolCallMessage(result=result, max_bytes=most):
-            if envelope_bytes(result) <= most:  # then no model reads the hint
-                message = replace(message, hint="")
-            return {"from": "tool", **plain(message), "result": envelope(result)}
+            told = plain(message)
+            is_whole = envelope_bytes(result) <= most
+            for name in ("hint", "max_bytes"):
+                if is_whole or getattr(message, name) == getattr(_PLAIN_CALL, name):
+                    told.pop(name, None)  # no model reads it, or it is as it always was
+            return {"from": "tool", **told, "result": envelope(result)}
         case UserMessage():
             return {"from": "user", **plain(message)}
         case _:
