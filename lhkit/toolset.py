@@ -145,7 +145,7 @@ class Toolset(Protocol):
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
         """Return a fresh session in the state `world` (a scenario's own words).
 
-        `world` is a copy for this session alone, plain JSON: it may be kept and changed.
+        `world` is a copy, plain JSON: it may be kept and changed.
 
         Raises:
             UsageError: `world` describes no possible state, or `locale` is not spoken.

@@ -22,12 +22,12 @@ from typing import Any
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.written import changes, literals
-from lhkit.imports.functions import reads_by_name, snake
+from lhkit.imports.functions import reads_by_name
 from lhkit.imports.imported import Imported, Loss, Suite
 from lhkit.json_values import JSON, compact
 from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
+from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import their_code
 
 CATEGORIES = ("multi_turn_base", "multi_turn_miss_param", "multi_turn_long_context")
@@ -126,11 +126,6 @@ def _plain(value: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------- methods as tools
-def tool_name(method: str) -> str:
-    """Return a method's name, in lower case where a tool may not be called so."""
-    return method if NAME_PATTERN.fullmatch(method) else snake(method)
-
-
 @cache
 def _registry(path: str, classes: tuple[str, ...]) -> ToolRegistry:
     """Return the methods of some classes as tools, as BFCL's documents describe them."""
@@ -143,7 +138,7 @@ def _registry(path: str, classes: tuple[str, ...]) -> ToolRegistry:
     reads = reads_by_name(function["name"] for _, function in described)
     return ToolRegistry(
         ToolDefinition(
-            name=tool_name(function["name"]),
+            name=function["name"],
             description=function["description"].partition("Tool description: ")[2]
             or function["description"],
             parameters=_schema(function["parameters"]),
@@ -229,7 +224,7 @@ def import_bfcl(path: Path) -> Imported:
     """
     folder = str(path.resolve())
     package = read_package(folder)
-    losses = [Loss(code=code) for code in ("calls_required", "categories", "renamed")]
+    losses = [Loss(code=code) for code in ("calls_required", "categories")]
     return Imported(
         toolset="\n".join(
             (
@@ -302,7 +297,7 @@ def _call(told: str, registry: ToolRegistry) -> ToolCall:
     made = ast.parse(told, mode="eval").body
     if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
         raise UsageError(f"BFCL: {told} is no call: the package has another form than v4")
-    name = tool_name(made.func.id)
+    name = made.func.id
     tool = registry.get(name)
     order = list(tool.parameters["properties"]) if tool else []
     args = dict(zip(order, map(ast.literal_eval, made.args), strict=False))
@@ -316,7 +311,7 @@ def ended(
     """Return the rows that BFCL's own objects end in, without lhkit between them and the calls."""
     objects = package.built(world)
     methods: dict[str, Callable[..., Any]] = {
-        tool_name(name): method
+        name: method
         for thing in objects.values()
         for name, method in inspect.getmembers(thing, inspect.ismethod)
     }

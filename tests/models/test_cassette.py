@@ -261,6 +261,22 @@ async def test_what_no_model_is_sent_does_not_count(path: Path) -> None:
     assert await heard(CassetteModel.open(path), same) == list(EVENTS)
 
 
+async def test_the_limit_of_a_result_counts_only_where_it_cuts_one(path: Path) -> None:
+    whole = REQUEST.messages[1]
+    assert isinstance(whole, ToolCallMessage)
+    long = replace(whole, result=ToolOk(data={"text": "가" * 2_000}))
+    for message in (whole, long):
+        await record(path, Playing(EVENTS), with_message(1, message))
+        assert "max_bytes" not in text_of(path)  # as in recordings from before it could be set
+        other = with_message(1, replace(message, max_bytes=4_096, hint="less, please"))
+        replayed = CassetteModel.open(path)
+        if message is whole:
+            assert await heard(replayed, other) == list(EVENTS)
+        else:
+            with pytest.raises(CassetteError, match="max_bytes"):
+                await heard(replayed, other)
+
+
 def with_message(index: int, message: Any) -> ModelRequest:
     messages = list(REQUEST.messages)
     messages[index] = message
