@@ -137,6 +137,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit report runs/gemma-json",
             "lhkit report runs/gemma-json --junit junit.xml --markdown -",
         ),
+        "export": (
+            "lhkit export runs/gemma-json --inspect gemma.eval",
+            "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
+        ),
         "lint": (
             "lhkit lint datasets/ac/dev",
             "lhkit lint mine.yaml --toolset mine.py:own --json",
@@ -667,6 +671,41 @@ def add_report(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: report_run(options, settings))
 
 
+# `export`: options of the command that writes a run for other tools.
+
+
+def add_export(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit export`."""
+
+    @cli.command("export")
+    def export_(
+        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+        openai_messages: Annotated[
+            Path | None,
+            typer.Option(
+                dir_okay=False, help="JSON lines: a conversation each, as OpenAI's API has them."
+            ),
+        ] = None,
+        parquet: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FOLDER", file_okay=False, help="Tables: samples, turns, calls and more."
+            ),
+        ] = None,
+        inspect: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="A log for `inspect view`, such as run.eval."),
+        ] = None,
+    ) -> None:
+        """Write a run for other tools: OpenAI's messages, Parquet, a log of Inspect."""
+        from lhkit.commands.export import ExportOptions, export_run  # noqa: PLC0415 - scipy
+
+        options = ExportOptions(
+            folder=folder, openai_messages=openai_messages, parquet=parquet, inspect=inspect
+        )
+        finish(run, lambda settings: export_run(options, settings))
+
+
 # `eval` and `audit`: options of the commands that play scenarios and read records.
 
 
@@ -1106,6 +1145,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_compare(cli, run)
     add_rescore(cli, run)
     add_report(cli, run)
+    add_export(cli, run)
     add_lint(cli, run)
     add_mutate(cli, run)
     add_prompt(cli, run)

@@ -69,6 +69,19 @@ def envelope(result: ToolResult) -> dict[str, Any]:
             assert_never(result)
 
 
+def result_in(told: Any) -> ToolResult | None:
+    """Return the result that plain data is the envelope of; None if they are none of ours."""
+    match told:
+        case {"status": "ok", "data": Mapping() as data, **more} if not more:
+            return ToolOk(data)
+        case {"status": "error", "code": str(code), "reason": str(reason), **more} if not more:
+            return ToolErr(code=code, reason=reason)
+        case {"status": "cancelled", "reason": str(reason), **more} if not more:
+            return ToolCancelled() if reason == CANCELLED_REASON else None
+        case _:
+            return None
+
+
 def serialisable(result: ToolResult) -> ToolResult:
     """Return `result`, or a `ToolErr("handler_error")` where JSON cannot carry it.
 

@@ -363,18 +363,34 @@ def answers(
     In the order of `asked`. Where that is empty, the newest question of each sample counts, and
     the order is by scenario and repeat.
     """
-    records = tuple(found)
-    wanted = asked or {
-        record.sample_id: record.content_hash for record in sorted(records, key=_place)
-    }
-    latest = {record.sample_id: record.content_hash for record in records}
-    hashes = wanted if asked else latest
-    best = newest(
-        (record.sample_id, record.judgement.verdict is not Verdict.INVALID, record)
-        for record in records
-        if hashes.get(record.sample_id) == record.content_hash
+    return _chosen(
+        (
+            (
+                (record.sample_id, record.content_hash),
+                record.judgement.verdict is not Verdict.INVALID,
+                record,
+            )
+            for record in found
+        ),
+        asked,
     )
-    return tuple(best[sample] for sample in wanted if sample in best)
+
+
+def _chosen(
+    told: Iterable[tuple[tuple[SampleId, str], bool, _Answer]], asked: Mapping[SampleId, str]
+) -> tuple[_Answer, ...]:
+    """Return of each sample what `answers` returns: a record, or its place in a file.
+
+    Args:
+        told: sample and question, whether the answer is valid, and the answer, oldest first.
+        asked: as of `answers`.
+    """
+    each = tuple(told)
+    hashes = asked or dict(question for question, _, _ in each)
+    order = asked or sorted(hashes, key=lambda sample: (sample.scenario, sample.repeat))
+    best = newest(row for row in each if hashes.get(row[0][0]) == row[0][1])
+    questions = ((sample, hashes[sample]) for sample in order)
+    return tuple(best[question] for question in questions if question in best)
 
 
 def newest(told: Iterable[tuple[_Key, bool, _Answer]]) -> dict[_Key, _Answer]:
@@ -388,10 +404,6 @@ def newest(told: Iterable[tuple[_Key, bool, _Answer]]) -> dict[_Key, _Answer]:
         if is_valid or not best.get(key, (False,))[0]:
             best[key] = (is_valid, answer)
     return {key: answer for key, (_, answer) in best.items()}
-
-
-def _place(record: SampleRecord) -> tuple[str, int]:
-    return record.sample_id.scenario, record.sample_id.repeat
 
 
 def resumption(
@@ -599,7 +611,7 @@ class StoredRecords(Sequence[SampleRecord]):
         with self._path.open("rb") as file:
             for place in places:
                 file.seek(place)
-                yield decode_line(file.readline())
+                yield _decoded(file.readline(), f"{self._path} at byte {place}")
 
 
 def stored_records(folder: Path, asked: Sequence[tuple[SampleId, str]]) -> StoredRecords:
@@ -624,14 +636,32 @@ def stored_records(folder: Path, asked: Sequence[tuple[SampleId, str]]) -> Store
     return StoredRecords(path, (found[sample] for sample in asked))
 
 
+def stored_answers(folder: Path, asked: Mapping[SampleId, str]) -> StoredRecords:
+    """Return what `answers` returns of a run folder, left on disk.
+
+    Raises:
+        RunError: a line is no record; the message names it. What only a look at the whole record
+            can tell is raised when it is looked at.
+    """
+    path = folder / RECORDS
+    return StoredRecords(path, _chosen(_answers(path), asked))
+
+
 def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
     """Yield which question each line answers, whether it is a valid answer, and its place."""
     place = 0
     with path.open("rb") as file:
-        for line in file:
-            told = json.loads(line)
-            key = (SampleId(**told["sample_id"]), told["content_hash"])
-            yield key, told["judgement"]["verdict"] != Verdict.INVALID, place
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):  # half of it: a run that goes on, or was killed
+                return
+            try:
+                told = json.loads(line)
+                key = (SampleId(**told["sample_id"]), told["content_hash"])
+                is_valid = told["judgement"]["verdict"] != Verdict.INVALID
+            except (ValueError, TypeError, KeyError, RecursionError):
+                _decoded(line, f"{path}:{number}")  # says what is wrong
+                raise
+            yield key, is_valid, place
             place += len(line)
 
 

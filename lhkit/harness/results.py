@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.html import SampleView, run_html
-from lhkit.harness.log import RECORDS, answers, asked_of, read_manifest, read_records
+from lhkit.harness.log import (
+    RECORDS,
+    answers,
+    asked_of,
+    read_manifest,
+    read_records,
+    stored_answers,
+)
 from lhkit.harness.metrics import Summary, spent, summarise
 from lhkit.harness.record import (
     CallRecord,
@@ -350,11 +357,16 @@ class Run:
     skipped: Mapping[SampleId, str] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, folder: Path | str) -> "Run":
+    def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
         """Return the run of a folder, as its newest sitting asked for it.
 
         Of each sample the newest answer to that question counts, a valid one before an invalid
         one. A half-written last line is left out; a run that still goes on can be read.
+
+        Args:
+            folder: the run's.
+            keep_records: hold the records in memory; otherwise they stay on disk and are read
+                when they are looked at, so that a run may be larger than the memory.
 
         Raises:
             MissingRunError: the folder holds no run.
@@ -366,7 +378,10 @@ class Run:
             hint = f"did you mean {near}?" if (near / RECORDS).is_file() else _WANTED
             raise MissingRunError(f"{path} holds no run: {hint}")
         manifest = read_manifest(path)
-        records = answers(read_records(path), asked_of(manifest))
+        asked = asked_of(manifest)
+        records: Sequence[SampleRecord] = (
+            answers(read_records(path), asked) if keep_records else stored_answers(path, asked)
+        )
         return cls(records=records, manifest=manifest, name=path.resolve().name)
 
     @property

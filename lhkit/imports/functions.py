@@ -19,7 +19,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.matchers import normal
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, load_named
@@ -157,7 +157,8 @@ def playing_back(name: str) -> Handler:
         played = data.setdefault(_PLAYED, Counter())
         number = played[name, asked]
         played[name, asked] += 1
-        return result_of(same[min(number, len(same) - 1)].get("result"))
+        recorded = same[min(number, len(same) - 1)].get("result")
+        return result_in(recorded) or result_of(recorded)
 
     return handle
 

@@ -77,7 +77,7 @@ _HOW = 'give a list of messages, or objects with "messages", as JSON or one a li
 
 
 def _of_lines(file: Path, text: str, fault: ValueError) -> Iterator[Conversation]:
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if len(lines) < 2:  # noqa: PLR2004 - one line that is no JSON is a broken file, not JSON lines
         raise UsageError(f"{file}: no JSON: {fault}") from fault
     for number, line in lines:

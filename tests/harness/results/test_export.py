@@ -1,0 +1,328 @@
+"""A run in the formats of others, read by their own readers, and back by ours."""
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fastparquet  # noqa: TID253 - what is written is read by it
+import pytest
+
+from evals.benchmarks import peers
+from lhkit.commands.export import ExportOptions, export_run
+from lhkit.errors import RunError, UsageError
+from lhkit.harness import export
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.log import RECORDS, answers
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.imports.imported import scenario_of
+from lhkit.imports.openai_messages import import_messages, read_conversations
+from lhkit.messages import ToolCall
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.settings import load_settings
+from lhkit.toolset import load as load_toolset
+
+pytestmark = pytest.mark.anyio
+
+Load = Callable[[str], tuple[Scenario, ...]]
+
+TALK = r"""
+- id: shop-01
+  ac: AC-1
+  locale: ko
+  world: {notes: [{id: n1, text: 우유}]}
+  final: {notes: [{text: 빵}]}
+  turns:
+    - user: 우유 메모 찾아 줘
+      expect: {calls: [{tool: find_notes, args: {query: 우유}}]}
+      reply: {matches: '\S'}
+    - user: 빵도 적어 줘
+      confirm: accept
+      expect: {calls: [{tool: add_note, args: {text: 빵}}]}
+      reply: {matches: '\S'}
+    - user: 물도 적어 줘
+      confirm: reject
+      expect: {calls: [{tool: add_note, args: {text: 물}, result: cancelled}]}
+      reply: {matches: '\S'}
+"""
+SCRIPT = (
+    Reply(text="찾을게요.", calls=(ToolCall(name="find_notes", args={"query": "우유"}),)),
+    say("우유가 있어요 \U0001f95b."),
+    call("add_note", text="빵"),
+    say("적었어요."),
+    call("add_note", text="물"),
+    say("그만둘게요."),
+)
+
+
+async def played(
+    scenarios: Sequence[Scenario], script: Sequence[Reply], toolset: Any, folder: Path
+) -> Path:
+    def model(*_: Any) -> ScriptedModel:
+        return ScriptedModel(script)
+
+    await replay(scenarios, model, toolset=toolset, run_dir=folder, progress=False)
+    return folder
+
+
+async def exported(folder: Path, **places: Path) -> None:
+    assert await export_run(ExportOptions(folder=folder, **places), load_settings()) == 0
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+
+
+def table(file: Path) -> Any:
+    with file.open("rb") as opened:
+        return fastparquet.ParquetFile(opened).to_pandas()
+
+
+def bytes_in(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def inspect_reads(file: Path) -> dict[str, Any]:
+    reader = Path(__file__).with_name("inspect_reader.py")
+    line = [str(peers.peer_python(peers.INSPECT)), str(reader), str(file)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def record(name: str, question: str = "q", verdict: str = "pass", repeat: int = 0) -> SampleRecord:
+    return SampleRecord(
+        sample_id=SampleId(scenario=name, repeat=repeat),
+        content_hash=question,
+        ac="AC-1",
+        locale="ko",
+        judgement=Judgement(verdict=Verdict(verdict)),
+    )
+
+
+def run_of(folder: Path, *records: SampleRecord, tail: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    text = "".join(f"{encode_record(each)}\n" for each in records)
+    (folder / RECORDS).write_text(text + tail, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.promise("export.messages")
+async def test_a_conversation_is_told_as_the_model_had_it(
+    load: Load, toolset: Any, tmp_path: Path
+) -> None:
+    run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    await exported(run, openai_messages=tmp_path / "new" / "chats.jsonl")
+    text = (tmp_path / "new" / "chats.jsonl").read_text(encoding="utf-8")
+    (told,) = lines(tmp_path / "new" / "chats.jsonl")
+    assert "우유가 있어요 \U0001f95b." in text
+    assert [(each["role"], each["content"]) for each in told["messages"]] == [
+        ("user", "우유 메모 찾아 줘"),
+        ("assistant", "찾을게요."),
+        (
+            "tool",
+            '{"status":"ok","data":{"notes":[{"done":false,"id":"n1","text":"우유"}]}}',
+        ),
+        ("assistant", "우유가 있어요 \U0001f95b."),
+        ("user", "빵도 적어 줘"),
+        ("assistant", None),
+        ("tool", '{"status":"ok","data":{"id":"note-1"}}'),
+        ("assistant", "적었어요."),
+        ("user", "물도 적어 줘"),
+        ("assistant", None),
+        ("tool", '{"status":"cancelled","reason":"user did not confirm"}'),
+        ("assistant", "그만둘게요."),
+    ]
+    ids = [c["id"] for each in told["messages"] for c in each.get("tool_calls", ())]
+    assert ids == [each["tool_call_id"] for each in told["messages"] if each["role"] == "tool"]
+    assert len(set(ids)) == 3
+    names = [each["function"]["name"] for each in told["tools"]]
+    assert names == ["find_notes", "add_note", "finish_note"]
+
+
+@pytest.mark.promise("export.round_trip")
+async def test_what_was_exported_comes_back_as_the_same_conversations(
+    load: Load, toolset: Any, tmp_path: Path
+) -> None:
+    odd = TALK.replace("shop-01", "odd").replace("빵도 적어 줘", '"빵\\u2028도\\u0085 적어 줘"')
+    run = await played((*load(TALK), *load(odd)), SCRIPT, toolset, tmp_path / "run")
+    first, second = tmp_path / "chats.jsonl", tmp_path / "again.jsonl"
+    await exported(run, openai_messages=first)
+    assert [[*each.messages] for each in read_conversations(first)] == [
+        each["messages"] for each in lines(first)
+    ]
+    imported = await import_messages(first)
+    for name, text in {**imported.files, "toolset.py": imported.toolset}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    own = load_toolset(f"{tmp_path / 'toolset.py'}:toolset")
+    scenarios = [scenario_of(each) for suite in imported.suites for each in suite.scenarios]
+    await replay(scenarios, gold_model, toolset=own, run_dir=tmp_path / "back", progress=False)
+    await exported(tmp_path / "back", openai_messages=second)
+    before, after = lines(first), lines(second)
+    for told in before:  # the gold says the words before a call to nobody
+        told["messages"][1]["content"] = None
+    assert [each["messages"] for each in after] == [each["messages"] for each in before]
+
+
+@pytest.mark.promise("export.messages")
+async def test_what_was_no_call_is_told_as_it_was_written(
+    load: Load, toolset: Any, tmp_path: Path
+) -> None:
+    script = (
+        Reply(calls=(ToolCall(name="find_notes", args=["우유"], raw='{"name": ["우유"]}'),)),
+        Reply(fragment='{"name": "find_'),
+        say("없어요\ud800."),
+    )
+    run = await played(load(TALK), script, toolset, tmp_path / "run")
+    await exported(run, openai_messages=tmp_path / "c.jsonl", inspect=tmp_path / "log" / "c.eval")
+    (told,) = lines(tmp_path / "c.jsonl")
+    said = [each for each in told["messages"] if each["role"] == "assistant"]
+    assert said[0]["tool_calls"][0]["function"]["arguments"] == '["우유"]'
+    assert (said[1]["content"], "tool_calls" in said[1]) == ('{"name": "find_', False)
+    assert said[2]["content"] == "없어요\ufffd."
+    (read,) = inspect_reads(tmp_path / "log" / "c.eval")["samples"]
+    assert read["messages"][1] == ["assistant", "", [["find_notes", {}, '["우유"]']]]
+    assert read["messages"][4][1] == "없어요\ufffd."
+
+
+@pytest.mark.promise("export.inspect")
+async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_clicked(
+    load: Load, toolset: Any, tmp_path: Path
+) -> None:
+    run = await played(load(TALK), SCRIPT, toolset, tmp_path / "run")
+    await exported(run, inspect=tmp_path / "log" / "run.eval")
+    read = inspect_reads(tmp_path / "log" / "run.eval")
+    (sample,) = read.pop("samples")
+    assert read == {
+        "listed": ["run"],
+        "status": "success",
+        "model": "scripted",
+        "accuracy": 1.0,
+        "summaries": [["shop-01", 1, None, {"lhkit": "C"}]],
+    }
+    assert sample["times"] == sorted(sample["times"])
+    assert sample["approvals"] == [["add_note", "approve"], ["add_note", "reject"]]
+    turn = ["model", "approval", "tool", "model"]
+    assert sample["events"] == ["model", "tool", "model", *turn, *turn, "score"]
+    found = [["find_notes", {"query": "우유"}, None]]
+    assert sample["messages"][1] == ["assistant", "찾을게요.", found]
+    assert sample["target"] == ["find_notes", "add_note", "add_note"]
+    assert (sample["input"], sample["scores"]) == ("우유 메모 찾아 줘", {"lhkit": "C"})
+
+
+@pytest.mark.promise("export.inspect")
+async def test_repeats_are_epochs_and_an_invalid_sample_is_an_error_for_inspect(
+    tmp_path: Path,
+) -> None:
+    lost = record("b", verdict="invalid")
+    lost = replace(lost, evidence=replace(lost.evidence, fault="서버가 죽었다"))
+    run = run_of(
+        tmp_path / "run", record("a"), record("a", "q", "fail", 1), lost, record("dir/c d")
+    )
+    await exported(run, inspect=tmp_path / "log" / "run.eval")
+    read = inspect_reads(tmp_path / "log" / "run.eval")
+    found = [(each["id"], each["epoch"], each["scores"], each["error"]) for each in read["samples"]]
+    assert sorted(found, key=lambda each: each[:2]) == [
+        ("a", 1, {"lhkit": "C"}, None),
+        ("a", 2, {"lhkit": "I"}, None),
+        ("b", 1, {}, "서버가 죽었다"),
+        ("dir/c d", 1, {"lhkit": "C"}, None),
+    ]
+    assert read["accuracy"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.promise("export.parquet")
+async def test_tables_hold_the_frames_of_the_run_with_their_types(
+    load: Load, toolset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("one", "two", "three")
+    talks = [each for name in names for each in load(TALK.replace("shop-01", name))]
+    folder = await played(talks, SCRIPT, toolset, tmp_path / "run")
+    monkeypatch.setattr(export, "_AT_ONCE", 2)  # more than one row group
+    await exported(folder, parquet=tmp_path / "tables")
+    run = Run.load(folder)
+    frames = {
+        "samples": run.scenarios,
+        "turns": run.turns,
+        "calls": run.calls,
+        "violations": run.violations,
+        "requests": run.latency,
+    }
+    assert {each.name for each in (tmp_path / "tables").iterdir()} == {
+        f"{name}.parquet" for name in frames
+    }
+    for name, frame in frames.items():
+        read = table(tmp_path / "tables" / f"{name}.parquet")
+        assert [*read.columns] == [*frame.columns]
+        for column in frame.columns:
+            kept, meant = (
+                [*each[column].astype("object").where(each[column].notna(), None)]
+                for each in (read, frame)
+            )
+            assert kept == meant, (name, column)
+
+
+@pytest.mark.promise("export.parquet")
+async def test_an_empty_run_gives_tables_with_all_columns(tmp_path: Path) -> None:
+    await exported(run_of(tmp_path / "run"), parquet=tmp_path / "tables")
+    calls = table(tmp_path / "tables" / "calls.parquet")
+    assert (len(calls), [*calls.columns]) == (0, [*Run.load(tmp_path / "run").calls.columns])
+
+
+@pytest.mark.promise("export.whole")
+@pytest.mark.parametrize("kind", ["openai_messages", "inspect", "parquet"])
+async def test_a_fault_midway_leaves_what_was_there_and_no_half(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / {"openai_messages": "a.jsonl", "inspect": "a.eval", "parquet": "t"}[kind]
+    good = run_of(tmp_path / "good", record("a"))
+    await exported(good, **{kind: place})
+    before = bytes_in(tmp_path)
+    line = encode_record(record("c")).replace('"AC-1"', "17")
+    bad = run_of(tmp_path / "bad", record("b"), tail=f"{line}\n")
+    with pytest.raises(RunError, match=r"records\.jsonl.* is no record .*ac"):
+        await exported(bad, **{kind: place})
+    after = bytes_in(tmp_path)
+    del after[bad / RECORDS]
+    assert after == before
+
+
+async def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", record("a"), record("b"))
+    one, other = tmp_path / "1.eval", tmp_path / "2.eval"
+    await exported(run, inspect=one)
+    await exported(run, inspect=other)
+    assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.promise("export.whole")
+def test_records_left_on_disk_are_those_that_would_be_held(tmp_path: Path) -> None:
+    told = (
+        record("b", "q1"),
+        record("a", "q1", "fail"),
+        record("a", "q2"),
+        record("a", "q2", "invalid"),
+        record("b", "q1", "fail"),
+    )
+    folder = run_of(tmp_path / "run", *told, tail='{"sample_id": {"sc')
+    stored = Run.load(folder, keep_records=False).records
+    assert [*stored] == [*Run.load(folder).records] == [*answers(told, {})]
+    assert not isinstance(stored, tuple)
+
+
+@pytest.mark.parametrize(
+    ("places", "sentence"),
+    [
+        ({}, "nothing to write: give --openai-messages"),
+        ({"inspect": Path("log.json")}, r"log\.json: Inspect knows its logs by their ending"),
+    ],
+)
+async def test_what_cannot_be_written_is_told(
+    tmp_path: Path, places: dict[str, Path], sentence: str
+) -> None:
+    options = ExportOptions(folder=run_of(tmp_path / "run", record("a")), **places)
+    with pytest.raises(UsageError, match=sentence):
+        await export_run(options, load_settings())
