@@ -280,28 +280,28 @@ def write_inspect(run: Run, file: Path) -> None:
     told = _told(run)
     counts: Counter[Verdict] = Counter()
     usage: dict[str, _Json] = {}
-    summaries: list[_Json] = []
+    summaries: list[bytes] = []  # as text: of a large run these are all that is held
     with _drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
-        _put(log, "_journal/start.json", start)
+        _put(log, "_journal/start.json", _json(start))
         for record in run.records:
             sample = _InspectSample(record, told.get(record.locale, _Told()), run).json()
-            _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", sample)
-            summaries.append(_summary(sample))
+            _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample))
+            summaries.append(_json(_summary(sample)))
             counts[record.judgement.verdict] += 1
             for model, used in sample["model_usage"].items():
                 usage[model] = _sum(usage.get(model, {}), used)
-        _put(log, "summaries.json", summaries)
+        _put(log, "summaries.json", b"[" + b",".join(summaries) + b"]")
         header["results"] = _results(counts)
         header["stats"]["model_usage"] = usage
-        _put(log, "header.json", header)
+        _put(log, "header.json", _json(header))
 
 
-def _put(log: zipfile.ZipFile, name: str, value: Any) -> None:
+def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry = zipfile.ZipInfo(_unicode(name), _ZIP_DATE)
     entry.compress_type = zipfile.ZIP_DEFLATED
-    log.writestr(entry, _json(value))
+    log.writestr(entry, content)
 
 
 def _header(run: Run) -> _Json:

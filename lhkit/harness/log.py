@@ -388,7 +388,7 @@ def _chosen(
     each = tuple(told)
     hashes = asked or dict(question for question, _, _ in each)
     order = asked or sorted(hashes, key=lambda sample: (sample.scenario, sample.repeat))
-    best = newest(row for row in each if hashes.get(row[0][0]) == row[0][1])
+    best = newest(each)
     questions = ((sample, hashes[sample]) for sample in order)
     return tuple(best[question] for question in questions if question in best)
 

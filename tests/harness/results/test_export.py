@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -296,6 +297,8 @@ async def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     await exported(run, inspect=one)
     await exported(run, inspect=other)
     assert one.read_bytes() == other.read_bytes()
+    with zipfile.ZipFile(one) as log:
+        assert {each.date_time for each in log.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 @pytest.mark.promise("export.whole")
