@@ -7,7 +7,6 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from lhkit.errors import MissingPackageError
+from lhkit.files import drafted, write_whole
 from lhkit.harness.log import asked_of
 from lhkit.harness.record import (
     CallRecord,
@@ -55,19 +55,6 @@ def _json(value: Any) -> bytes:
     """Return compact JSON in UTF-8, Korean readable; a lone surrogate becomes U+FFFD."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _unicode(text).encode()
-
-
-@contextmanager
-def _drafted(*files: Path) -> Iterator[tuple[Path, ...]]:
-    """Yield where to write; at the end all take the places of `files`, after a fault none does."""
-    drafts = tuple(file.with_name(f"{file.name}.new") for file in files)
-    try:
-        yield drafts
-        for draft, file in zip(drafts, files, strict=True):
-            draft.replace(file)
-    finally:
-        for draft in drafts:
-            draft.unlink(missing_ok=True)
 
 
 # A conversation as the model had it, message by message. Pure.
@@ -142,10 +129,8 @@ def write_openai_messages(run: Run, file: Path) -> None:
         OSError: the disk does not take it.
     """
     told = _told(run)
-    with _drafted(file) as (draft,), draft.open("wb") as lines:
-        for record in run.records:
-            conversation = _conversation(record, told.get(record.locale, _Told()))
-            lines.write(_json(conversation) + b"\n")
+    conversations = (_conversation(each, told.get(each.locale, _Told())) for each in run.records)
+    write_whole(file, (_json(each) + b"\n" for each in conversations))
 
 
 def _conversation(record: SampleRecord, told: _Told) -> _Json:
@@ -227,7 +212,7 @@ def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
             "fastparquet is not installed: in the clone, `pip install -e '.[export]'`"
         ) from error
     files = tuple(folder / f"{name}.parquet" for name in FRAMES)
-    with _drafted(*files) as drafts:
+    with drafted(*files) as drafts:
         for number, records in enumerate(_batches(run.records)):
             for draft, frame in zip(drafts, FRAMES.values(), strict=True):
                 table = frame(records)
@@ -281,7 +266,7 @@ def write_inspect(run: Run, file: Path) -> None:
     counts: Counter[Verdict] = Counter()
     usage: dict[str, _Json] = {}
     summaries: list[bytes] = []  # as text: of a large run these are all that is held
-    with _drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
+    with drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", _json(start))
