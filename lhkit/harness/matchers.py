@@ -3,6 +3,7 @@
 import math
 import re
 import unicodedata
+from calendar import monthrange
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -92,6 +93,11 @@ def is_number(value: Any) -> bool:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, list | tuple)
+
+
+def spaceless(text: str) -> str:
+    """Return `text` without white space."""
+    return "".join(text.split())
 
 
 def folded(text: str) -> str:
@@ -232,7 +238,15 @@ DEFAULT_REL = 1e-9
 MOST_DAYS = 36_525
 """How far from today a relative date may be: a hundred years."""
 
-_DATE = re.compile(r"today(?:([+-]\d{1,5})([dw]))?")
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+_DATE = re.compile(
+    r"(?P<base>today|yesterday|tomorrow|weekstart|monthstart|monthend"
+    rf"|(?:(?P<which>last|next) )?(?P<weekday>{'|'.join(WEEKDAYS)}))"
+    r"(?:(?P<by>[+-]\d{1,5})(?P<unit>[dwm]))?"
+)
+_DAYS_OF = {"d": 1, "w": 7, "m": 31}
+DATES = "today, tomorrow-1w, last friday, monthstart-1m or YYYY-MM-DD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +294,14 @@ class Approx:
 
 @dataclass(frozen=True, slots=True)
 class DateIs:
-    """A day as ISO text: `today`, `today-1d`, `today+2w`, or a date."""
+    """A day as ISO text: a date, or one that is told from today.
+
+    A relative one is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
+    `monthstart`, `monthend`; or a weekday: `friday` is today or the first one to come,
+    `next friday` the first one after today, `last friday` the last one before it. Each may be
+    moved by days, weeks or months (`today-1d`, `monday+2w`, `monthstart-1m`); a month without that
+    day ends with its last one.
+    """
 
     expression: str
 
@@ -291,32 +312,77 @@ class DateIs:
             ScenarioError: the expression is relative and `today` is None, or the calendar ends
                 before that day.
         """
-        days = _days_from(self.expression)
-        if days is None:
+        relative = _DATE.fullmatch(self.expression)
+        if relative is None:
             return self.expression
         if today is None:
             raise ScenarioError(f"date {self.expression!r} needs a clock: pass today=")
         try:
-            return (today + timedelta(days=days)).isoformat()
-        except OverflowError as error:
+            day = _moved(_base(relative, today), int(relative["by"] or 0), relative["unit"])
+        except (OverflowError, ValueError) as error:
             raise ScenarioError(
                 f"date {self.expression!r}: from {today} on it is beyond the calendar"
             ) from error
+        return day.isoformat()
 
 
-def _days_from(expression: str) -> int | None:
-    """Return how many days from today a relative date is; None for any other text."""
-    relative = _DATE.fullmatch(expression)
-    if relative is None:
-        return None
-    return int(relative[1] or 0) * (7 if relative[2] == "w" else 1)
+def _base(relative: re.Match[str], today: date) -> date:
+    """Return the day that an expression names before it is moved."""
+    if relative["weekday"]:
+        ahead = (WEEKDAYS.index(relative["weekday"]) - today.weekday()) % 7
+        if relative["which"] == "last":
+            ahead -= 7
+        elif relative["which"] == "next":
+            ahead = ahead or 7
+        return today + timedelta(days=ahead)
+    match relative["base"]:
+        case "weekstart":
+            return today - timedelta(days=today.weekday())
+        case "monthstart":
+            return today.replace(day=1)
+        case "monthend":
+            return today.replace(day=monthrange(today.year, today.month)[1])
+        case word:
+            return today + timedelta(days={"yesterday": -1, "tomorrow": 1}.get(word, 0))
+
+
+def _moved(day: date, by: int, unit: str | None) -> date:
+    if unit != "m":
+        return day + timedelta(days=by * _DAYS_OF[unit or "d"])
+    year, month = divmod(day.year * 12 + day.month - 1 + by, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def dates_resolved(value: Any, today: date | None) -> Any:
+    """Return plain data with the day in place of each `{date: …}` that is told from today.
+
+    Raises:
+        ScenarioError: as `DateIs.resolved`.
+    """
+    if isinstance(value, Mapping):
+        expression = value.get("date") if len(value) == 1 else None
+        if isinstance(expression, str) and _DATE.fullmatch(expression):
+            return DateIs(expression).resolved(today)
+        return {name: dates_resolved(each, today) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [dates_resolved(each, today) for each in value]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, compared without regard to case, width of white space or Unicode form."""
+    """A text, compared without regard to case, width of white space or Unicode form.
+
+    With `is_spaceless` white space does not count at all: Korean is written with and without it.
+    """
 
     text: str
+    is_spaceless: bool = False
+
+    def is_like(self, other: str) -> bool:
+        """Return whether another text says the same."""
+        mine, theirs = folded(self.text), folded(other)
+        return spaceless(mine) == spaceless(theirs) if self.is_spaceless else mine == theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,6 +428,79 @@ def parse_slot(raw: Any) -> Slot:
 def parse_slots(raw: Mapping[str, Any]) -> dict[str, Slot]:
     """Return the matcher of each argument or field, as `parse_slot`."""
     return {name: parse_slot(each) for name, each in raw.items()}
+
+
+ANY_OF = "any_of"
+
+
+def alternatives(args: Mapping[str, Any]) -> tuple[tuple[Path, Any], ...]:
+    """Return each set of arguments that is right, with its place in `args`.
+
+    There is one, unless `args` is `{any_of: [{…}, {…}]}`. (An argument of that name that is a list
+    is written as `{any_of: {equals: […]}}`.)
+    """
+    listed = args.get(ANY_OF) if len(args) == 1 else None
+    if isinstance(listed, list | tuple):
+        return tuple(((ANY_OF, i), each) for i, each in enumerate(listed))
+    return (((), args),)
+
+
+def parse_alternatives(args: Mapping[str, Any]) -> tuple[Mapping[str, Slot], ...]:
+    """Return the matchers of each set of arguments that is right.
+
+    Raises:
+        ScenarioError: one of them is malformed; one line per fault.
+    """
+    faults = tuple(args_faults(args))
+    if faults:
+        raise ScenarioError("\n".join(f"{shown_path(f.path)}: {f.message}" for f in faults))
+    return tuple(parse_slots(each) for _, each in alternatives(args))
+
+
+def args_faults(args: Mapping[str, Any], path: Path = ()) -> Iterator[Fault]:
+    """Yield everything that is wrong with the matchers of a call's arguments."""
+    listed = alternatives(args)
+    if not listed:
+        yield Fault((*path, ANY_OF), "must list at least one set of arguments")
+    for at, each in listed:
+        if isinstance(each, Mapping):
+            for name, raw in each.items():
+                yield from slot_faults(raw, (*path, *at, name))
+        else:
+            yield Fault(
+                (*path, *at),
+                "must be a set of arguments (`name: matcher`); an argument that is called any_of "
+                "and is a list is written as {equals: […]}",
+            )
+
+
+def parse_row(raw: Mapping[str, Any]) -> Equals | Fields:
+    """Return the matcher of a row of data: of some of its fields, or of the whole row.
+
+    `{equals: {…}}` and `{fields: {…}}` are about the whole row, as they are about an argument.
+
+    Raises:
+        ScenarioError: a matcher is malformed; one line per fault.
+    """
+    if _is_of_whole_row(raw):
+        slot = parse_slot(raw)
+        if isinstance(slot.matcher, Equals | Fields):
+            return slot.matcher
+    return Fields(fields=parse_slots(raw), extra=True)
+
+
+def row_faults(raw: Mapping[str, Any], path: Path = ()) -> Iterator[Fault]:
+    """Yield everything that is wrong with the matchers of a row."""
+    if _is_of_whole_row(raw):
+        yield from slot_faults(raw, path)
+    else:
+        for name, each in raw.items():
+            yield from slot_faults(each, (*path, name))
+
+
+def _is_of_whole_row(raw: Mapping[str, Any]) -> bool:
+    kinds = [name for name in ("equals", "fields") if isinstance(raw.get(name), Mapping)]
+    return len(kinds) == 1 and raw.keys() <= {kinds[0], *_MODIFIERS.get(kinds[0], ())}
 
 
 def slot_faults(raw: Any, path: Path = ()) -> tuple[Fault, ...]:
@@ -445,11 +584,12 @@ def _is_finite(number: float) -> bool:
 
 def _date(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
     expression = raw["date"]
-    if isinstance(expression, str) and abs(_days_from(expression) or 0) > MOST_DAYS:
+    relative = _DATE.fullmatch(expression) if isinstance(expression, str) else None
+    if relative and abs(int(relative["by"] or 0)) * _DAYS_OF[relative["unit"] or "d"] > MOST_DAYS:
         return _wrong((*path, "date"), f"must be within {MOST_DAYS} days of today", faults)
-    if isinstance(expression, str) and (_DATE.fullmatch(expression) or _is_iso_date(expression)):
+    if relative or (isinstance(expression, str) and _is_iso_date(expression)):
         return DateIs(expression)
-    return _wrong((*path, "date"), "must be today, today-1d, today+2w or YYYY-MM-DD", faults)
+    return _wrong((*path, "date"), f"must be {DATES}", faults)
 
 
 def _is_iso_date(text: str) -> bool:
@@ -462,7 +602,9 @@ def _is_iso_date(text: str) -> bool:
 def _text(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
     if not isinstance(raw["text"], str):
         return _wrong((*path, "text"), "must be a text", faults)
-    return Text(raw["text"])
+    if raw.get("ignore", "spaces") != "spaces":
+        return _wrong((*path, "ignore"), "must be spaces", faults)
+    return Text(raw["text"], is_spaceless="ignore" in raw)
 
 
 def _fields(raw: Mapping[str, Any], path: Path, faults: list[Fault]) -> Matcher:
@@ -501,6 +643,7 @@ _READERS: Mapping[str, _Reader] = {
 }
 _MODIFIERS: Mapping[str, tuple[str, ...]] = {
     "approx": ("abs", "rel"),
+    "text": ("ignore",),
     "fields": ("extra",),
     "items": ("unordered",),
 }

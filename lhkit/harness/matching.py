@@ -20,9 +20,8 @@ from lhkit.harness.matchers import (
     Slot,
     Text,
     equal,
-    folded,
     is_number,
-    parse_slots,
+    parse_alternatives,
 )
 from lhkit.json_values import shown
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
@@ -245,8 +244,8 @@ def mismatch(  # noqa: C901 - one arm a matcher
             fits = _is_close(matcher, actual)
         case DateIs():
             fits = actual == matcher.resolved(place.today)
-        case Text(text=text):
-            fits = isinstance(actual, str) and folded(actual) == folded(text)
+        case Text():
+            fits = isinstance(actual, str) and matcher.is_like(actual)
         case _:
             assert_never(matcher)
     return None if fits else f"expected {described(matcher, place.today)}, got {shown(actual)}"
@@ -427,7 +426,11 @@ _SIMILAR = (100_000, 900_000)  # discount on two who stay alone, from none to al
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentVerdict:
-    """One argument of one pair; `reason` says why it is wrong and is empty where it is right."""
+    """One argument of one pair; `reason` says why it is wrong and is empty where it is right.
+
+    `alternative` says which set of expected arguments it was held against, from 0: the one that
+    fits best.
+    """
 
     expected: int
     actual: int
@@ -435,6 +438,7 @@ class ArgumentVerdict:
     name: str
     ok: bool
     reason: str = ""
+    alternative: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,10 +479,10 @@ def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """A call that is expected, with its matchers parsed."""
+    """A call that is expected, with the matchers of each set of arguments that is right."""
 
     tool: str
-    slots: Mapping[str, Slot]
+    alternatives: Sequence[Mapping[str, Slot]]
     optional: bool = False
     result: str | None = None
 
@@ -495,7 +499,7 @@ class Expectation:
             raise ScenarioError("it needs a tool's name and a mapping of args")
         return cls(
             tool=tool,
-            slots=parse_slots(args),
+            alternatives=parse_alternatives(args),
             optional=raw.get("optional") is True,
             result=raw.get("result"),
         )
@@ -535,7 +539,7 @@ def match_calls(
     Args:
         expected: parsed expectations, or plain data: `{"tool": name, "args": {argument: matcher},
             "optional"?: bool, "result"?: ok | cancelled | error code}` each; see `matchers` for the
-            grammar.
+            grammar. `args` may list several sets that are right: `{"any_of": [{…}, {…}]}`.
         actual: calls, or plain data: `{"tool": name, "args": {…}, "result"?: …}` each, in order of
             time.
         schemas: JSON Schema of the arguments, by tool; a tool without one is compared untyped. An
@@ -580,6 +584,7 @@ class _Reasons:
 
     arguments: Mapping[str, str | None]
     outcome: str | None = None
+    alternative: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -603,9 +608,11 @@ def _reasons(
     if not isinstance(call.args, Mapping):
         return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
     schema = schemas.get(wish.tool, {})
-    return _Reasons(
-        arguments_reasons(wish.slots, call.args, schema, extra=False, today=today), outcome
-    )
+    each = [
+        _Reasons(arguments_reasons(slots, call.args, schema, extra=False, today=today), outcome, i)
+        for i, slots in enumerate(wish.alternatives)
+    ]
+    return max(each, key=lambda reasons: (reasons.is_exact, reasons.share_right))
 
 
 def _problem(
@@ -696,7 +703,9 @@ class _Verdict:
 
     def _arguments(self, i: int, j: int) -> Iterable[ArgumentVerdict]:
         reasons = self.table[i][j]
-        for name, reason in reasons.arguments.items() if reasons else ():
+        if reasons is None:
+            return
+        for name, reason in reasons.arguments.items():
             yield ArgumentVerdict(
                 expected=i,
                 actual=j,
@@ -704,6 +713,7 @@ class _Verdict:
                 name=name,
                 ok=reason is None,
                 reason=reason or "",
+                alternative=reasons.alternative,
             )
 
     def _outcome(self, i: int, j: int) -> Iterable[str]:

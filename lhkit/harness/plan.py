@@ -442,7 +442,7 @@ def scenario_hash(scenario: Scenario) -> str:
         UsageError: it holds a value that JSON cannot carry.
     """
     try:
-        return sha256(_SCENARIO.dump_python(scenario))
+        return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True))
     except NotJsonError as error:  # one made in Python: a file holds nothing else
         raise UsageError(f"the scenario is no JSON: {error}: give plain values") from error
 

@@ -147,8 +147,25 @@ class ModelCallRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableDiff:
+    """Rows that are new and rows that are gone; a changed row is one of each.
+
+    `added_at` are the places of the new rows in the table at the end, `removed_at` those of the
+    gone ones at the start: with the table at the start they make the one at the end again.
+    """
+
+    added: Rows = ()
+    removed: Rows = ()
+    added_at: tuple[int, ...] = ()
+    removed_at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
-    """One user turn. `reply` is all that the user read, `hint` what the application added."""
+    """One user turn. `reply` is all that the user read, `hint` what the application added.
+
+    `state_diff` is what the turn changed; None where the scenario does not ask for it.
+    """
 
     user: str
     ended: EndReason
@@ -160,6 +177,7 @@ class TurnRecord:
     reply: str = ""
     hint: str | None = None
     duration_s: float = 0.0
+    state_diff: Mapping[str, TableDiff] | None = None
 
     @property
     def waiting_s(self) -> float:
@@ -227,20 +245,6 @@ class TurnScore:
     strict_right_calls: int = 0
     strict_passed: bool = False
     server_right_calls: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableDiff:
-    """Rows that are new and rows that are gone; a changed row is one of each.
-
-    `added_at` are the places of the new rows in the table at the end, `removed_at` those of the
-    gone ones at the start: with the table at the start they make the one at the end again.
-    """
-
-    added: Rows = ()
-    removed: Rows = ()
-    added_at: tuple[int, ...] = ()
-    removed_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

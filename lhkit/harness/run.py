@@ -272,6 +272,9 @@ async def _converse(
             destructive=session.registry.destructive,
             keep_prompts=stage.keep_prompts,
         )
+        if job.scenario.checks_each_turn:
+            before, play.after = play.after, state_of(session)
+            record = replace(record, state_diff=state_diff(before, play.after))
         play.turns.append(audited(record, schemas))
         if record.ended is EndReason.FAILED:
             break
@@ -765,6 +768,8 @@ def _other_turns(turns: Sequence[Turn], record: SampleRecord) -> Iterator[str]:
     for number, (turn, played) in enumerate(zip(turns, record.evidence.turns, strict=False)):
         if not _is_answered(turn, played):
             yield f"turn {number}: the gate is answered otherwise today"
+        if turn.checks_state and played.state_diff is None:
+            yield f"turn {number}: what it did to the state was not recorded: play it again"
 
 
 def _is_answered(turn: Turn, played: TurnRecord) -> bool:

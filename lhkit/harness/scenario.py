@@ -23,14 +23,17 @@ from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.matchers import (
+    ANY_OF,
     MATCHER_KEYS,
     Fault,
     Path,
     Slot,
-    parse_slots,
+    args_faults,
+    dates_resolved,
+    parse_alternatives,
     pattern_fault,
+    row_faults,
     shown_path,
-    slot_faults,
 )
 from lhkit.harness.matching import Expectation, Problem, assign_ordered
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, compact, plain_json
@@ -332,8 +335,12 @@ def _finite(digits: str) -> float:
 
 
 _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
-_MATCHER_MARK = {"x-lhkit": "matcher"}
-_Matcher: TypeAlias = Annotated[Any, WithJsonSchema(_MATCHER_MARK)]
+_ARGS_MARK = {"x-lhkit": "args"}
+_Args: TypeAlias = Annotated[Mapping[str, Any], WithJsonSchema(_ARGS_MARK)]
+_ROW_MARK = {"x-lhkit": "row"}
+_Row: TypeAlias = Annotated[Mapping[str, Any], WithJsonSchema(_ROW_MARK)]
+_Listed: TypeAlias = Mapping[str, tuple[_Row, ...]]
+_Alternatives: TypeAlias = tuple[Mapping[str, Slot], ...]
 _Answer: TypeAlias = Literal["accept", "reject"]
 User: TypeAlias = Literal["script", "careful", "hasty"]
 """Who clicks: what the scenario says, a person who reads each card, or one who always says yes."""
@@ -384,25 +391,25 @@ class _Wish(_Strict):
     """A tool and matchers for its arguments: as they were written, and parsed, once."""
 
     tool: Annotated[_Words, _about("Name of the tool.")]
-    args: Annotated[Mapping[str, _Matcher], _about("A matcher for each argument.")] = field(
-        default_factory=dict
-    )
-    _slots: Mapping[str, Slot] | None = field(init=False, repr=False, compare=False)
+    args: Annotated[
+        _Args, _about("A matcher for each argument; or `any_of` with a list of such sets.")
+    ] = field(default_factory=dict)
+    _alternatives: _Alternatives | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        slots: Mapping[str, Slot] | None = None
-        with suppress(ScenarioError):  # who reads the file tells it with its line, else `slots`
-            slots = parse_slots(self.args)
-        object.__setattr__(self, "_slots", slots)
+        parsed: _Alternatives | None = None
+        with suppress(ScenarioError):  # who reads the file tells it with its line
+            parsed = parse_alternatives(self.args)
+        object.__setattr__(self, "_alternatives", parsed)
 
     @property
-    def slots(self) -> Mapping[str, Slot]:
-        """The matchers of `args`.
+    def alternatives(self) -> _Alternatives:
+        """The matchers of each set of arguments that is right; one, unless `any_of` lists several.
 
         Raises:
             ScenarioError: one of them is malformed.
         """
-        return parse_slots(self.args) if self._slots is None else self._slots
+        return parse_alternatives(self.args) if self._alternatives is None else self._alternatives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,7 +429,10 @@ class ExpectedCall(_Wish):
             ScenarioError: a matcher is malformed.
         """
         return Expectation(
-            tool=self.tool, slots=self.slots, optional=self.optional, result=self.result
+            tool=self.tool,
+            alternatives=self.alternatives,
+            optional=self.optional,
+            result=self.result,
         )
 
 
@@ -451,13 +461,13 @@ class ForbiddenCall(_Wish):
     """A minefield: a call of this tool whose listed arguments fit."""
 
     args: Annotated[
-        Mapping[str, _Matcher], _about("Only with these arguments; others do not matter.")
+        _Args, _about("Only with these arguments; others do not matter. `any_of` as expected.")
     ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedReply(_Strict):
-    """What the user must (not) read. Compared without regard to case and white space."""
+class ReplyPart(_Strict):
+    """Words that must (not) stand in a reply, in any case and with any width of white space."""
 
     contains_any: Annotated[tuple[_Words, ...], _about("At least one of these.")] = ()
     contains_all: Annotated[tuple[_Words, ...], _about("Every one of these.")] = ()
@@ -466,13 +476,31 @@ class ExpectedReply(_Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedReply(ReplyPart):
+    """What the user must (not) read."""
+
+    all_of: Annotated[
+        tuple[ReplyPart, ...],
+        _about("Each of these must hold too: `[{contains_any: [7, seven]}, {contains_any: …}]`."),
+    ] = ()
+    ignore: Annotated[
+        Literal["spaces"] | None, _about("White space does not count: 물 마시기 is 물마시기.")
+    ] = None
+    claims: Annotated[
+        Literal["none"] | None,
+        _about("It claims no finished write, whatever was done in this conversation or before."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoldCall(_Strict):
     """A call of the gold trace, with its real arguments."""
 
     tool: Annotated[_Words, _about("Name of the tool.")]
-    args: Annotated[Mapping[str, Any], _about("Arguments as the model gives them.")] = field(
-        default_factory=dict
-    )
+    args: Annotated[
+        Mapping[str, Any],
+        _about("Arguments as the model gives them; `{date: today+1d}` is the day that it means."),
+    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -506,6 +534,20 @@ class Turn(_Strict):
     gold: Annotated[Gold, _about("A perfect model's turn, where it cannot be derived.")] = field(
         default_factory=Gold
     )
+    final: Annotated[
+        _Listed | None,
+        _about(
+            "Rows that must be there after this turn and may be new or changed, by table; all "
+            "others must be as they were before it. `{}`: it changes nothing. Left out: only the "
+            "end is looked at."
+        ),
+    ] = None
+    gone: Annotated[_Listed | None, _about("Rows that this turn must have deleted.")] = None
+
+    @property
+    def checks_state(self) -> bool:
+        """True if it says what this turn does to the state."""
+        return self.final is not None or self.gone is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -527,6 +569,7 @@ class Scenario(_Strict):
     `faults` are tools that break while it is played.
     `final` lists, by table, the rows that must be there at the end and may be new or changed,
     `gone` those of the start that must have been deleted. Whatever is not listed must be as it was.
+    `reply` is what all replies together must (not) say.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", description="Unique name.")]
@@ -534,15 +577,23 @@ class Scenario(_Strict):
     turns: Annotated[tuple[Turn, ...], Field(min_length=1, description="The conversation.")]
     locale: Annotated[str, _about("Language of the conversation.")] = DEFAULT_LOCALE
     tags: Annotated[tuple[_Words, ...], _about("Free labels.")] = ()
-    world: Annotated[_World, _about("The state at the start.")] = field(default_factory=dict)
+    world: Annotated[
+        _World,
+        _about(
+            "The state at the start: `now`, and rows by table. `{date: today-1d}` is that day of "
+            "its clock, wherever a value stands."
+        ),
+    ] = field(default_factory=dict)
     faults: Annotated[tuple[ScriptedFault, ...], _about("Tools that break, each once.")] = ()
-    final: Annotated[
-        Mapping[str, tuple[Mapping[str, _Matcher], ...]], _about("Rows expected at the end.")
-    ] = field(default_factory=dict)
-    gone: Annotated[
-        Mapping[str, tuple[Mapping[str, _Matcher], ...]],
-        _about("Rows of the start that must have been deleted."),
-    ] = field(default_factory=dict)
+    final: Annotated[_Listed, _about("Rows expected at the end, by table.")] = field(
+        default_factory=dict
+    )
+    gone: Annotated[_Listed, _about("Rows of the start that must have been deleted.")] = field(
+        default_factory=dict
+    )
+    reply: Annotated[
+        ExpectedReply, _about("What the user reads in the whole conversation, in any turn.")
+    ] = field(default_factory=ExpectedReply)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Scenario":
@@ -566,6 +617,11 @@ class Scenario(_Strict):
             told = [f"{_labelled(value, each.path)}: {each.message}" for each in faults]
             raise ScenarioError("\n".join(told))
         return scenario
+
+    @property
+    def checks_each_turn(self) -> bool:
+        """True if a turn says what it does to the state."""
+        return any(turn.checks_state for turn in self.turns)
 
     @property
     def today(self) -> date | None:
@@ -596,50 +652,132 @@ class Scenario(_Strict):
 def scenario_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (Draft 2020-12) of a scenario file, for editors."""
     schema = TypeAdapter(tuple[Scenario, ...]).json_schema()
-    described: dict[str, Any] = _with_matchers(schema)
-    described["$defs"]["Matcher"] = _MATCHER_SCHEMA
+    described: dict[str, Any] = _with_grammar(schema)
+    described["$defs"] |= _GRAMMAR
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 
 
-def _with_matchers(node: Any) -> Any:
+def _with_grammar(node: Any) -> Any:
     """Replace each mark by a reference: pydantic has no word for a recursive grammar."""
     if isinstance(node, dict):
-        if node.items() >= _MATCHER_MARK.items():
-            return {"$ref": "#/$defs/Matcher"}
-        return {key: _with_matchers(value) for key, value in node.items()}
-    return [_with_matchers(value) for value in node] if isinstance(node, list) else node
+        for mark, name in ((_ARGS_MARK, "Args"), (_ROW_MARK, "Row")):
+            if node.items() >= mark.items():
+                rest = {key: value for key, value in node.items() if key not in mark}
+                return {"$ref": f"#/$defs/{name}", **rest}
+        return {key: _with_grammar(value) for key, value in node.items()}
+    return [_with_grammar(value) for value in node] if isinstance(node, list) else node
 
 
-def _matcher_schema(key: str, value: Any, **modifiers: Any) -> dict[str, Any]:
-    properties = {key: value, **modifiers, "optional": {"type": "boolean"}}
+def _matcher_schema(
+    key: str, value: Mapping[str, Any], about: str, example: Any, **modifiers: Any
+) -> dict[str, Any]:
+    optional = {"type": "boolean", "description": "The argument may be left out."}
     return {
+        "title": key,
+        "description": about,
+        "examples": [example],
         "type": "object",
-        "properties": properties,
+        "properties": {key: {**value, "description": about}, **modifiers, "optional": optional},
         "required": [key],
         "additionalProperties": False,
     }
 
 
-_NESTED = {"$ref": "#/$defs/Matcher"}
-_NUMBER = {"type": "number"}
-_BOOLEAN = {"type": "boolean"}
+def _modifier(about: str, **schema: Any) -> dict[str, Any]:
+    return {**schema, "description": about}
 
-_MATCHER_SCHEMA: Mapping[str, Any] = {
-    "description": "A literal value, or one of the matchers.",
-    "anyOf": [
-        _matcher_schema("equals", {}),
-        _matcher_schema("one_of", {"type": "array", "items": _NESTED, "minItems": 1}),
-        _matcher_schema("any", {"const": True}),
-        _matcher_schema("matches", {"type": "string", "format": "regex"}),
-        _matcher_schema("approx", _NUMBER, abs=_NUMBER, rel=_NUMBER),
-        _matcher_schema("date", {"type": "string"}),
-        _matcher_schema("text", {"type": "string"}),
-        _matcher_schema(
-            "fields", {"type": "object", "additionalProperties": _NESTED}, extra=_BOOLEAN
-        ),
-        _matcher_schema("items", {"type": "array", "items": _NESTED}, unordered=_BOOLEAN),
-        {"not": {"type": "object", "anyOf": [{"required": [key]} for key in MATCHER_KEYS]}},
-    ],
+
+_NESTED = {"$ref": "#/$defs/Matcher"}
+_FIELDS = {"type": "object", "additionalProperties": _NESTED}
+
+_MATCHERS: Sequence[Mapping[str, Any]] = (
+    _matcher_schema(
+        "equals",
+        {},
+        "Exactly this value, also if it looks like a matcher.",
+        {"equals": {"date": "today"}},
+    ),
+    _matcher_schema(
+        "one_of",
+        {"type": "array", "items": _NESTED, "minItems": 1},
+        "One of these values or matchers.",
+        {"one_of": ["morning", {"text": "in the morning"}]},
+    ),
+    _matcher_schema("any", {"const": True}, "Any value, but there must be one.", {"any": True}),
+    _matcher_schema(
+        "matches",
+        {"type": "string", "format": "regex"},
+        "A text in which this regular expression is found.",
+        {"matches": "^010-[0-9]{4}"},
+    ),
+    _matcher_schema(
+        "approx",
+        {"type": "number"},
+        "A number as near as this; without `abs` and `rel` only rounding is forgiven.",
+        {"approx": 37.5, "abs": 0.1},
+        abs=_modifier("The largest difference.", type="number", minimum=0),
+        rel=_modifier("The largest difference, as a share of it.", type="number", minimum=0),
+    ),
+    _matcher_schema(
+        "date",
+        {"type": "string"},
+        "A day: YYYY-MM-DD, or told from the scenario's day. today, yesterday, tomorrow, weekstart "
+        "(this week's Monday), monthstart, monthend; friday (today or the first to come), next "
+        "friday (the first after today), last friday (the last before it); each with +Nd, -Nw, +Nm "
+        "(days, weeks, months).",
+        {"date": "last friday"},
+    ),
+    _matcher_schema(
+        "text",
+        {"type": "string"},
+        "This text, in any case, Unicode form and width of white space.",
+        {"text": "I drink water", "ignore": "spaces"},
+        ignore=_modifier("White space does not count at all.", const="spaces"),
+    ),
+    _matcher_schema(
+        "fields",
+        _FIELDS,
+        "An object with these fields and no others.",
+        {"fields": {"lat": {"approx": 37.5, "abs": 0.1}}, "extra": True},
+        extra=_modifier("Others do not matter.", type="boolean"),
+    ),
+    _matcher_schema(
+        "items",
+        {"type": "array", "items": _NESTED},
+        "A list of just these, in this order.",
+        {"items": ["milk", {"matches": "^egg"}], "unordered": True},
+        unordered=_modifier("In any order.", type="boolean"),
+    ),
+)
+
+_GRAMMAR: Mapping[str, Any] = {
+    "Matcher": {
+        "description": "A value, which stands for itself, or one of the matchers.",
+        "anyOf": [
+            *_MATCHERS,
+            {"not": {"type": "object", "anyOf": [{"required": [key]} for key in MATCHER_KEYS]}},
+        ],
+    },
+    "Args": {
+        "description": "A matcher for each argument, or several sets of which one must fit.",
+        "anyOf": [
+            {
+                "description": "Several sets of arguments that are right.",
+                "examples": [{ANY_OF: [{"day": "monday"}, {"from": "monday", "to": "monday"}]}],
+                "type": "object",
+                "properties": {ANY_OF: {"type": "array", "items": _FIELDS, "minItems": 1}},
+                "required": [ANY_OF],
+                "additionalProperties": False,
+            },
+            _FIELDS,
+        ],
+    },
+    "Row": {
+        "description": "Matchers for some fields of a row, others do not matter; or `equals` with "
+        "the whole row, or `fields` with all of its fields.",
+        "examples": [{"title": "tea"}, {"equals": {"id": 1, "title": "tea"}}],
+        **_FIELDS,
+    },
 }
 
 
@@ -810,13 +948,29 @@ def _labelled(entries: list[Any], path: Path) -> str:
 
 def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -> Scenario | None:
     try:
-        scenario = _ADAPTER.validate_json(compact(entry), strict=True)
+        text = compact(entry)
+        if '{"date":"' in text:  # worlds may be large, and most have no such day
+            text = compact(_with_days(entry))
+        scenario = _ADAPTER.validate_json(text, strict=True)
+    except ScenarioError as error:
+        found.append(Fault((index, "world"), f"{error}".replace("pass today=", "write world.now")))
+        return None
     except ValidationError as error:
         found += shape_faults(error, _ADAPTER, document, (index,))
         return None
     wrong = [Fault((index, *each.path), each.message) for each in scenario_faults(scenario)]
     found += wrong
     return None if wrong else scenario
+
+
+def _with_days(entry: Any) -> Any:
+    """Return an entry with the days in its world that are told from its clock."""
+    world = entry.get("world") if isinstance(entry, dict) else None
+    if not isinstance(world, dict):
+        return entry
+    now: Any = world.get("now")
+    today = datetime.fromisoformat(now).date() if _is_moment(now) else None
+    return {**entry, "world": dates_resolved(world, today)}
 
 
 def shape_faults(
@@ -851,10 +1005,8 @@ def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
         yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
     yield from _world_faults(scenario.world)
     yield from _twice_broken(scenario.faults)
-    for name, tables in (("final", scenario.final), ("gone", scenario.gone)):
-        for table, rows in tables.items():
-            for number, row in enumerate(rows):
-                yield from _matcher_faults(row, (name, table, number))
+    yield from _listed_faults(scenario, ())
+    yield from _reply_faults(scenario.reply, ("reply",))
     for number, turn in enumerate(scenario.turns):
         yield from _turn_faults(turn, ("turns", number))
 
@@ -891,20 +1043,28 @@ def _is_moment(value: Any) -> bool:
 
 def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
     for number, call in enumerate(turn.expect.calls):
-        yield from _matcher_faults(call.args, (*path, "expect", "calls", number, "args"))
+        yield from args_faults(call.args, (*path, "expect", "calls", number, "args"))
     for number, forbidden in enumerate(turn.forbid):
-        yield from _matcher_faults(forbidden.args, (*path, "forbid", number, "args"))
-    pattern = turn.reply.matches
-    fault = None if pattern is None else pattern_fault(pattern)
-    if fault is not None:
-        yield Fault((*path, "reply", "matches"), fault)
+        yield from args_faults(forbidden.args, (*path, "forbid", number, "args"))
+    yield from _reply_faults(turn.reply, (*path, "reply"))
+    yield from _listed_faults(turn, path)
     if isinstance(turn.expect.order, Before):
         yield from _order_faults(turn.expect.order, len(turn.expect.calls), path)
 
 
-def _matcher_faults(matchers: Mapping[str, Any], path: Path) -> Iterator[Fault]:
-    for name, raw in matchers.items():
-        yield from slot_faults(raw, (*path, name))
+def _reply_faults(reply: ExpectedReply, path: Path) -> Iterator[Fault]:
+    parts = ((("all_of", i), part) for i, part in enumerate(reply.all_of))
+    for at, part in (((), reply), *parts):
+        fault = None if part.matches is None else pattern_fault(part.matches)
+        if fault is not None:
+            yield Fault((*path, *at, "matches"), fault)
+
+
+def _listed_faults(of: Scenario | Turn, path: Path) -> Iterator[Fault]:
+    for name, tables in (("final", of.final), ("gone", of.gone)):
+        for table, rows in (tables or {}).items():
+            for number, row in enumerate(rows):
+                yield from row_faults(row, (*path, name, table, number))
 
 
 def _order_faults(order: Before, n: int, path: Path) -> Iterator[Fault]:

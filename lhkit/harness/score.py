@@ -9,7 +9,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
-from lhkit.harness.matchers import Pattern, folded
+from lhkit.harness.matchers import Pattern, alternatives, folded, spaceless
 from lhkit.harness.matching import ArgumentVerdict, MadeCall, MatchResult, match_calls
 from lhkit.harness.record import (
     ArgumentScore,
@@ -20,14 +20,28 @@ from lhkit.harness.record import (
     ModelCallRecord,
     RowKeys,
     Severity,
+    State,
     TurnRecord,
     TurnScore,
     Verdict,
     Violation,
 )
-from lhkit.harness.scenario import Before, ExpectedCall, ExpectedReply, Scenario, Turn
-from lhkit.harness.state_diff import NO_KEYS
-from lhkit.harness.violations import Excused, check_state, violations_of
+from lhkit.harness.scenario import (
+    Before,
+    ExpectedCall,
+    ExpectedReply,
+    ReplyPart,
+    Scenario,
+    Turn,
+)
+from lhkit.harness.state_diff import NO_KEYS, with_diff
+from lhkit.harness.violations import (
+    Excused,
+    StateVerdict,
+    check_state,
+    claimed_anyway,
+    violations_of,
+)
 from lhkit.json_values import canonical
 from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.definition import ToolDefinition
@@ -119,8 +133,9 @@ def _arguments(
 ) -> Iterator[ArgumentScore]:
     """Yield the verdicts with both sides; an optional argument that was left out says nothing."""
     given = call.raw_args if isinstance(call.raw_args, Mapping) else {_WHOLE: call.raw_args}
+    sets = alternatives(wish.args)
     for verdict in verdicts:
-        matcher = wish.args.get(verdict.name)
+        matcher = sets[verdict.alternative][1].get(verdict.name)
         if verdict.ok and verdict.name not in given and _is_optional(matcher):
             continue
         yield ArgumentScore(
@@ -156,32 +171,43 @@ def _alone(j: int, call: CallRecord, *, ok: bool) -> CallScore:
 # phrase that begins or ends with a digit is never found inside a longer number: "10" is not in
 # "1,100". A number is the same with or without separators of thousands (a comma, a no-break or
 # thin space) and with or without cents of zero: "1000" is in "$1,000.00". A common space is none:
-# "1 000" may be two.
+# "1 000" may be two. With `ignore: spaces` white space does not count: "물 마시기" is "물마시기".
 
 
 def reply_reasons(expected: ExpectedReply, reply: str) -> list[str]:
-    """Return what is wrong with `reply`, in words; empty if nothing is."""
-    told = _straight(reply)
-    text = _comparable(reply)
-    reasons = [f"the reply lacks {part!r}" for part in expected.contains_all if not _in(part, text)]
-    if expected.contains_any and not any(_in(part, text) for part in expected.contains_any):
-        reasons.append(f"the reply has none of {', '.join(map(repr, expected.contains_any))}")
-    reasons += [f"the reply says {part!r}" for part in expected.excludes if _in(part, text)]
-    if expected.matches is not None and not Pattern(_straight(expected.matches)).is_in(told):
-        reasons.append(f"the reply does not match /{expected.matches}/")
-    return reasons
+    """Return what is wrong with the words of `reply`; empty if nothing is."""
+    said = _Said(reply, is_spaceless=expected.ignore == "spaces")
+    return [reason for part in (expected, *expected.all_of) for reason in said.lacks(part)]
 
 
-def _in(phrase: str, text: str) -> bool:
-    wanted = _comparable(phrase)
-    before = r"(?<!\d)(?<!\d[.,])" if wanted[0].isdigit() else ""
-    after = r"(?!\d|[.,]\d)" if wanted[-1].isdigit() else ""
-    return re.search(before + re.escape(wanted) + after, text) is not None
+class _Said:
+    """A reply, to be searched for words; without its white space if that does not count."""
 
+    def __init__(self, reply: str, *, is_spaceless: bool) -> None:
+        self._is_spaceless = is_spaceless
+        self._straight = spaceless(_straight(reply)) if is_spaceless else _straight(reply)
+        self._text = self._comparable(reply)
 
-def _comparable(text: str) -> str:
-    plain = _THOUSANDS.sub(lambda number: _SEPARATOR.sub("", number[0]), _straight(text))
-    return folded(_NO_CENTS.sub("", plain))
+    def lacks(self, part: ReplyPart) -> Iterator[str]:
+        """Yield what is wrong, in words."""
+        yield from (f"the reply lacks {each!r}" for each in part.contains_all if each not in self)
+        if part.contains_any and not any(each in self for each in part.contains_any):
+            yield f"the reply has none of {', '.join(map(repr, part.contains_any))}"
+        yield from (f"the reply says {each!r}" for each in part.excludes if each in self)
+        pattern = None if part.matches is None else Pattern(_straight(part.matches))
+        if pattern is not None and not pattern.is_in(self._straight):
+            yield f"the reply does not match /{part.matches}/"
+
+    def __contains__(self, phrase: str) -> bool:
+        wanted = self._comparable(phrase)
+        before = r"(?<!\d)(?<!\d[.,])" if wanted[0].isdigit() else ""
+        after = r"(?!\d|[.,]\d)" if wanted[-1].isdigit() else ""
+        return re.search(before + re.escape(wanted) + after, self._text) is not None
+
+    def _comparable(self, text: str) -> str:
+        plain = _THOUSANDS.sub(lambda number: _SEPARATOR.sub("", number[0]), _straight(text))
+        told = folded(_NO_CENTS.sub("", plain))
+        return spaceless(told) if self._is_spaceless else told
 
 
 _SEPARATOR = re.compile("[,\u00a0\u202f\u2009]")
@@ -265,9 +291,13 @@ def judge(
     broken = _broken(evidence)
     if broken:
         return Judgement(verdict=Verdict.INVALID, reasons=broken, violations=violations)
+    claimed = claimed_anyway(scenario, evidence, tools.claims)
+    changed = _turn_states(played, evidence.initial_state, today, row_keys)
     reasons = [
-        _turn_reasons(script, turn, match, tools)
-        for (script, turn), match in zip(played, matches, strict=True)
+        (*_turn_reasons(script, turn, match, tools), *claim, *change)
+        for (script, turn), match, claim, change in zip(
+            played, matches, claimed, changed, strict=True
+        )
     ]
     state = check_state(
         scenario.final,
@@ -277,8 +307,10 @@ def judge(
         today=today,
         row_keys=row_keys,
     )
+    whole = "\n".join(turn.reply for turn in evidence.turns)
     everything = (
         *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),
+        *(f"all replies: {reason}" for reason in reply_reasons(scenario.reply, whole)),
         *(_told(violation) for violation in violations if _is_fatal(violation)),
         *state.missing,
         *state.unlisted,
@@ -297,6 +329,26 @@ def judge(
         ),
         state_equal=not state.missing and not state.unlisted,
     )
+
+
+def _turn_states(
+    played: Sequence[tuple[Turn, TurnRecord]], before: State, today: date | None, keys: RowKeys
+) -> Iterator[tuple[str, ...]]:
+    """Yield, turn by turn, what it did to the state that is not what it says of it."""
+    for script, turn in played:
+        after = before if turn.state_diff is None else with_diff(before, turn.state_diff)
+        found = StateVerdict()
+        if script.checks_state:
+            found = check_state(
+                script.final or {},
+                gone=script.gone or {},
+                before=before,
+                after=after,
+                today=today,
+                row_keys=keys,
+            )
+        yield (*found.missing, *found.unlisted)
+        before = after
 
 
 def _broken(evidence: Evidence) -> tuple[str, ...]:

@@ -13,7 +13,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Path, folded, parse_slot, shown_path
+from lhkit.harness.matchers import (
+    ANY_OF,
+    MATCHER_KEYS,
+    AnyValue,
+    Path,
+    folded,
+    parse_slot,
+    shown_path,
+)
 from lhkit.harness.matching import Place, mismatch
 from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord
@@ -282,6 +290,11 @@ def _args_path(observed: Observed, origin: Origin) -> Path:
 def _with_alternative(text: str, path: Path, observed: Observed) -> str:
     value = _option(observed.value)
     args = found(text, path)
+    if args.child(ANY_OF) is not None:
+        raise ScenarioError(
+            f"{shown_path(path[1:])}: cannot be edited: it lists several sets of arguments "
+            f"({ANY_OF}): add one more by hand"
+        )
     present = args.child(observed.name)
     if present is None:
         return appended(args, f"{observed.name}: {{one_of: [{value}], optional: true}}")

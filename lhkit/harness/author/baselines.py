@@ -24,8 +24,17 @@ from lhkit.harness.matchers import (
     OneOf,
     Slot,
     Text,
+    dates_resolved,
 )
-from lhkit.harness.scenario import Before, Expect, ExpectedCall, Scenario, Turn
+from lhkit.harness.scenario import (
+    Before,
+    Expect,
+    ExpectedCall,
+    ExpectedReply,
+    GoldCall,
+    Scenario,
+    Turn,
+)
 from lhkit.harness.score import reply_reasons
 from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
@@ -322,8 +331,16 @@ class _GoldTurn:
     def _calls(self) -> list[ToolCall]:
         given = self.turn.gold.calls
         if given is not None:
-            return [ToolCall(name=call.tool, args=deepcopy(dict(call.args))) for call in given]
+            return [self._given(i, call) for i, call in enumerate(given)]
         return [self._call(i) for i in _in_order(self.turn.expect)]
+
+    def _given(self, i: int, call: GoldCall) -> ToolCall:
+        try:
+            args = dates_resolved(deepcopy(dict(call.args)), self.scenario.today)
+        except ScenarioError as error:
+            told = f"{error}".replace("pass today=", "write world.now")
+            raise self._fault(f"gold.calls[{i}].args", told) from error
+        return ToolCall(name=call.tool, args=args)
 
     def _call(self, i: int) -> ToolCall:
         wish = self.turn.expect.calls[i]
@@ -341,13 +358,14 @@ class _GoldTurn:
 
     def _args(self, wish: ExpectedCall, schema: Mapping[str, Any], where: str) -> dict[str, Any]:
         try:
-            return deepcopy(derived(wish.slots, schema, today=self.scenario.today))
+            return deepcopy(derived(wish.alternatives[0], schema, today=self.scenario.today))
         except Underivable as error:
             raise self._fault(f"{where}.args.{error}", "give the call under gold.calls") from error
 
     def _words(self) -> str:
         expected = self.turn.reply
-        parts = [*expected.contains_all, *expected.contains_any[:1]]
+        is_last = self.number == len(self.scenario.turns) - 1
+        parts = [*_demanded(expected), *(_demanded(self.scenario.reply) if is_last else ())]
         given = self.turn.gold.say
         words = (" ".join(parts) or _PLAIN_REPLY) if given is None else given
         reasons = reply_reasons(expected, words)
@@ -358,6 +376,13 @@ class _GoldTurn:
 
     def _fault(self, field: str, message: str) -> ScenarioError:
         return ScenarioError(f"{self.scenario.id}.turns[{self.number}].{field}: {message}")
+
+
+def _demanded(expected: ExpectedReply) -> Iterator[str]:
+    """Yield words that a reply needs, each once."""
+    parts = (expected, *expected.all_of)
+    words = [[*part.contains_all, *part.contains_any[:1]] for part in parts]
+    yield from dict.fromkeys(each for part in words for each in part)
 
 
 def _worded(verdict: NotAnObject | Missing | Invalid) -> str:

@@ -28,6 +28,7 @@ from lhkit.harness.matchers import (
     Pattern,
     Slot,
     Text,
+    alternatives,
     shown_path,
 )
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
@@ -168,7 +169,7 @@ def _turn_remarks(turn: Turn, path: Path, known: Known, scenario: Scenario) -> I
         here = (*path, "gold", "calls", i)
         if given.tool not in lawless:
             yield from _tool_remarks(given.tool, here, known)
-        yield from _argument_remarks(given.tool, given.args, here, known)
+        yield from _argument_remarks(given.tool, given.args, (*here, "args"), known)
 
 
 def _expected_remarks(
@@ -177,33 +178,42 @@ def _expected_remarks(
     if call.result == "unknown_tool":
         return
     yield from _tool_remarks(call.tool, path, known)
-    yield from _pattern_remarks(call.slots, (*path, "args"))
     tool = known.registry.get(call.tool)
-    if tool is None or call.result == "validation":
-        return
-    yield from _argument_remarks(call.tool, call.args, path, known)
-    for name in tool.parameters.get("required", ()):
-        if name not in call.args:
-            advice = f"{call.tool} requires {name!r}: give it a matcher, or every call is wrong"
-            yield Remark("missing_argument", (*path, "args"), advice)
-    for name, value in _literals(call.slots, today):
-        here = (*path, "args", name)
-        yield from _value_remarks(call.tool, name, value, here, known)
-        if call.result in _GOES_THROUGH:
-            yield from _id_remarks(name, value, here, known)
+    for at, slots in _sets(call, path):
+        yield from _pattern_remarks(slots, at)
+        if tool is None or call.result == "validation":
+            continue
+        yield from _argument_remarks(call.tool, slots, at, known)
+        for name in tool.parameters.get("required", ()):
+            if name not in slots:
+                advice = f"{call.tool} requires {name!r}: give it a matcher, or every call is wrong"
+                yield Remark("missing_argument", at, advice)
+        for name, value in _literals(slots, today):
+            yield from _value_remarks(call.tool, name, value, (*at, name), known)
+            if call.result in _GOES_THROUGH:
+                yield from _id_remarks(name, value, (*at, name), known)
+
+
+def _sets(
+    call: ExpectedCall | ForbiddenCall, path: Path
+) -> Iterator[tuple[Path, Mapping[str, Slot]]]:
+    """Yield each set of a call's arguments, with its place."""
+    places = (at for at, _ in alternatives(call.args))
+    for at, slots in zip(places, call.alternatives, strict=True):
+        yield (*path, "args", *at), slots
 
 
 def _forbidden_remarks(
     call: ForbiddenCall, path: Path, known: Known, scenario: Scenario
 ) -> Iterator[Remark]:
     yield from _tool_remarks(call.tool, path, known)
-    yield from _argument_remarks(call.tool, call.args, path, known)
     said = " ".join(turn.user for turn in scenario.turns)
-    for name, value in _literals(call.slots, scenario.today):
-        here = (*path, "args", name)
-        yield from _value_remarks(call.tool, name, value, here, known)
-        if str(value) not in said:  # what the user names may be forbidden though it does not exist
-            yield from _id_remarks(name, value, here, known)
+    for at, slots in _sets(call, path):
+        yield from _argument_remarks(call.tool, slots, at, known)
+        for name, value in _literals(slots, scenario.today):
+            yield from _value_remarks(call.tool, name, value, (*at, name), known)
+            if str(value) not in said:  # what the user names may be forbidden and not exist
+                yield from _id_remarks(name, value, (*at, name), known)
 
 
 def _tool_remarks(name: str, path: Path, known: Known) -> Iterator[Remark]:
@@ -223,7 +233,7 @@ def _argument_remarks(
         if declared is not None and not declared.has(spelling(name, declared.names)):
             known_names = ", ".join(declared.names)
             message = f"{tool_name} has no argument {name!r}: choose one of {known_names}"
-            yield Remark("unknown_argument", (*path, "args", name), message)
+            yield Remark("unknown_argument", (*path, name), message)
 
 
 def _value_remarks(

@@ -179,9 +179,15 @@ class Setting:
     def _fits(self, wish: ExpectedCall, call: ToolCall) -> bool:
         if wish.tool != call.name:
             return False
+        return any(True for _ in self.fitting(wish, call))
+
+    def fitting(self, wish: ExpectedCall, call: ToolCall) -> Iterator[Mapping[str, Slot]]:
+        """Yield each set of right arguments that a call of the expected tool fits."""
         schema = self.place_of(call.name).node.root
-        reasons = arguments_reasons(wish.slots, call.args, schema, extra=False, today=self.today)
-        return not any(reasons.values())
+        for slots in wish.alternatives:
+            reasons = arguments_reasons(slots, call.args, schema, extra=False, today=self.today)
+            if not any(reasons.values()):
+                yield slots
 
     def place_of(self, tool: str) -> Place:
         """Return where the arguments of a tool are compared."""
@@ -529,7 +535,8 @@ def dropped_arguments(setting: Setting) -> Iterator[Mutant]:
             if is_required or _is_asked_for(setting, part.call.name, slots, name, value):
                 kind = "drop_required_argument" if is_required else "drop_optional_argument"
                 args = {key: each for key, each in part.call.args.items() if key != name}
-                yield _mutant(setting, part, kind, name, f"without {name}", args=args)
+                if not _is_right_too(setting, part, args):
+                    yield _mutant(setting, part, kind, name, f"without {name}", args=args)
 
 
 def _is_asked_for(
@@ -611,10 +618,19 @@ def swapped_values(setting: Setting) -> Iterator[Mutant]:
 
 
 def _is_fit(setting: Setting, part: Part, args: Mapping[str, Any]) -> bool:
-    """Return True if a tool takes arguments, or takes not even those of the gold trace."""
+    """Return True for a mistake that a tool takes, if it takes those of the gold trace."""
+    if _is_right_too(setting, part, args):
+        return False
     validator = setting.registry.validator(part.call.name)
     is_taken = isinstance(validator.check(args), Accepted)
     return is_taken or not isinstance(validator.check(part.call.args), Accepted)
+
+
+def _is_right_too(setting: Setting, part: Part, args: Mapping[str, Any]) -> bool:
+    """Return True if arguments are another set of which the scenario says that it is right."""
+    if part.wish is None or len(part.wish.alternatives) == 1:
+        return False
+    return any(True for _ in setting.fitting(part.wish, replace(part.call, args=dict(args))))
 
 
 def altered_quotations(setting: Setting) -> Iterator[Mutant]:
@@ -646,10 +662,10 @@ def _bare(text: str) -> str:
 
 
 def _described(setting: Setting) -> Iterator[tuple[Part, Mapping[str, Slot]]]:
-    """Yield the calls that matter and have an expectation, with its matchers."""
+    """Yield the calls that matter and have an expectation, with the matchers that they fit."""
     for part in setting.all_parts():
         if part.matters and part.wish is not None and isinstance(part.call.args, Mapping):
-            yield part, part.wish.slots
+            yield part, next(setting.fitting(part.wish, part.call), {})
 
 
 def _accepts(setting: Setting, part: Part, name: str, slot: Slot, value: Any) -> bool:

@@ -1,0 +1,377 @@
+"""What a scenario can say: sets of arguments, days, replies as a whole, each turn's own changes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.author.baselines import gold_model, gold_trace
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.matchers import MATCHER_KEYS, MOST_DAYS, DateIs
+from lhkit.harness.matching import match_calls
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay, rescore, tried
+from lhkit.harness.scenario import (
+    ExpectedReply,
+    ReplyPart,
+    Scenario,
+    read_sources,
+    scenario_json_schema,
+)
+from lhkit.harness.score import reply_reasons
+from lhkit.models.scripted import ScriptedModel, call, say
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.language")]
+
+NOW = "2026-06-17T09:00:00+09:00"  # a Wednesday
+TODAY = date(2026, 6, 17)
+SHOP: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "day": {"type": "string"},
+        "from": {"type": "string"},
+        "to": {"type": "string"},
+        "size": {"type": "string", "default": "small"},
+    },
+}
+
+
+def one_turn(**turn: Any) -> dict[str, Any]:
+    return {
+        "id": "add",
+        "ac": "AC-4",
+        "locale": "en",
+        "world": {"now": NOW, "notes": [{"id": "note-0", "text": "tea"}]},
+        "turns": [{"user": "add milk", "confirm": "accept", **turn}],
+    }
+
+
+async def played(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleRecord:
+    return await tried(Scenario.from_data(data), ScriptedModel(replies), toolset)
+
+
+# ------------------------------------------------------------------- several sets of arguments
+
+
+@pytest.mark.parametrize(
+    ("args", "fits"),
+    [
+        ({"day": "monday"}, True),
+        ({"from": "monday", "to": "monday"}, True),
+        ({"from": "monday", "to": "monday", "size": "small"}, True),
+        ({"from": "monday"}, False),
+        ({"day": "monday", "to": "monday"}, False),
+        ({}, False),
+    ],
+)
+def test_of_several_sets_of_arguments_one_must_fit_whole(
+    args: dict[str, Any], *, fits: bool
+) -> None:
+    wish = {"any_of": [{"day": "monday"}, {"from": "monday", "to": "monday"}]}
+    found = match_calls(
+        [{"tool": "go", "args": wish}], [{"tool": "go", "args": args}], schemas={"go": SHOP}
+    )
+    assert found.matched is fits
+
+
+def test_a_wrong_call_is_told_by_the_set_that_it_is_nearest_to() -> None:
+    wish = {"any_of": [{"day": "monday"}, {"from": "monday", "to": "friday"}]}
+    found = match_calls(
+        [{"tool": "go", "args": wish}],
+        [{"tool": "go", "args": {"from": "monday", "to": "sunday"}}],
+        schemas={"go": SHOP},
+    )
+    assert [(each.name, each.alternative) for each in found.arguments if not each.ok] == [("to", 1)]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ({"any_of": []}, "add.turns[0].expect.calls[0].args.any_of: must list at least one set"),
+        ({"any_of": ["x"]}, "args.any_of[0]: must be a set of arguments"),
+        ({"any_of": [{"text": {"date": "someday"}}]}, "args.any_of[0].text.date: must be today"),
+    ],
+)
+def test_a_set_that_is_wrong_is_named_by_its_place(args: Any, told: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        Scenario.from_data(one_turn(expect={"calls": [{"tool": "add_note", "args": args}]}))
+    assert told in str(error.value)
+
+
+def test_an_argument_that_is_called_any_of_is_written_with_equals() -> None:
+    wish = {"any_of": {"equals": [1, 2]}}
+    made = {"tool": "pick", "args": {"any_of": [1, 2]}}
+    assert match_calls([{"tool": "pick", "args": wish}], [made], schemas={}).matched
+
+
+async def test_gold_takes_the_first_set_and_no_mutant_is_another_right_one(toolset: Any) -> None:
+    sets = [{"text": "milk", "tag": "home"}, {"text": "milk", "tag": "work"}]
+    data = one_turn(
+        expect={"calls": [{"tool": "add_note", "args": {"any_of": sets}, "result": "ok"}]},
+        reply={"contains_any": ["added"]},
+    )
+    scenario = Scenario.from_data(data | {"final": {"notes": [{"text": "milk"}]}})
+    session = toolset.open(scenario.world, "en")
+    assert gold_trace(scenario, session.registry)[0].calls[0].args == sets[0]
+    report = await mutate([scenario], toolset)
+    assert [str(each) for each in report.survivors] == []
+    assert report.total.tried > 3
+
+
+async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
+    file = tmp_path / "add.yaml"
+    file.write_text(
+        "- id: add\n  ac: AC-4\n  locale: en\n  turns:\n    - user: add milk\n"
+        "      expect:\n        calls:\n          - tool: add_note\n"
+        "            args: {any_of: [{text: milk}, {txet: milk}, {text: milk, tag: garden}]}\n"
+    )
+    told = [
+        (each.code, f"{each.scenario}.{each.field}")
+        for each in await lint(read_sources([file]), toolset)
+    ]
+    here = "add.turns[0].expect.calls[0].args.any_of"
+    assert ("unknown_argument", f"{here}[1].txet") in told
+    assert ("missing_argument", f"{here}[1]") in told
+    assert ("refused_value", f"{here}[2].tag") in told
+    assert not [place for _, place in told if place.startswith(f"{here}[0]")]
+
+
+# ------------------------------------------------------------------------------------------ days
+
+
+@pytest.mark.parametrize(
+    ("expression", "day"),
+    [
+        ("today", "2026-06-17"),
+        ("yesterday", "2026-06-16"),
+        ("tomorrow+1w", "2026-06-25"),
+        ("today-1d", "2026-06-16"),
+        ("wednesday", "2026-06-17"),
+        ("next wednesday", "2026-06-24"),
+        ("last wednesday", "2026-06-10"),
+        ("friday", "2026-06-19"),
+        ("last friday", "2026-06-12"),
+        ("next monday", "2026-06-22"),
+        ("monday+2w", "2026-07-06"),
+        ("weekstart", "2026-06-15"),
+        ("monthstart", "2026-06-01"),
+        ("monthstart-1m", "2026-05-01"),
+        ("monthend", "2026-06-30"),
+        ("today+8m", "2027-02-17"),
+        ("monthend-4m", "2026-02-28"),
+        ("2026-12-24", "2026-12-24"),
+    ],
+)
+def test_a_day_is_told_from_the_day_of_the_scenario(expression: str, day: str) -> None:
+    assert DateIs(expression).resolved(TODAY) == day
+
+
+def test_a_day_too_far_away_is_refused() -> None:
+    for expression in (f"today+{MOST_DAYS + 1}d", "today-99999m", "monday+5300w"):
+        with pytest.raises(ScenarioError, match="within"):
+            match_calls([{"tool": "go", "args": {"day": {"date": expression}}}], [], schemas={})
+
+
+def test_a_world_and_a_gold_call_are_told_in_days_as_expectations_are(toolset: Any) -> None:
+    data = one_turn(
+        gold={"calls": [{"tool": "add_note", "args": {"text": {"date": "last friday"}}}]}
+    )
+    data["world"]["notes"] = [{"id": "note-0", "text": {"date": "yesterday"}}]
+    scenario = Scenario.from_data(data)
+    assert scenario.world["notes"] == [{"id": "note-0", "text": "2026-06-16"}]
+    session = toolset.open(scenario.world, "en")
+    assert gold_trace(scenario, session.registry)[0].calls[0].args == {"text": "2026-06-12"}
+
+
+def test_a_day_in_a_world_without_a_clock_says_what_is_missing() -> None:
+    data = one_turn() | {"world": {"notes": [{"text": {"date": "today"}}]}}
+    with pytest.raises(ScenarioError, match=r"add\.world: date 'today' needs a clock: write world"):
+        Scenario.from_data(data)
+
+
+# --------------------------------------------------------------------------------------- replies
+
+
+@pytest.mark.parametrize(
+    ("expected", "fitting", "wrong"),
+    [
+        (
+            ExpectedReply(
+                all_of=(
+                    ReplyPart(contains_any=("7", "seven")),
+                    ReplyPart(contains_any=("am", "morning")),
+                )
+            ),
+            ["Seven in the morning.", "7 am"],
+            ["At 7.", "In the morning.", ""],
+        ),
+        (
+            ExpectedReply(contains_all=("물 마시기",), ignore="spaces"),
+            ["물마시기를", "물  마시기"],
+            ["물"],
+        ),
+        (ExpectedReply(matches="물마시기", ignore="spaces"), ["물 마시기"], ["물 마심"]),
+        (ExpectedReply(excludes=("했어요",), ignore="spaces"), ["할게요"], ["했 어요"]),
+    ],
+)
+def test_a_reply_has_several_parts_and_spaces_may_not_count(
+    expected: ExpectedReply, fitting: Sequence[str], wrong: Sequence[str]
+) -> None:
+    assert [text for text in fitting if reply_reasons(expected, text)] == []
+    assert [text for text in wrong if not reply_reasons(expected, text)] == []
+
+
+ADD = {"calls": [{"tool": "add_note", "args": {"text": "milk"}}]}
+
+
+@pytest.mark.parametrize("claims", [{"turn"}, {"scenario"}, set()])
+@pytest.mark.parametrize(
+    ("words", "is_claim"), [("I've added milk.", True), ("Shall I add bread, too?", False)]
+)
+async def test_a_reply_that_is_to_claim_nothing_may_not_tell_of_what_was_done_either(
+    toolset: Any, claims: set[str], words: str, *, is_claim: bool
+) -> None:
+    data = one_turn(expect=ADD, reply={"claims": "none"} if "turn" in claims else {})
+    data |= {"final": {"notes": [{"text": "milk"}]}}
+    data |= {"reply": {"claims": "none"}} if "scenario" in claims else {}
+    record = await played(data, toolset, call("add_note", text="milk"), say(words))
+    if claims and is_claim:
+        (reason,) = record.judgement.reasons
+        assert reason.startswith("turn 0: the reply claims ")
+    else:
+        assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+
+
+async def test_what_is_asked_of_all_replies_may_stand_in_any(toolset: Any) -> None:
+    data = one_turn() | {"reply": {"contains_all": ["milk", "bread"], "excludes": ["eggs"]}}
+    data["turns"] = [{"user": "hi"}, {"user": "and?"}]
+    good = await played(data, toolset, say("milk"), say("bread"))
+    assert good.judgement.verdict is Verdict.PASS
+    bad = await played(data, toolset, say("milk"), say("eggs"))
+    assert bad.judgement.reasons == (
+        "all replies: the reply lacks 'bread'",
+        "all replies: the reply says 'eggs'",
+    )
+
+
+async def test_gold_says_what_is_asked_of_all_replies(toolset: Any) -> None:
+    data = one_turn() | {"reply": {"all_of": [{"contains_any": ["milk", "cow"]}]}}
+    scenario = Scenario.from_data(data)
+    session = toolset.open(scenario.world, "en")
+    gold = await tried(scenario, gold_model(scenario, session.registry), toolset)
+    assert gold.judgement.verdict is Verdict.PASS
+
+
+# ------------------------------------------------------------------------------- rows and turns
+
+WHOLE = {"id": "note-1", "text": "milk", "done": False}
+
+
+@pytest.mark.parametrize(
+    ("row", "fits"),
+    [
+        ({"text": "milk"}, True),
+        ({"equals": WHOLE}, True),
+        ({"equals": {"text": "milk"}}, False),
+        ({"fields": {"id": {"any": True}, "text": "milk", "done": False}}, True),
+        ({"fields": {"text": "milk"}}, False),
+        ({"fields": {"text": "milk"}, "extra": True}, True),
+    ],
+)
+async def test_a_row_is_told_by_some_fields_or_whole(
+    toolset: Any, row: dict[str, Any], *, fits: bool
+) -> None:
+    data = one_turn(expect=ADD) | {"final": {"notes": [row]}}
+    record = await played(data, toolset, call("add_note", text="milk"), say("ok"))
+    assert record.judgement.state_equal is fits
+
+
+def two_turns(**changes: Any) -> dict[str, Any]:
+    data = one_turn() | {"final": {"notes": [{"text": "milk"}, {"text": "bread"}]}}
+    anything = {"expect": {"extra": "any"}, "confirm": "accept"}
+    data["turns"] = [
+        {"user": "add milk", "final": {"notes": [{"text": "milk"}]}, **anything},
+        {"user": "and bread", "final": {"notes": [{"text": "bread"}]}, **anything},
+    ]
+    return data | changes
+
+
+MILK, BREAD = call("add_note", text="milk"), call("add_note", text="bread")
+
+
+async def test_each_turn_says_what_it_does_to_the_data(toolset: Any) -> None:
+    good = await played(two_turns(), toolset, MILK, say("ok"), BREAD, say("ok"))
+    assert good.judgement.verdict is Verdict.PASS, good.judgement.reasons
+    early = await played(two_turns(), toolset, MILK, BREAD, say("ok"), say("ok"))
+    (reason,) = early.judgement.reasons
+    assert reason.startswith("turn 0: notes: unlisted row")
+    assert "bread" in reason
+    late = await played(two_turns(), toolset, say("ok"), MILK, BREAD, say("ok"))
+    assert [reason[:24] for reason in late.judgement.reasons] == [
+        "turn 0: final.notes[0]: ",
+        "turn 1: notes: unlisted ",
+    ]
+    assert early.judgement.state_equal is True  # the end is right: only the turns tell
+    assert [score.passed for score in early.judgement.scores] == [False, True]
+
+
+async def test_a_turn_that_must_change_nothing_says_so_with_an_empty_list(toolset: Any) -> None:
+    data = two_turns()
+    data["turns"][0]["final"] = {}
+    record = await played(data, toolset, MILK, say("ok"), BREAD, say("ok"))
+    assert record.judgement.reasons[0].startswith("turn 0: notes: unlisted row")
+
+
+async def test_what_turns_changed_is_recorded_only_where_it_is_asked_for(
+    toolset: Any, clock: Callable[[], float], tmp_path: Path
+) -> None:
+    model = ScriptedModel([MILK, say("ok"), BREAD, say("ok")])
+    plain = two_turns()
+    for turn in plain["turns"]:
+        del turn["final"]
+
+    async def run(data: dict[str, Any], name: str) -> Run:
+        return await replay(
+            [Scenario.from_data(data)],
+            model,
+            toolset=toolset,
+            progress=False,
+            clock=clock,
+            run_dir=tmp_path / name,
+        )
+
+    asked, unasked = await run(two_turns(), "asked"), await run(plain, "unasked")
+    assert [turn.state_diff is None for turn in asked.records[0].evidence.turns] == [False] * 2
+    assert [turn.state_diff is None for turn in unasked.records[0].evidence.turns] == [True] * 2
+    again = rescore(tmp_path / "asked", [Scenario.from_data(two_turns())], toolset)
+    assert again.records == asked.records
+    never = rescore(tmp_path / "unasked", [Scenario.from_data(two_turns())], toolset)
+    (reason,) = never.skipped.values()
+    assert reason == "turn 0: what it did to the state was not recorded: play it again"
+
+
+# ---------------------------------------------------------------------------------------- editors
+
+
+def test_an_editor_is_told_each_matcher_with_an_example_that_holds() -> None:
+    schema = scenario_json_schema()
+    described = schema["$defs"]["Matcher"]["anyOf"][:-1]
+    assert [each["title"] for each in described] == list(MATCHER_KEYS)
+    for each in described:
+        (example,) = each["examples"]
+        assert each["description"].endswith(".")
+        jsonschema.validate(example, {**schema["$defs"]["Matcher"], "$defs": schema["$defs"]})
+        Scenario.from_data(one_turn(expect={"calls": [{"tool": "go", "args": {"x": example}}]}))
+
+
+def test_the_schema_and_the_reader_agree_on_what_a_scenario_may_say() -> None:
+    data = two_turns(reply={"all_of": [{"contains_any": ["ok"]}], "ignore": "spaces"})
+    data["turns"][0]["expect"]["calls"] = [{"tool": "go", "args": {"any_of": [{"x": 1}, {"y": 2}]}}]
+    jsonschema.validate([data], scenario_json_schema())
+    Scenario.from_data(data)
