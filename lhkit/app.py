@@ -6,7 +6,7 @@ Holds no logic of its own. Everything it needs from outside comes in as `Setting
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lhkit.chat.controller import ChatController
@@ -21,6 +21,7 @@ from lhkit.models import served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.http import Endpoint, require_address
+from lhkit.models.pool import connected_pool
 from lhkit.models.request import OPENAI
 from lhkit.models.serving import (
     RunningServer,
@@ -43,10 +44,14 @@ constraint_of = served.constraint_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
-    """Which model to talk to: an embedded one by name, or any served one by address."""
+    """Which model to talk to: an embedded one by name, or any served one by address.
+
+    `beside` are the addresses of more servers of the same model (see `connected_pool`).
+    """
 
     name: str | None = None
     base_url: str | None = None
+    beside: tuple[str, ...] = ()
     api_key: str | None = None
     dialect: str = "json"
     constraint: Constraint = "off"
@@ -80,6 +85,11 @@ async def open_model(
     """
     require_choice(choice)
     async with _served(choice, settings, reports or Reports()) as endpoint:
+        if choice.beside:
+            beside = [replace(endpoint, base_url=each) for each in choice.beside]
+            async with connected_pool([endpoint, *beside]) as pool:
+                yield pool
+            return
         model = await served.connect(endpoint)
         try:
             yield model
@@ -121,7 +131,8 @@ def require_choice(choice: ModelChoice) -> None:
     if choice.base_url is None:
         embedded_name(choice.name)
     else:
-        require_address(choice.base_url)
+        for each in (choice.base_url, *choice.beside):
+            require_address(each)
     served.require_constraint(choice.dialect, choice.constraint, choice.tools)
 
 

@@ -263,6 +263,14 @@ BaseUrl = Annotated[
     str | None,
     typer.Option(help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000."),
 ]
+_BaseUrls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--base-url",
+        help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000. Several of "
+        "one model: give it again, or @FILE with one address a line.",
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -311,15 +319,15 @@ _Tools = Annotated[
 ]
 
 
-def in_dtype(settings: Settings, dtype: str | None, *, address: str | None = None) -> Settings:
+def in_dtype(settings: Settings, dtype: str | None, *addresses: str | None) -> Settings:
     """Return the settings with the type of number that the command line names, if it does.
 
     Raises:
-        UsageError: there is no such type, or it is asked of a server that runs at an `address`.
+        UsageError: there is no such type, or it is asked of servers that run at `addresses`.
     """
     if dtype is None:
         return settings
-    if address:
+    for address in filter(None, addresses):
         raise UsageError(
             f"--dtype is for a model that lhkit serves itself, and {address} serves already: "
             "leave one of them out"
@@ -751,7 +759,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         split: Split = None,
         toolset: Toolset = DEFAULT_TOOLSET,
         model: Model = None,
-        base_url: BaseUrl = None,
+        base_url: _BaseUrls = None,
         dialect: Dialect = "json",
         constrain: Constrain = "off",
         dtype: Dtype = None,
@@ -778,7 +786,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             split=split,
             toolset=toolset,
             model=model,
-            base_url=base_url,
+            base_urls=tuple(base_url or ()),
             dialect=dialect,
             constrain=constrain,
             stress=stress,
@@ -800,7 +808,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         )
         finish(
             run,
-            lambda its: evaluate(options, in_dtype(its, dtype, address=base_url or its.base_url)),
+            lambda its: evaluate(options, in_dtype(its, dtype, *options.base_urls, its.base_url)),
         )
 
 
@@ -879,7 +887,7 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
         finish(
             run,
             lambda settings: converse(
-                options, in_dtype(settings, dtype, address=base_url or settings.base_url)
+                options, in_dtype(settings, dtype, base_url or settings.base_url)
             ),
         )
 

@@ -323,7 +323,8 @@ class ModelIdentity:
     """Who answered: written into every record.
 
     `model` is the name the server serves, `server` its software and version, `base_url` its
-    address (empty for an in-memory model), `dialect` how it was spoken to, `constraint` whether
+    address (empty for an in-memory model; of several servers that are one model all addresses,
+    with blanks between them), `dialect` how it was spoken to, `constraint` whether
     decoding was constrained (`off`, `auto`, `required`), `stress` what was made harder on purpose.
     `weights` is the folder or repository that the server loaded, where its name is another, and
     `weights_sha256` the hash of their content: two trainings under one name are two models. `dtype`

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from lhkit.harness.html import criterion_words
 from lhkit.harness.log import RECORDS, Resumption, read_manifest, read_records, unsure_models
 from lhkit.harness.metrics import tally
 from lhkit.harness.pairs import Comparison
-from lhkit.harness.plan import plan_run, require_playable
+from lhkit.harness.plan import MOST_CONCURRENCY, plan_run, require_playable
 from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.report.terminal import change_text, first_names, sentence, summary_table
 from lhkit.harness.results import Run
@@ -37,6 +38,8 @@ from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.http import Endpoint, require_address
+from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
 from lhkit.models.serving import StartProgress
@@ -205,6 +208,13 @@ def unsure_lines(manifest: Mapping[str, Any], catalog: Catalog) -> Iterator[str]
         yield catalog.text("eval.unsure", models=", ".join(models))
 
 
+def left_lines(source: ModelSource, catalog: Catalog) -> Iterator[str]:
+    """Yield for each of several servers that failed meanwhile how often it was left."""
+    if isinstance(source, ServerPool):
+        for address, count in source.times_left.items():
+            yield catalog.text("eval.left", address=address, count=count)
+
+
 def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
     scenarios = tuple(each.where for each in found.changes if each.what == "scenario")
     if scenarios:
@@ -224,8 +234,11 @@ class Opened:
 
 
 def concurrency_for(source: ModelSource) -> int:
-    """Return how many conversations to have at once if nobody says: as many as the server runs."""
-    return UNKNOWN_CONCURRENCY if callable(source) else fitting_concurrency(source.identity)
+    """Return how many conversations to have at once if nobody says: as many as the servers run."""
+    if callable(source):
+        return UNKNOWN_CONCURRENCY
+    servers = len(source) if isinstance(source, ServerPool) else 1
+    return min(MOST_CONCURRENCY, servers * fitting_concurrency(source.identity))
 
 
 @asynccontextmanager
@@ -264,12 +277,14 @@ def choice_of(
     base_url: str | None,
     dialect: str,
     constraint: Constraint,
+    beside: tuple[str, ...] = (),
 ) -> app.ModelChoice:
     """Return which model is meant; a script has no address but the one that is given."""
     is_script = base_url is None and name in SCRIPTED
     return app.ModelChoice(
         name=name,
         base_url=base_url or (None if is_script else settings.base_url),
+        beside=beside,
         api_key=settings.api_key,
         dialect=dialect,
         constraint=constraint,
@@ -308,17 +323,17 @@ _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class EvalOptions:
     """What the user asked for on the command line.
 
-    Without `split` and `paths` the split `dev` is played. Without `concurrency` it is chosen for
-    the server. With `exit_zero` a finding (exit code 1) is told and ends with 0; wrong use and a
-    world that failed end as ever. `begun_s` is when all began, on the clock of
-    `time.perf_counter`.
+    Without `split` and `paths` the split `dev` is played. `base_urls` are as `addresses_of` takes
+    them. Without `concurrency` it is chosen for the server. With `exit_zero` a finding (exit code
+    1) is told and ends with 0; wrong use and a world that failed end as ever. `begun_s` is when all
+    began, on the clock of `time.perf_counter`.
     """
 
     paths: tuple[Path, ...] = ()
     split: str | None = None
     toolset: str = DEFAULT
     model: str | None = None
-    base_url: str | None = None
+    base_urls: tuple[str, ...] = ()
     dialect: str = "json"
     constrain: str = "off"
     stress: str = ""
@@ -391,7 +406,13 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     words = criterion_words((each.ac for each in scenarios), options.toolset, catalog)
     found = judged(run, thresholds, catalog)
     outcome = tuple(_for_people(run, found, catalog)) if options.exit_zero else found.missed
-    _report(run, run_dir, words, [*found.remarks, *outcome], catalog)
+    _report(
+        run,
+        run_dir,
+        words,
+        [*left_lines(opened.source, catalog), *found.remarks, *outcome],
+        catalog,
+    )
     return 0 if options.exit_zero and found.exit_code == EXIT_MISSED else found.exit_code
 
 
@@ -463,13 +484,47 @@ def _thresholds(options: EvalOptions) -> Thresholds:
 
 
 def _choice(options: EvalOptions, settings: Settings) -> app.ModelChoice:
+    first, *beside = addresses_of(options.base_urls) or (None,)
     return choice_of(
         settings,
         name=options.model,
-        base_url=options.base_url,
+        base_url=first,
+        beside=tuple(beside),
         dialect=options.dialect,
         constraint=app.constraint_of(options.constrain),
     )
+
+
+def addresses_of(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses of one model's servers; `@FILE` stands for a file with one a line.
+
+    Blank lines and what follows a `#` are left out.
+
+    Raises:
+        UsageError: a file cannot be read or names none, an address is none or there twice.
+    """
+    found: list[str] = []
+    for word in words:
+        listed = _listed(Path(word[1:])) if word.startswith("@") else [word]
+        if not listed:
+            raise UsageError(f"--base-url {word}: there is no address in it: write one a line")
+        found += listed
+    for each in found:
+        require_address(each)
+    roots = Counter(Endpoint(base_url=each).root for each in found)
+    if twice := [root for root, count in roots.items() if count > 1]:
+        raise UsageError(f"--base-url {twice[0]} is given {roots[twice[0]]} times: give it once")
+    return tuple(found)
+
+
+def _listed(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"--base-url @{path} cannot be read ({error}): give a file with one address a line"
+        ) from error
+    return [told for line in lines if (told := line.partition("#")[0].strip())]
 
 
 def _run_dir(options: EvalOptions) -> Path:
@@ -482,7 +537,7 @@ def _run_dir(options: EvalOptions) -> Path:
 def _run_name(options: EvalOptions) -> str:
     """Return the given name, or one that the same options always give: so a run resumes."""
     if options.name is None:
-        model = options.model or (app.EMBEDDED if options.base_url is None else "served")
+        model = options.model or ("served" if options.base_urls else app.EMBEDDED)
         words = [model, options.dialect]
         words += [label_of(options.toolset)] if options.toolset != DEFAULT else []
         words += [options.constrain] if options.constrain != "off" else []

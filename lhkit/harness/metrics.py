@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from lhkit.harness.record import (
@@ -777,13 +777,20 @@ class Summary:
         return self.times.warm.first_token
 
 
+def _models(requests: Iterable[ModelCallRecord]) -> tuple[ModelIdentity, ...]:
+    """Return who answered; of one model at several addresses one identity, with all of them."""
+    found = dict.fromkeys(call.response.identity for call in requests)
+    addresses: dict[ModelIdentity, list[str]] = {}
+    for each in found:
+        if each is not None:
+            addresses.setdefault(replace(each, base_url=""), []).append(each.base_url)
+    return tuple(replace(who, base_url=" ".join(where)) for who, where in addresses.items())
+
+
 def summarise(records: Iterable[SampleRecord]) -> Summary:
     """Return the numbers of some records, groups in natural order of their names."""
     everything = tuple(records)
     requests = [call for r in everything for turn in r.evidence.turns for call in turn.model_calls]
-    identities = {
-        call.response.identity: None for call in requests if call.response.identity is not None
-    }
     return Summary(
         by_ac=_grouped(everything, lambda record: [record.ac]),
         by_tool=_grouped(everything, _due_tools),
@@ -791,7 +798,7 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
         by_tag=_grouped(everything, lambda record: record.tags),
         total=tally("total", everything),
         tokens=tokens(requests),
-        models=tuple(identities),
+        models=_models(requests),
         confirm=confirm_score(everything),
         flips=flips(everything),
         times=times(everything),

@@ -35,7 +35,7 @@ from lhkit.messages import (
     ToolOk,
     UserMessage,
 )
-from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.base import ChatModel, ModelRequest, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.models.request import request_body
 from lhkit.tools.registry import ToolRegistry
@@ -410,7 +410,9 @@ def _texts_sha256(locale: str) -> str:
 
 def chosen_model(model: ModelSource, scenario: Scenario, registry: ToolRegistry) -> ChatModel:
     """Return the model that plays `scenario`."""
-    return model(scenario, registry) if callable(model) else model
+    if callable(model):
+        return model(scenario, registry)
+    return model.conversation() if isinstance(model, PerConversation) else model
 
 
 def seeded(sampling: Sampling, repeat: int) -> Sampling:

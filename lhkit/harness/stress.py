@@ -21,7 +21,7 @@ from lhkit.messages import (
     ToolErr,
     ToolResult,
 )
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Session, Toolset, ToolsetAround
@@ -389,6 +389,8 @@ def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[Mod
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
         names = _names(registry, stress)
         if not callable(source):
+            if isinstance(source, PerConversation):
+                return _Disguised(source.conversation(), names, stress.label)
             return _Shared(source, names, stress.label)
         knowing = source(scenario, registry)
         return _Disguised(_Disguised(knowing, names.inverse, stress.label), names, stress.label)
@@ -417,7 +419,8 @@ class _Disguised:
             async for event in events:
                 told = self._names.event(event)
                 if isinstance(told, Finished):
-                    told = replace(told, identity=self.identity)
+                    who = told.identity or self.identity  # of several servers the one it was
+                    told = replace(told, identity=replace(who, stress=self.identity.stress))
                 yield told
 
     async def warm(self, request: ModelRequest) -> None:

@@ -55,6 +55,15 @@ class ReadsAhead(Protocol):
         ...
 
 
+@runtime_checkable
+class PerConversation(Protocol):
+    """A model of several servers: each conversation gets one that stays where it began."""
+
+    def conversation(self) -> ChatModel:
+        """Return the model of one conversation; closing it makes room for another."""
+        ...
+
+
 async def read_ahead(model: ChatModel, request: ModelRequest) -> None:
     """Have a request read by the shortest answer there is: one token, which nobody sees.
 

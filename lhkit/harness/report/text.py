@@ -55,7 +55,7 @@ def command(run: Run, summary: Summary) -> str:
         return ""
     model = summary.models[0]
     options = ["--model", model.model]
-    options += ["--base-url", model.base_url] if model.base_url else []
+    options += [word for each in model.base_url.split() for word in ("--base-url", each)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
     repeats = run.manifest.get("repeats", 1)

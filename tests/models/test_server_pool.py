@@ -1,0 +1,353 @@
+"""Several servers as one model: who is asked, who is left, and what is told of it."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from lhkit.commands.evaluate import EvalOptions, addresses_of, concurrency_for, evaluate
+from lhkit.errors import ModelError, ServerUnreachableError, UsageError
+from lhkit.harness.log import read_manifest, read_records
+from lhkit.harness.metrics import summarise
+from lhkit.harness.record import SampleRecord, Verdict, encode_record
+from lhkit.harness.report.text import command
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.stress import parse_stress, stressed
+from lhkit.messages import UserMessage
+from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.models.http import Endpoint, Pace
+from lhkit.models.pool import ServerPool, connected_pool
+from lhkit.models.served import connect, fitting_concurrency
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import toolset_of
+from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
+
+pytestmark = pytest.mark.anyio
+
+TALK = """
+- id: talk-{n}
+  ac: AC-1
+  locale: en
+  world: {{}}
+  turns:
+    - {{user: "this is {n}", reply: {{contains_any: ["{n}"]}}}}
+    - {{user: "and again", reply: {{contains_any: ["odd"]}}}}
+"""
+MANY = 24
+
+
+class Replica(FakeVllm):
+    """A server whose answers follow from the prompt, so that any of several gives the same.
+
+    With `dies_at` it hangs from that request on, and `is_dying` tells so: whoever started it can
+    kill it in the middle of a conversation.
+    """
+
+    def __init__(self, *, dies_at: int | None = None, **more: Any) -> None:
+        super().__init__(routes={"/v1/completions": self._speak, **more.pop("routes", {})}, **more)
+        self.dies_at = dies_at
+        self.is_dying = asyncio.Event()
+
+    async def _speak(self, request: web.Request) -> web.StreamResponse:
+        self.bodies.append(body := await request.json())
+        if len(self.bodies) == self.dies_at:
+            self.is_dying.set()
+            await asyncio.Event().wait()
+        number = number_in(body["prompt"])
+        parity = "odd" if number % 2 else "even"
+        return await streams(completion([f"{number} is ", parity]))(request)
+
+    def talks(self) -> list[int]:
+        """Return which conversations came, one number a request."""
+        return [number_in(body["prompt"]) for body in self.bodies]
+
+
+def number_in(prompt: str) -> int:
+    """Return the number of the conversation; 0 where nobody has said one."""
+    _, said, rest = prompt.partition("this is ")
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    return int(digits) if said and digits else 0
+
+
+def endpoints(*servers: FakeVllm) -> list[Endpoint]:
+    return [Endpoint(base_url=each.base_url, retries=0, api_key="SECRET") for each in servers]
+
+
+def asked(number: int) -> ModelRequest:
+    return ModelRequest(messages=(UserMessage(text=f"this is {number}"),))
+
+
+async def ask(model: ChatModel, request: ModelRequest) -> None:
+    async with aclosing(model.stream(request)) as events:
+        async for _ in events:
+            pass
+
+
+async def no_pause(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+@pytest.fixture
+def talks(tmp_path: Path) -> tuple[Scenario, ...]:
+    file = tmp_path / "talks.yaml"
+    file.write_text("".join(TALK.format(n=n) for n in range(1, MANY + 1)), encoding="utf-8")
+    return load_scenarios([file])
+
+
+async def played(
+    talks: Sequence[Scenario], model: ServerPool | ChatModel, folder: Path, *, wide: int = 6
+) -> Run:
+    return await replay(
+        talks,
+        model,
+        toolset=ToolRegistry([echo_tool()]),
+        run_dir=folder,
+        concurrency=wide,
+        sleep=no_pause,
+        progress=False,
+    )
+
+
+def verdicts(run: Run) -> dict[str, Verdict]:
+    return {str(each.sample_id): each.judgement.verdict for each in run.records}
+
+
+def addresses(record: SampleRecord) -> set[str]:
+    calls = (call for turn in record.evidence.turns for call in turn.model_calls)
+    return {call.response.identity.base_url for call in calls if call.response.identity}
+
+
+@pytest.mark.promise("scale.stays")
+async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_least_busy() -> None:
+    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+        first, second, third = (pool.conversation() for _ in range(3))
+        await ask(first, asked(1))
+        await ask(second, asked(2))
+        await ask(first, asked(1))
+        await first.aclose()
+        await ask(third, asked(3))
+        await ask(second, asked(2))
+        assert (a.talks(), b.talks()) == ([1, 1, 3], [2, 2])
+
+
+@pytest.mark.promise("scale.same_verdicts")
+async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
+    talks: Sequence[Scenario], tmp_path: Path
+) -> None:
+    async with Replica() as alone, AsyncExitStack() as stack:
+        model = await stack.enter_async_context(aclosing(await connect(endpoints(alone)[0])))
+        one = await played(talks, model, tmp_path / "one")
+    async with AsyncExitStack() as stack:
+        a, b = [await stack.enter_async_context(Replica()) for _ in range(2)]
+        dying = Replica(dies_at=5)
+        await dying.__aenter__()
+        pace = Pace(sleep=lambda _: asyncio.Event().wait())  # nobody asks it again
+        pool = await stack.enter_async_context(connected_pool(endpoints(a, dying, b), pace=pace))
+        playing = asyncio.create_task(played(talks, pool, tmp_path / "three"))
+        await dying.is_dying.wait()
+        await dying.__aexit__(None, None, None)
+        three = await playing
+        assert dict(pool.times_left) == {dying.base_url: 1}
+    assert verdicts(three) == verdicts(one)
+    assert set(verdicts(one).values()) == {Verdict.PASS, Verdict.FAIL}
+    assert all(len(addresses(record)) == 1 for record in three.records)
+    again = {str(record.sample_id) for record in three.records if record.attempts > 1}
+    assert 0 < len(again) <= 3
+    assert len({*a.talks(), *b.talks()} - {0}) >= MANY - 2  # of the dead one at most two were whole
+
+
+@pytest.mark.promise("scale.told")
+async def test_records_and_manifest_say_which_server_played_and_never_the_key(
+    talks: Sequence[Scenario], tmp_path: Path
+) -> None:
+    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+        run = await played(talks, pool, tmp_path)
+    both = {a.base_url, b.base_url}
+    assert {address for record in run.records for address in addresses(record)} == both
+    [told] = read_manifest(tmp_path)["models"]
+    assert told["base_url"].split() == [a.base_url, b.base_url]
+    [shown] = summarise(run.records).models
+    assert set(shown.base_url.split()) == both
+    without = replace(run, manifest={**run.manifest, "command": ()})
+    assert command(without, summarise(run.records)).count("--base-url http") == 2
+    assert {each["Authorization"] for each in a.headers + b.headers} == {"Bearer SECRET"}
+    assert "SECRET" not in "".join(map(encode_record, run.records)) + json.dumps(run.manifest)
+
+
+async def test_under_stress_too_a_conversation_stays_and_records_name_its_server(
+    talks: Sequence[Scenario], tmp_path: Path
+) -> None:
+    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+        registry = ToolRegistry([echo_tool()])
+        source, _ = stressed(pool, toolset_of(registry), parse_stress("rename"))
+        assert callable(source)
+        first, second = source(talks[0], registry), source(talks[1], registry)
+        for model, number in ((first, 1), (second, 2), (first, 1)):
+            await ask(model, asked(number))
+        assert (a.talks(), b.talks()) == ([1, 1], [2])
+    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+        source, toolset = stressed(
+            pool, toolset_of(ToolRegistry([echo_tool()])), parse_stress("rename")
+        )
+        await replay(
+            talks, source, toolset=toolset, run_dir=tmp_path, concurrency=4, progress=False
+        )
+    assert set(a.talks()) & set(b.talks()) <= {0}  # each was warmed up
+    records = read_records(tmp_path)
+    assert {len(addresses(each)) for each in records} == {1}
+    assert set.union(*map(addresses, records)) == {a.base_url, b.base_url}
+
+
+async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
+    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+        model = pool.conversation()
+        assert isinstance(model, ReadsAhead)
+        await model.warm(asked(7))
+        assert (a.talks(), b.talks()) == ([7], [7])
+        assert {body["max_tokens"] for body in a.bodies + b.bodies} == {1}
+
+
+@pytest.mark.parametrize(
+    ("route", "told"),
+    [
+        ({"/v1/models": models("gemma-2")}, "differ in model (gemma, gemma-2)"),
+        ({"/version": answers(200, '{"version":"0.33.0"}')}, "server (vllm 0.32.0, vllm 0.33.0)"),
+    ],
+)
+@pytest.mark.promise("scale.one_model")
+async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: str) -> None:
+    async with Replica() as a, Replica(routes=route) as b:
+        with pytest.raises(UsageError) as refused:
+            async with connected_pool(endpoints(a, b)):
+                pass
+    assert told in str(refused.value)
+    assert a.base_url in str(refused.value)
+
+
+async def test_one_that_does_not_answer_at_first_is_left_and_taken_when_it_comes() -> None:
+    late = Replica()
+    async with late, Replica() as a:
+        two = endpoints(a, late)
+        await late.__aexit__(None, None, None)
+        pauses: asyncio.Queue[float] = asyncio.Queue()
+        go_on = asyncio.Event()
+
+        async def pause(pause_s: float) -> None:
+            pauses.put_nowait(pause_s)
+            await go_on.wait()
+            go_on.clear()
+
+        async with connected_pool(two, pace=Pace(sleep=pause)) as pool:
+            assert await pauses.get() == 1.0
+            go_on.set()
+            assert await pauses.get() == 2.0  # nobody came
+            busy = pool.conversation()
+            await ask(busy, asked(1))
+            async with Replica(port=late.port) as come:
+                go_on.set()
+                while pool.least_busy().talks:  # noqa: ASYNC110 - nobody is told of a return
+                    await asyncio.sleep(0)
+                await ask(pool.conversation(), asked(2))
+                assert (a.talks(), come.talks()) == ([1], [2])
+
+
+async def test_one_that_comes_back_with_another_model_gets_nothing() -> None:
+    dying = Replica(dies_at=1)
+    async with dying, Replica() as a:
+        pauses: asyncio.Queue[float] = asyncio.Queue()
+        go_on = asyncio.Semaphore(0)
+
+        async def pause(pause_s: float) -> None:
+            pauses.put_nowait(pause_s)
+            await go_on.acquire()
+
+        async with connected_pool(endpoints(dying, a), pace=Pace(sleep=pause)) as pool:
+            broken = asyncio.create_task(ask(pool.conversation(), asked(1)))
+            await dying.is_dying.wait()
+            await dying.__aexit__(None, None, None)
+            with pytest.raises(ModelError):
+                await broken
+            async with Replica(port=dying.port, routes={"/v1/models": models("other")}) as other:
+                for seen in (1.0, 2.0, 4.0):
+                    assert await pauses.get() == seen
+                    go_on.release()
+                await ask(pool.conversation(), asked(2))
+                assert (a.talks(), other.talks()) == ([2], [])
+
+
+async def test_where_all_are_dead_it_is_as_with_one_server(
+    talks: Sequence[Scenario], tmp_path: Path
+) -> None:
+    async with Replica() as a, Replica() as b:
+        two = endpoints(a, b)
+        stack = AsyncExitStack()
+        pace = Pace(sleep=lambda _: asyncio.Event().wait())
+        pool = await stack.enter_async_context(connected_pool(two, pace=pace))
+    async with stack:
+        run = await played(talks, pool, tmp_path)
+    assert set(verdicts(run).values()) == {Verdict.INVALID}
+    assert sum(record.attempts == 0 for record in run.records) > 0  # not tried to the last
+    with pytest.raises(ServerUnreachableError):
+        async with connected_pool(two):
+            pass
+
+
+async def test_as_many_conversations_at_once_as_all_servers_take() -> None:
+    async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
+        assert concurrency_for(pool) == 2 * fitting_concurrency(pool.identity)
+
+
+async def evaluated(folder: Path, **options: Any) -> int:
+    settings = Settings(cache_dir=folder / "cache", locale="en", base_url=None, api_key="SECRET")
+    given = {"paths": (folder / "talks.yaml",), "toolset": f"{folder / 'own.py'}:tools"}
+    told = EvalOptions(runs_dir=folder / "runs", name="run", **{**given, **options})
+    return await evaluate(told, settings)
+
+
+@pytest.mark.usefixtures("talks")
+async def test_eval_plays_over_the_servers_of_a_file_and_tells_who_was_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = "from lhkit import ToolRegistry\nfrom lhkit.testing import echo_tool\n"
+    (tmp_path / "own.py").write_text(f"{own}tools = ToolRegistry([echo_tool()])\n", "utf-8")
+    gone = Replica()
+    async with gone:
+        pass
+    async with Replica() as a, Replica() as b:
+        listed = f"{a.base_url}  # the first\n\n{b.base_url}/v1\n{gone.base_url}\n"
+        (tmp_path / "servers.txt").write_text(listed, encoding="utf-8")
+        assert await evaluated(tmp_path, base_urls=(f"@{tmp_path / 'servers.txt'}",)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{gone.base_url} failed and got no new conversation" in said
+    assert a.base_url in said
+    assert len(set(a.talks()) | set(b.talks())) == MANY + 1  # and the common beginning
+    assert "SECRET" not in json.dumps(read_manifest(tmp_path / "runs" / "run")) + said
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["http://a:1", "http://a:1/v1"], "--base-url http://a:1 is given 2 times"),
+        (["@missing.txt"], "--base-url @missing.txt cannot be read"),
+        (["@empty.txt"], "--base-url @empty.txt: there is no address in it"),
+        (["http://a:1", "nope"], "nope"),
+    ],
+)
+def test_what_is_no_list_of_addresses_is_one_sentence(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("\n# nothing\n", encoding="utf-8")
+    with pytest.raises(UsageError) as refused:
+        addresses_of(words)
+    assert told in str(refused.value)
