@@ -25,7 +25,7 @@ from rich.text import Text
 
 from lhkit.cli import finish
 from lhkit.commands.author import SURVIVORS
-from lhkit.harness.author.lint import Finding, Level, lint
+from lhkit.harness.author.lint import NO_GOLD, Finding, Level, lint
 from lhkit.harness.author.mutate import ADVICE, MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.matchers import NEAR, near_duplicates
 from lhkit.harness.scenario import DIFFICULTIES, Scenario, Sources, read_sources
@@ -33,8 +33,6 @@ from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.toolset import load
-
-_OF_GOLD = frozenset({"underivable", "gold", "final_state", "violation"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,17 +175,12 @@ def _part_played(sources: Sources) -> tuple[Sequence[Finding], MutationReport]:
 async def _played(sources: Sources) -> tuple[Sequence[Finding], MutationReport]:
     toolset = load()
     findings = await lint(sources, toolset)
-    unplayable = {each.scenario for each in findings if _stops_play(each)}
+    unplayable = {each.scenario for each in findings if each.code in NO_GOLD}
     fit = [each for each in sources.scenarios if each.id not in unplayable]
     return findings, await mutate(fit, toolset)
 
 
-def _stops_play(finding: Finding) -> bool:
-    is_broken_tool = finding.code == "unknown_tool" and finding.field.startswith("faults")
-    return is_broken_tool or finding.code == "world" or finding.code in _OF_GOLD
-
-
-_CODES = (("gold", _OF_GOLD), ("silent", {"silent"}), ("bluff", {"bluff"}))
+_CODES = (("gold", NO_GOLD - {"file", "world"}), ("silent", {"silent"}), ("bluff", {"bluff"}))
 
 
 def _lint_check(findings: Sequence[Finding]) -> Check:

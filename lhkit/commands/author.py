@@ -64,23 +64,28 @@ async def lint_paths(
         console.out(json.dumps([asdict(each) for each in findings], ensure_ascii=False, indent=1))
     else:
         catalog = load_catalog(settings.locale)
-        _show_findings(findings, len(sources.scenarios), console, catalog)
+        refused = len({fault.file for fault in sources.faults})
+        counts = (len(sources.scenarios), refused)
+        _show_findings(findings, counts, console, catalog)
         if toolset == DEFAULT and any(each.code == "unknown_tool" for each in findings):
             console.print(catalog.text("lint.other_tools"), soft_wrap=True)
     return EXIT_UNFIT if any(each.level is Level.ERROR for each in findings) else 0
 
 
 def _show_findings(
-    findings: Sequence[Finding], scenarios: int, console: Console, catalog: Catalog
+    findings: Sequence[Finding], read: tuple[int, int], console: Console, catalog: Catalog
 ) -> None:
+    """Show each finding, and how many scenarios were read and files refused."""
     styles = {Level.ERROR: "red", Level.WARNING: "yellow"}
     for finding in findings:
         console.print(Text(printable(str(finding)), style=styles[finding.level]), soft_wrap=True)
     counts = Counter(finding.level for finding in findings)
+    scenarios, files = read
     console.print(
         catalog.text(
             "lint.counts",
             scenarios=scenarios,
+            refused=catalog.text("lint.refused", files=files) if files else "",
             errors=counts[Level.ERROR],
             warnings=counts[Level.WARNING],
         )

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lhkit.commands.console import wide_console
 from lhkit.errors import UsageError
-from lhkit.harness.author.lint import Finding, Level, lint
+from lhkit.harness.author.lint import NO_GOLD, Finding, Level, lint
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.scenario import read_sources
 from lhkit.imports.imported import Imported, Loss, Suite
@@ -24,8 +24,6 @@ TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
 _SHOWN_REASONS = 3
-_NO_GOLD = {"file", "world", "unknown_tool", "underivable", "gold", "final_state", "violation"}
-"""Findings of `lint` that mean: its gold does not pass."""
 
 
 async def import_chats(
@@ -81,7 +79,7 @@ class _Outcome:
     def golds(self) -> int:
         """The golds that pass."""
         failed = (
-            found for found in self.findings.values() if {each.code for each in found} & _NO_GOLD
+            found for found in self.findings.values() if {each.code for each in found} & NO_GOLD
         )
         return len(self.suite.scenarios) - sum(1 for _ in failed)
 

@@ -4,6 +4,7 @@ A locale is one TOML file beside this one; the parity test finds it. Text for th
 here: it belongs to the prompts of a domain or to a dialect.
 """
 
+import string
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,11 +27,26 @@ class Catalog:
     def text(self, key: str, **values: object) -> str:
         """Return the text for `key` with `{name}` placeholders filled in.
 
+        `{n:file|files}` is a number with the word that goes with it: "1 file", "2 files".
+
         Raises:
             KeyError: if the locale has no such key, or a placeholder has no value: a bug of ours
                 that the parity test finds.
         """
-        return self.texts[key].format(**values)
+        return _WORDS.format(self.texts[key], **values)
+
+
+class _Counting(string.Formatter):
+    """Fills in placeholders; a number that has two words takes the one for its grammar."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        one, is_counted, many = format_spec.partition("|")
+        if not is_counted:
+            return str(super().format_field(value, format_spec))
+        return f"{value} {one if str(value) == '1' else many}"
+
+
+_WORDS = _Counting()
 
 
 def available_locales() -> tuple[str, ...]:

@@ -76,6 +76,11 @@ async def test_lint_says_what_is_wrong_and_exits_with_1(
     assert await lint_paths([file], settings, as_json=True) == 1
     first = json.loads(capsys.readouterr().out)[0]
     assert (first["line"], first["level"], first["scenario"]) == (9, "error", "a-ko-01")
+    put(file.with_name("broken.yaml"), "- id: [")
+    english = settings.model_copy(update={"locale": "en"})
+    assert await lint_paths([file.parent], english, as_json=False) == 1
+    counts = capsys.readouterr().out.splitlines()[-1]
+    assert counts == "1 scenario read, 1 file refused: 2 errors, 0 warnings"
 
 
 async def test_mutate_fails_under_a_share_and_on_an_outdated_list(

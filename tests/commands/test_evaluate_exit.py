@@ -336,13 +336,13 @@ async def test_a_changed_scenario_is_played_again_alone_and_named(
     run_eval: Eval, scenarios: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await run_eval()
-    assert "new questions" not in capsys.readouterr().out
+    assert "questions are new" not in capsys.readouterr().out
     edit(scenarios, ("which habits do I have?", "my habits?"))
     await run_eval()
     out = capsys.readouterr().out
     assert out.startswith(
-        "1 of 8 samples are new questions and are played again. Changed: scenario chat-0\n"
-        "7 of 8 samples are answered already and are kept.\n"
+        "Played anew, because the questions are new: 1 of 8 samples. Changed: scenario chat-0\n"
+        "Kept, because they are answered already: 7 of 8 samples.\n"
     )
     assert "1 played now, 7 kept" in out
 

@@ -145,7 +145,7 @@ async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(int
     )
     assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 6
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
-    assert "base_2: set_level refuses this: level is" in notes.replace("setLevel", "set_level")
+    assert "base_2: set_level refuses level=" in notes.replace("setLevel", "set_level")
 
 
 async def test_final_is_what_their_own_objects_end_in(into: Path) -> None:

@@ -24,6 +24,18 @@ def test_a_locale_has_the_keys_and_placeholders_of_the_default(locale: str) -> N
     assert actual == expected
 
 
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(1, "1 scenario read: 1 error"), (2, "2 scenarios read: 2 errors"), (0, "0 scenarios read")],
+)
+def test_a_number_has_the_word_that_goes_with_it(count: int, told: str) -> None:
+    counts = dict.fromkeys(("scenarios", "errors", "warnings"), count)
+    said = load_catalog("en").text("lint.counts", refused="", **counts)
+    assert said.startswith(told)
+    refused = load_catalog("en").text("lint.refused", files=count)
+    assert refused == f", {count} file{'' if count == 1 else 's'} refused"
+
+
 @pytest.mark.parametrize("locale", available_locales())
 def test_no_text_is_empty(locale: str) -> None:
     assert [key for key, text in load_catalog(locale).texts.items() if not text.strip()] == []

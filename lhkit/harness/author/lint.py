@@ -2,9 +2,10 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -93,6 +94,22 @@ LEVELS: Mapping[str, Level] = {
     "echo": Level.WARNING,  # the user's own words pass as a reply
     "wordless": Level.WARNING,  # a writing tool names no words for its success
 }
+
+NO_GOLD = frozenset(
+    {
+        "file",
+        "world",
+        "unknown_tool",
+        "unknown_argument",
+        "missing_argument",
+        "refused_value",
+        "underivable",
+        "gold",
+        "final_state",
+        "violation",
+    }
+)
+"""Codes of what keeps the gold trace of a scenario from being played, or from passing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +201,9 @@ def _expected_remarks(
         if tool is None or call.result == "validation":
             continue
         yield from _argument_remarks(call.tool, slots, at, known)
+        meant = _meant_arguments(slots, KnownKeys.of(tool.parameters))
         for name in tool.parameters.get("required", ()):
-            if name not in slots:
+            if name not in slots and name not in meant:
                 advice = f"{call.tool} requires {name!r}: give it a matcher, or every call is wrong"
                 yield Remark("missing_argument", at, advice)
         for name, value in _literals(slots, today):
@@ -231,9 +249,19 @@ def _argument_remarks(
     declared = KnownKeys.of(tool.parameters) if tool else None
     for name in args:
         if declared is not None and not declared.has(spelling(name, declared.names)):
-            known_names = ", ".join(declared.names)
-            message = f"{tool_name} has no argument {name!r}: choose one of {known_names}"
+            advice = did_you_mean(name, tuple(declared.names)) or (
+                f": choose one of {', '.join(declared.names)}"
+            )
+            message = f"{tool_name} has no argument {name!r}{advice}"
             yield Remark("unknown_argument", (*path, name), message)
+
+
+def _meant_arguments(names: Iterable[str], declared: KnownKeys) -> frozenset[str]:
+    """Return the arguments that names which are none were probably meant to be."""
+    unknown = (name for name in names if not declared.has(spelling(name, declared.names)))
+    return frozenset(
+        each for name in unknown for each in get_close_matches(name.lower(), declared.names, n=1)
+    )
 
 
 def _value_remarks(
@@ -392,7 +420,10 @@ async def played_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, 
         trace = gold_trace(scenario, registry)
     except UsageError as error:
         known = Known(registry=registry, ids=ids, made=_any_id(ids))
-        return (*written_remarks(scenario, known), *_told("underivable", error, scenario.id))
+        written = tuple(written_remarks(scenario, known))
+        wrong = [each.path for each in written if LEVELS[each.code] is Level.ERROR]
+        told = _told("underivable", error, scenario.id)
+        return (*written, *(each for each in told if not _is_beside(each.path, wrong)))
     gold = await tried(scenario, trace_model(trace, name="gold"), toolset)
     known = Known(registry=registry, ids=ids, made=_ids_in(gold.evidence.final_state))
     return (
@@ -402,6 +433,12 @@ async def played_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, 
         *_unused_faults(scenario, gold),
         *await _too_easy(scenario, toolset),
     )
+
+
+def _is_beside(path: Path, others: Sequence[Path]) -> bool:
+    """Return whether one of the others is about the same call of the same turn, or a part of it."""
+    calls = ("expect", "calls")
+    return any(path[2:4] == calls and path[:5] == other[:5] for other in others)
 
 
 async def _too_easy(scenario: Scenario, toolset: Toolset) -> list[Remark]:
@@ -434,21 +471,60 @@ def _gold_remarks(gold: SampleRecord) -> Iterator[Remark]:
         last = gold.judgement.reasons[-1].strip().splitlines()[-1] if gold.judgement.reasons else ""
         yield Remark("gold", (), f"the gold trace cannot be played: {last}")
         return
-    for reason in gold.judgement.reasons if gold.judgement.verdict is not Verdict.PASS else ():
-        yield _gold_remark(reason)
+    turns, rest = _by_turn(gold.judgement.reasons)
+    for turn, reasons in turns.items():
+        yield Remark("gold", ("turns", turn), f"the gold trace fails: {'; '.join(reasons)}")
     for violation in gold.judgement.violations:
+        told = f"{violation.code}: {violation.detail}"
+        if violation.code == "unlisted_write" or told in turns.get(
+            -1 if violation.turn is None else violation.turn, ()
+        ):
+            continue
         path: Path = () if violation.turn is None else ("turns", violation.turn)
-        message = f"the gold trace breaks a rule: {violation.code}: {violation.detail}"
-        yield Remark("violation", path, message)
+        yield Remark("violation", path, f"the gold trace breaks a rule: {told}")
+        rest = [reason for reason in rest if reason != told]
+    yield from _end_remarks(rest, is_followed=not turns)
 
 
-def _gold_remark(reason: str) -> Remark:
-    turn = re.match(r"turn (\d+): (.*)", reason, re.DOTALL)
-    if turn is not None:
-        return Remark("gold", ("turns", int(turn[1])), f"the gold trace fails: {turn[2]}")
-    row = re.match(r"(final|gone)\.(\w+)\[(\d+)\]: ", reason)
-    path: Path = (row[1], row[2], int(row[3])) if row else ("final",)
-    return Remark("final_state", path, f"the gold trace does not reach it: {reason}")
+def _by_turn(reasons: Sequence[str]) -> tuple[dict[int, list[str]], list[str]]:
+    """Return the reasons of each turn, and those of the whole conversation."""
+    turns: dict[int, list[str]] = {}
+    rest = []
+    for reason in reasons:
+        turn = re.match(r"turn (\d+): (.*)", reason, re.DOTALL)
+        if turn is None:
+            rest.append(reason)
+        else:
+            turns.setdefault(int(turn[1]), []).append(turn[2])
+    return turns, rest
+
+
+def _end_remarks(reasons: Sequence[str], *, is_followed: bool) -> Iterator[Remark]:
+    """Yield what is wrong with all replies, and with the data at the end.
+
+    Data that are wrong after a turn that failed are no mistake of their own, and a row that is not
+    there and another that is are one.
+    """
+    words = [reason for reason in reasons if reason.startswith(_ALL_REPLIES)]
+    if words:
+        told = "; ".join(reason.removeprefix(_ALL_REPLIES) for reason in words)
+        yield Remark("gold", ("reply",), f"the gold trace fails: {told}")
+    rows = {reason: _ROW.match(reason) for reason in reasons if reason not in words}
+    unmet = [(reason, row) for reason, row in rows.items() if row is not None]
+    others = [reason for reason, row in rows.items() if row is None]
+    if not is_followed:
+        return
+    for reason, row in unmet:
+        told = "; ".join([reason, *others])
+        path = (row[1], row[2], int(row[3]))
+        yield Remark("final_state", path, f"the gold trace does not reach it: {told}")
+        others = []
+    for reason in others:
+        yield Remark("final_state", ("final",), f"the gold trace does not reach it: {reason}")
+
+
+_ALL_REPLIES = "all replies: "
+_ROW = re.compile(r"(final|gone)\.(\w+)\[(\d+)\]: ")
 
 
 async def _broken_tools(
@@ -518,7 +594,7 @@ def _ids_in(state: Mapping[str, Sequence[Mapping[str, Any]]]) -> frozenset[str]:
 # the real runner. Whether a scenario notices mistakes is `mutate`'s business.
 
 
-__all__ = ["LEVELS", "Finding", "Level", "lint"]
+__all__ = ["LEVELS", "NO_GOLD", "Finding", "Level", "lint"]
 
 
 async def lint(sources: Sources, toolset: Toolset) -> tuple[Finding, ...]:

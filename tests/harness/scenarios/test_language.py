@@ -129,7 +129,8 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
     file.write_text(
         "- id: add\n  ac: AC-4\n  locale: en\n  turns:\n    - user: add milk\n"
         "      expect:\n        calls:\n          - tool: add_note\n"
-        "            args: {any_of: [{text: milk}, {txet: milk}, {text: milk, tag: garden}]}\n"
+        "            args: {any_of: [{text: milk}, {txet: milk}, {text: milk, tag: garden}, "
+        "{tag: home}]}\n"
     )
     told = [
         (each.code, f"{each.scenario}.{each.field}")
@@ -137,8 +138,8 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
     ]
     here = "add.turns[0].expect.calls[0].args.any_of"
     assert ("unknown_argument", f"{here}[1].txet") in told
-    assert ("missing_argument", f"{here}[1]") in told
     assert ("refused_value", f"{here}[2].tag") in told
+    assert ("missing_argument", f"{here}[3]") in told
     assert not [place for _, place in told if place.startswith(f"{here}[0]")]
 
 
