@@ -439,7 +439,7 @@ async def test_a_model_is_opened_with_the_tools_that_it_is_constrained_to(
         options = EvalOptions(
             paths=(scenario,),
             toolset=f"{notes}:toolset",
-            base_url="http://127.0.0.1:1",
+            base_urls=("http://127.0.0.1:1",),
             constrain=constrain,
             runs_dir=scenario.parent,
         )
