@@ -17,6 +17,7 @@ CLOCK_YEARS = range(1000, 9001)
 """The years that a clock told as text may show: what is counted from it stays in the calendar."""
 
 _ATOMS = frozenset({str, int, bool, type(None)})
+_KEYS = frozenset({str})
 _TIGHT = (",", ":")
 _ENCODERS = {
     is_sorted: json.JSONEncoder(
@@ -40,17 +41,14 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
     Raises:
         NotJsonError: if JSON cannot carry the value; the message names the Python type.
     """
-    if type(value) in _ATOMS:  # most values: the rest is for subclasses and for containers
+    kind = type(value)
+    if kind in _ATOMS:  # most values: the end is for subclasses
         return value
     if depth > MAX_DEPTH:
         raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
-    if value is None or isinstance(value, bool | str):
-        return value if not isinstance(value, str) else str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return _finite(float(value))
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
+        if kind is dict and _is_flat(value):
+            return value.copy()
         return {
             k if type(k) is str else _key(k): v
             if type(v) in _ATOMS
@@ -61,7 +59,23 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
         return [
             item if type(item) in _ATOMS else plain_json(item, depth=depth + 1) for item in value
         ]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> Any:
+    """Return a float that is finite, or a scalar of a subclass as one of its own class."""
+    if isinstance(value, float):
+        return _finite(float(value))
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
     raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
+
+
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Return whether a dict holds nothing to be copied or mended: so do most rows of a world."""
+    return _ATOMS.issuperset(map(type, value.values())) and _KEYS.issuperset(map(type, value))
 
 
 def read_only_json(value: Any) -> Any:

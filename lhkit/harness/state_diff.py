@@ -16,6 +16,7 @@ key a row may be the changed form of another if they share more than half of the
 (`likely_updates`).
 """
 
+import marshal
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,8 +101,8 @@ def _changed_tables(before: State, after: State) -> Iterator[tuple[str, list[int
     """Yield each table with a change, and the places of the rows that only one side has."""
     for table in sorted(before.keys() | after.keys()):
         old, new = before.get(table, ()), after.get(table, ())
-        if old is new or repr(old) == repr(new):
-            continue  # the usual case, and cheap to see
+        if old is new:
+            continue
         only_old, only_new = _differing(old, new)
         if only_old or only_new:
             yield table, only_old, only_new
@@ -109,12 +110,23 @@ def _changed_tables(before: State, after: State) -> Iterator[tuple[str, list[int
 
 def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
     """Return the places of the rows that the other side lacks, counting equal rows."""
-    left, right = list(range(len(old))), list(range(len(new)))
-    for form in (repr, normal):  # the same texts are the same rows; the rest is looked at
-        mine = {i: form(old[i]) for i in left}
-        theirs = {j: form(new[j]) for j in right}
-        left, right = _without(mine, theirs), _without(theirs, mine)
-    return left, right
+    mine, theirs = list(map(_written, old)), list(map(_written, new))
+    pairs = enumerate(zip(mine, theirs, strict=False))
+    same = next((i for i, (one, two) in pairs if one != two), min(len(old), len(new)))
+    left = dict(enumerate(mine[same:], start=same))
+    right = dict(enumerate(theirs[same:], start=same))
+    # the same bytes are the same rows; the rest is looked at
+    places = _without(left, right), _without(right, left)
+    forms = {i: normal(old[i]) for i in places[0]}, {j: normal(new[j]) for j in places[1]}
+    return _without(*forms), _without(*reversed(forms))
+
+
+def _written(plain: Any) -> bytes:
+    """Return plain data as bytes: other ones for another type or order. A third of `repr`'s time.
+
+    In the oldest format, since newer ones tell texts apart that Python shares.
+    """
+    return marshal.dumps(plain, 0)
 
 
 def _without(rows: Mapping[int, Hashable], others: Mapping[int, Hashable]) -> list[int]:

@@ -131,13 +131,26 @@ class _Change:
         return self._assigned(gone, self.before, {*removed} - updated, removed)
 
     def _assigned(
-        self, listed: _Listed, rows: Rows, first: Collection[int], places: Sequence[int]
+        self, listed: _Listed, rows: Rows, first: set[int], places: Sequence[int]
     ) -> Pairs:
         """Pair as many as can be, of the places in `first` as many as can be.
 
-        Of thousands of rows only so many are looked at for each wish as it could ever need.
+        Of thousands of rows only so many are looked at for each wish as it could ever need, and
+        beside `first` only if somebody goes without.
         """
         wishes = [parse_row(_by_nfc(wish)) for wish in listed]
+        pairs = self._best(wishes, rows, first, sorted(first.intersection(places)))
+        if len(pairs) == len(wishes):
+            return pairs
+        return self._best(wishes, rows, first, places)
+
+    def _best(
+        self,
+        wishes: Sequence[Equals | Fields],
+        rows: Rows,
+        first: Collection[int],
+        places: Sequence[int],
+    ) -> Pairs:
         worth: set[int] = set()
         for wish in wishes:
             for is_first in (True, False):
