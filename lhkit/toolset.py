@@ -55,7 +55,7 @@ class Session(Protocol):
 
     @property
     def registry(self) -> ToolRegistry:
-        """The tools; equal for all sessions of one locale."""
+        """The tools of this world; a call may register more while a conversation goes on."""
         ...
 
     @property

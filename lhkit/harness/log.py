@@ -73,6 +73,7 @@ class _Manifest(TypedDict, total=False):
     locales: dict[str, _Told]
     scenarios: dict[str, str]
     contexts: dict[str, str]
+    tools: dict[str, list[str]]
     questions: dict[str, Annotated[list[str], Field(min_length=1)]]
     sittings: list[dict[str, Any]]
 

@@ -201,13 +201,18 @@ class Plan:
     def facts(self) -> dict[str, Any]:
         """What the manifest says: toolset, models, sampling, hashes of prompts and scenarios."""
         locales = {scene.scenario.locale: scene for scene in self.scenes}
+        tools = self._tools
         return {
             "models": [asdict(each) for each in dict.fromkeys(s.identity for s in self.scenes)],
             "sampling": [asdict(each) for each in dict.fromkeys(s.sampling for s in self.scenes)],
             "repeats": self.repeats,
             "toolset": self.toolset,
             "user": self.user,
-            "locales": {locale: scene.told.facts() for locale, scene in locales.items()},
+            "locales": {
+                locale: {**scene.told.facts(), "tools": list(tools[locale].values())}
+                for locale, scene in locales.items()
+            },
+            **self._own_tools,
             "scenarios": {each.scenario.id: each.scenario_sha256 for each in self.scenes},
             "contexts": {
                 each.scenario.id: each.contexts_sha256
@@ -216,6 +221,26 @@ class Plan:
             },
             "questions": {each.scenario.id: each.questions(self.repeats) for each in self.scenes},
         }
+
+    @property
+    def _tools(self) -> dict[str, dict[str, Mapping[str, Any]]]:
+        """The tools of all scenarios of a language, by name."""
+        found: defaultdict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
+        for scene in self.scenes:
+            for tool in scene.told.tools:
+                found[scene.scenario.locale].setdefault(tool["name"], tool)
+        return found
+
+    @property
+    def _own_tools(self) -> dict[str, dict[str, list[str]]]:
+        """The names of the tools of each scenario that has not all of its language."""
+        tools = self._tools
+        named = {
+            scene.scenario.id: [tool["name"] for tool in scene.told.tools]
+            for scene in self.scenes
+            if len(scene.told.tools) < len(tools[scene.scenario.locale])
+        }
+        return {"tools": named} if named else {}
 
 
 def clock_of(source: ModelSource, *, concurrency: int) -> Callable[[], float]:

@@ -164,7 +164,8 @@ class TableDiff:
 class TurnRecord:
     """One user turn. `reply` is all that the user read, `hint` what the application added.
 
-    `state_diff` is what the turn changed; None where the scenario does not ask for it.
+    `state_diff` is what the turn changed; None where the scenario does not ask for it. `new_tools`
+    are the tools that came with it, as the manifest has those that were there from the start.
     """
 
     user: str
@@ -178,6 +179,7 @@ class TurnRecord:
     hint: str | None = None
     duration_s: float = 0.0
     state_diff: Mapping[str, TableDiff] | None = None
+    new_tools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def waiting_s(self) -> float:

@@ -53,6 +53,7 @@ from lhkit.harness.plan import (
     require_playable,
     scenario_hash,
     seeded,
+    tool_specs,
 )
 from lhkit.harness.record import (
     BrokenRule,
@@ -75,10 +76,11 @@ from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, GateOutcome, UserMessage
+from lhkit.messages import EndReason, GateOutcome, ToolErr, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
     DEFAULT,
     KnowsRules,
@@ -262,7 +264,7 @@ async def _converse(
         controller.subscribe(stage.wall.listener())
     play.before = play.after = state_of(session)  # whatever crashes now: no change is known
     play.row_keys = row_keys_of(session, play.before)
-    schemas = {tool.name: tool.parameters for tool in session.registry.definitions}
+    tools = session.registry.definitions
     for turn in job.scenario.turns:
         controller.confirm = _gate(turn, session)
         await controller.user_turn(turn.user)
@@ -275,7 +277,11 @@ async def _converse(
         if job.scenario.checks_each_turn:
             before, play.after = play.after, state_of(session)
             record = replace(record, state_diff=state_diff(before, play.after))
-        play.turns.append(audited(record, schemas))
+        before_turn, tools = tools, session.registry.definitions
+        if tools != before_turn:  # a call brought some
+            came = ToolRegistry(tool for tool in tools if tool not in before_turn)
+            record = replace(record, new_tools=tuple(tool_specs(came)))
+        play.turns.append(audited(record, {tool.name: tool.parameters for tool in tools}))
         if record.ended is EndReason.FAILED:
             break
     play.after = state_of(session)
@@ -305,16 +311,16 @@ class _CarefulGate:
             for wish in turn.expect.calls
             if wish.result != "cancelled"
         ]
-        self._schemas = {
-            tool.name: tool.schema_on(session.today) for tool in session.registry.definitions
-        }
-        self._today = session.today
+        self._session = session
         self._accepted: list[MadeCall] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True if this call and all that were accepted before it are expected."""
         made = [*self._accepted, MadeCall(tool=request.tool, args=request.args)]
-        match = match_calls(self._expected, made, schemas=self._schemas, today=self._today)
+        today = self._session.today
+        tools = self._session.registry.definitions  # there may be more than when the turn began
+        schemas = {tool.name: tool.schema_on(today) for tool in tools}
+        match = match_calls(self._expected, made, schemas=schemas, today=today)
         if len(match.right) < len(made):
             return False
         self._accepted = made
@@ -729,14 +735,18 @@ def _judged(
     if isinstance(session, KnowsRules):
         rules = rules_broken(session, evidence.initial_state, evidence.final_state)
         evidence = replace(evidence, broken_rules=rules)
-    tools = _tools(scenario.locale, session, manifest)
+    tools = _tools(scenario.locale, session, manifest, evidence)
     judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
     kept = replace(record.evidence, broken_rules=evidence.broken_rules)
     return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
 
 
-def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFacts:
+def _tools(
+    locale: str, session: Session, manifest: Mapping[str, Any], evidence: Evidence
+) -> ToolFacts:
     """Return the tools of today, with schemas, what they implied and their claims as then.
+
+    Those that came in the conversation are as they were.
 
     A manifest from before anything could be implied or claimed says nothing of it: today's word
     counts.
@@ -744,7 +754,20 @@ def _tools(locale: str, session: Session, manifest: Mapping[str, Any]) -> ToolFa
     told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
     then = {spec["name"]: spec for spec in told}
     tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
-    return ToolFacts.of(tools, session.today)
+    came = [_that_came(spec) for turn in evidence.turns for spec in turn.new_tools]
+    return ToolFacts.of([*tools, *came], session.today)
+
+
+def _that_came(spec: Mapping[str, Any]) -> ToolDefinition:
+    """Return a tool that a record tells of, for judging: nobody calls it any more."""
+    tool = ToolDefinition(
+        name=spec["name"],
+        description=spec["description"],
+        parameters=spec["parameters"],
+        handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
+        is_destructive=spec["destructive"],
+    )
+    return _as_then(tool, spec)
 
 
 def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
