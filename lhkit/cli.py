@@ -113,8 +113,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "chat": (
             "lhkit chat --locale en",
-            "lhkit chat --toolset mine.py:own",
+            "lhkit chat --toolset mine.py:own --record runs/chats",
             "lhkit chat --base-url http://127.0.0.1:8000 --model org/model",
+        ),
+        "chats": ("lhkit chats list", "lhkit chats forget --all"),
+        "chats list": ("lhkit chats list runs/chats",),
+        "chats show": ("lhkit chats show chat-20260615-120000",),
+        "chats forget": (
+            "lhkit chats forget chat-20260615-120000",
+            "lhkit chats forget --all --in runs/chats",
         ),
         "serve": (
             "lhkit serve",
@@ -870,6 +877,14 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
             Path | None,
             typer.Option(dir_okay=False, help="The file that life-helper keeps its data in."),
         ] = None,
+        record: Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FOLDER",
+                file_okay=False,
+                help="Keep the talk there, such as runs/chats; else nothing is kept.",
+            ),
+        ] = None,
     ) -> None:
         """Talk to a model with tools in the terminal; every write asks y/N first."""
         from lhkit.commands.chat import ChatOptions, converse  # noqa: PLC0415 - prompt_toolkit
@@ -883,6 +898,7 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
             toolset=toolset,
             world=world,
             file=db,
+            record=record,
         )
         finish(
             run,
@@ -890,6 +906,52 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
                 options, in_dtype(settings, dtype, base_url or settings.base_url)
             ),
         )
+
+
+_In = Annotated[
+    Path, typer.Option("--in", metavar="FOLDER", file_okay=False, help="Where chats are kept.")
+]
+_USUAL_CHATS = Path("runs/chats")
+
+
+def add_chats(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit chats` with what can be done to kept chats."""
+    chats = typer.Typer(help="Kept chats: list, show or forget them.", no_args_is_help=True)
+    cli.add_typer(chats, name="chats")
+
+    @chats.command("list")
+    def list_(
+        folder: Annotated[Path, typer.Argument(file_okay=False)] = _USUAL_CHATS,
+    ) -> None:
+        """Show a line for each chat that is kept in FOLDER."""
+        from lhkit.commands.chats import list_chats  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: list_chats(folder, settings))
+
+    @chats.command()
+    def show(
+        chat: Annotated[str, typer.Argument(help="As `lhkit chats list` names it.")],
+        folder: _In = _USUAL_CHATS,
+    ) -> None:
+        """Show a chat: what was said, called, written on the card and clicked."""
+        from lhkit.commands.chats import show_chat  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: show_chat(folder, chat, settings))
+
+    @chats.command()
+    def forget(
+        chats: Annotated[
+            list[str] | None, typer.Argument(metavar="[CHAT]...", help="Names of chats.")
+        ] = None,
+        everything: Annotated[
+            bool, typer.Option("--all", help="All that are kept in the folder.")
+        ] = False,
+        folder: _In = _USUAL_CHATS,
+    ) -> None:
+        """Remove chats from the disk; there is no way back."""
+        from lhkit.commands.chats import remove_chats  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: remove_chats(folder, chats or (), settings, is_all=everything))
 
 
 def add_serve(cli: typer.Typer, run: Run) -> None:
@@ -1146,6 +1208,7 @@ def build_parser(run: Run) -> typer.Typer:
 
     add_eval(cli, run)
     add_chat(cli, run)
+    add_chats(cli, run)
     add_serve(cli, run)
     add_doctor(cli, run)
     add_audit(cli, run)

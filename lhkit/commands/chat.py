@@ -19,8 +19,9 @@ from lhkit import app
 from lhkit.chat.controller import ChatController
 from lhkit.commands.progress import opened_model
 from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
-from lhkit.errors import UsageError
+from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.author.written import Said, scenario_of_talk
+from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.scenario import read_yaml
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import NotJsonError, compact
@@ -30,6 +31,7 @@ from lhkit.messages import (
     ChatEvent,
     DispatchTrace,
     EndReason,
+    GateOutcome,
     HintAdded,
     ModelFinished,
     TextStreamed,
@@ -168,6 +170,7 @@ class TerminalChat:
         console: where all is shown.
         catalog: the words.
         now: the clock that saved talks are named by.
+        keeper: keeps the talk; None where the user did not ask for it.
     """
 
     def __init__(
@@ -179,6 +182,7 @@ class TerminalChat:
         console: Console,
         catalog: Catalog,
         now: Callable[[], datetime],
+        keeper: ChatKeeper | None = None,
     ) -> None:
         self._controller = controller
         self._surroundings = surroundings
@@ -186,6 +190,7 @@ class TerminalChat:
         self._console = console
         self._catalog = catalog
         self._now = now
+        self._keeper = keeper
         self._begun = surroundings.world()
         self._said: list[Said] = []
         self._is_mid_line = False
@@ -194,6 +199,8 @@ class TerminalChat:
         """Read, answer, repeat; returns at /quit or the end of input."""
         unsubscribe = self._controller.subscribe(self._show)
         self._line(self._catalog.text("terminal.welcome", model=model_name), style="dim")
+        if self._keeper is not None:
+            self._line(self._catalog.text("notebook.kept", folder=self._keeper.folder), style="dim")
         try:
             while await self._one_line():
                 pass
@@ -212,6 +219,7 @@ class TerminalChat:
             return await self._command(line.strip())
         with _stops_on_interrupt(self._controller):
             await self._controller.user_turn(line)
+        self._write_down()
         return True
 
     async def _command(self, command: str) -> bool:
@@ -223,10 +231,13 @@ class TerminalChat:
                 self._controller.clear()
                 self._said.clear()
                 self._begun = self._surroundings.world()
+                if self._keeper is not None:
+                    self._keeper.begin()
                 self._line(self._catalog.text("terminal.cleared"), style="dim")
             case "/retry":
                 with _stops_on_interrupt(self._controller):
                     await self._controller.retry()
+                self._write_down()
             case "/save":
                 self._save(rest.strip())
             case "/help":
@@ -257,8 +268,19 @@ class TerminalChat:
             return
         self._line(self._catalog.text("terminal.saved", path=path), style="dim")
 
+    def _write_down(self) -> None:
+        """Keep the turn that ended; a fault is told, and the next turn brings this one along."""
+        if self._keeper is None:
+            return
+        try:
+            self._keeper.keep(self._catalog.locale)
+        except (LhkitError, OSError) as error:
+            self._line(str(error), style="red")
+
     def _keep(self, event: ChatEvent) -> None:
-        """Keep what a scenario of this talk has to say."""
+        """Keep what a scenario of this talk has to say, and what is to be written down."""
+        if self._keeper is not None:
+            self._keeper.hear(event, answer=_typed(event))
         match event:
             case TurnStarted(message=UserMessage(text=text)):
                 self._said.append(Said(user=text))
@@ -338,6 +360,17 @@ def _stops_on_interrupt(controller: ChatController) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
+def _typed(event: ChatEvent) -> str:
+    """Return how the question about a call was answered, in a panel's words; empty without one."""
+    match event:
+        case CallSettled(trace=DispatchTrace(gate=GateOutcome.ACCEPTED)):
+            return "typed_yes"
+        case CallSettled(trace=DispatchTrace(gate=GateOutcome.REJECTED)):
+            return "typed_no"
+        case _:
+            return ""
+
+
 def _short(message: ToolCallMessage) -> str:
     try:
         text = compact(message.args) if message.name else message.raw
@@ -354,7 +387,7 @@ class ChatOptions:
     """What the user asked for on the command line.
 
     `world` is a file with the state that the chat begins in; `file` is where a toolset that keeps
-    its data has it, by default in the data folder of lhkit.
+    its data has it, by default in the data folder of lhkit. `record` is where the talk is kept.
     """
 
     model: str | None = None
@@ -365,6 +398,7 @@ class ChatOptions:
     toolset: str = DEFAULT
     world: Path | None = None
     file: Path | None = None
+    record: Path | None = None
 
 
 async def converse(options: ChatOptions, settings: Settings) -> int:
@@ -387,6 +421,8 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
     with closed_after(surroundings.session) as session:
         choice = replace(choice, tools=session.registry.definitions)
         app.require_choice(choice)
+        folder = options.record
+        keeper = None if folder is None else ChatKeeper(folder, surroundings, now=told.now)
         console = Console(highlight=False, markup=False)
         lines = input_lines()
         gate = GuardedGate(TerminalGate(lines.read, console.print, catalog, forget=lines.forget))
@@ -399,6 +435,7 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
                 console=console,
                 catalog=catalog,
                 now=told.now,
+                keeper=keeper,
             )
             await chat.run(model_name=model.identity.model)
     return 0

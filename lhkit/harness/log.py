@@ -7,7 +7,7 @@ import os
 import platform
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -135,8 +135,13 @@ class Journal:
 
 
 @contextmanager
-def open_journal(folder: Path) -> Iterator[Journal]:
+def open_journal(folder: Path, *, wait_s: float = 0.0, reads: bool = True) -> Iterator[Journal]:
     """Lock a run folder, read what is there, and open it for more.
+
+    Args:
+        folder: the run's.
+        wait_s: for so long another process may have it.
+        reads: False leaves the records that are there unread.
 
     Raises:
         RunError: another process uses the folder, it cannot be written, or a record is broken.
@@ -144,7 +149,7 @@ def open_journal(folder: Path) -> Iterator[Journal]:
     lock = FileLock(folder / _LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(blocking=False)
+        lock.acquire(timeout=wait_s)
     except Timeout as error:
         raise RunError(
             f"{folder} is in use by another run: wait for its end, or give another name"
@@ -153,7 +158,7 @@ def open_journal(folder: Path) -> Iterator[Journal]:
         raise _unwritable(folder, error) from error
     try:
         lines = _whole_lines(folder)
-        found = tuple(lines.records())
+        found = tuple(lines.records()) if reads else ()
         with _appending(folder, lines) as file:
             yield Journal(folder, file, found)
     finally:
@@ -282,6 +287,27 @@ def write_rescored(
             write_whole(folder / RECORDS, lines)
         except OSError as error:
             raise _unwritable(folder, error) from error
+
+
+def leave_only(
+    folder: Path, is_kept: Callable[[SampleRecord], bool], *, wait_s: float = 0.0
+) -> tuple[SampleRecord, ...]:
+    """Leave only the newest record of each sample that is to be kept, and return those.
+
+    The file is replaced in one step: nothing of the others stands in it any more.
+
+    Raises:
+        RunError: the folder is in use, cannot be written, or a record is broken.
+    """
+    with open_journal(folder, wait_s=wait_s) as journal:
+        kept = tuple(record for record in answers(journal.found, {}) if is_kept(record))
+        if len(kept) < len(journal.found):
+            lines = (encode_record(record).encode() + b"\n" for record in kept)
+            try:
+                write_whole(folder / RECORDS, lines, is_durable=True)
+            except OSError as error:
+                raise _unwritable(folder, error) from error
+    return kept
 
 
 def _unwritable(folder: Path, error: OSError) -> RunError:

@@ -101,7 +101,9 @@ class CallRecord:
     """One settled call. `result` is its envelope, `model_call` the message that made it.
 
     `args` are the validated arguments, None where validation failed or nothing was dispatched.
-    `summary` is what a person who was asked read of it; empty where nobody was.
+    `summary` is what a person who was asked read of it; empty where nobody was. `answer` is how
+    they answered a card: run, cancel, escape and others (`notebook.state.QuestionOutcome`); empty
+    where there was no card.
     A row of its own, made of the runtime's `ToolCallMessage` and `DispatchTrace`: both name the
     call and its result, one of them is not always there, and the file holds the envelope as the
     model read it, with its status.
@@ -121,6 +123,7 @@ class CallRecord:
     raw_text: str = ""
     model_call: int | None = None
     summary: str = ""
+    answer: str = ""
 
     @property
     def outcome(self) -> str:

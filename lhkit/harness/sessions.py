@@ -116,6 +116,11 @@ class Surroundings:
         self._given = {"now": self._present(), **(world or {})}
         self.session = open_session(toolset, self._given, locale)
 
+    @property
+    def toolset_name(self) -> str:
+        """The word for the toolset."""
+        return name_of(self._toolset)
+
     def locales(self) -> tuple[str, ...]:
         """Return the languages that both lhkit and the tools have."""
         return locales_of(self._toolset, self.world())
@@ -144,7 +149,7 @@ class Surroundings:
 
     def criterion(self) -> str | None:
         """Return what a saved talk is filed under; None where life-helper's criteria say more."""
-        return None if name_of(self._toolset) == DEFAULT else "chat"
+        return None if self.toolset_name == DEFAULT else "chat"
 
     def row_keys(self) -> RowKeys:
         """Return the fields that tell the rows of a table apart, where the tools say so."""

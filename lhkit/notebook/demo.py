@@ -226,6 +226,7 @@ def life_helper_panel(
     opt_in: bool = False,
     now: datetime | None = None,
     sampling: Sampling | None = None,
+    record: Path | str | None = None,
     settings: Settings | None = None,
 ) -> ChatPanel:
     """Return a panel for life-helper: `ChatPanel` with its toolset.
@@ -237,6 +238,7 @@ def life_helper_panel(
         opt_in: True skips the question before anything is sent.
         now: where the clock of the tools stands still; by default it is the wall clock.
         sampling: how the model decodes.
+        record: where the chat is kept, as for `ChatPanel`.
         settings: folders and clock; by default from the environment.
 
     Raises:
@@ -249,6 +251,7 @@ def life_helper_panel(
         now=None if now is None else lambda: now,
         locale=locale,
         opt_in=opt_in,
+        record=record,
         settings=settings,
     )
 
@@ -259,6 +262,7 @@ def demo_panel(
     *,
     pace_s: float = PACE_S,
     now: datetime | None = None,
+    record: Path | str | None = None,
     settings: Settings | None = None,
 ) -> ChatPanel:
     """Return life-helper's panel with a scripted assistant. Nothing leaves the kernel.
@@ -268,6 +272,7 @@ def demo_panel(
         locale: `ko` or `en`.
         pace_s: seconds between two pieces of text; 0 streams as fast as it goes.
         now: where the clock of the tools stands still; by default it is the wall clock.
+        record: where the chat is kept, as for `ChatPanel`.
         settings: folders and clock; by default from the environment.
 
     Raises:
@@ -276,7 +281,9 @@ def demo_panel(
     model = PacedModel(
         ScriptedModel(demo_reply, name="scripted-demo", chunk_chars=3), pace_s=pace_s
     )
-    return life_helper_panel(model, path, locale=locale, opt_in=True, now=now, settings=settings)
+    return life_helper_panel(
+        model, path, locale=locale, opt_in=True, now=now, record=record, settings=settings
+    )
 
 
 class PacedModel:

@@ -12,11 +12,12 @@ from lhkit.chat.controller import ChatController
 from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
+from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import RowKeys
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import ChatEvent, ModelIdentity, UserMessage
+from lhkit.messages import CallSettled, ChatEvent, ModelIdentity, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.export import to_json, to_markdown, to_scenario
@@ -193,6 +194,8 @@ class ChatPanel:
         opt_in: True skips the question before anything is sent, for scripts and CI.
         now: the clock of the tools; by default the wall clock.
         licence: a sentence on the model's licence terms; by default one that fits its name.
+        record: a folder such as `runs/chats`: what is said, shown and clicked is kept there, on
+            this machine, and the panel says so; None keeps nothing.
         settings: folders and clock; by default from the environment.
     """
 
@@ -208,6 +211,7 @@ class ChatPanel:
         locale: str = DEFAULT_LOCALE,
         opt_in: bool = False,
         licence: str | None = None,
+        record: Path | str | None = None,
         settings: Settings | None = None,
     ) -> None:
         self._settings = settings or load_settings()
@@ -236,11 +240,15 @@ class ChatPanel:
             surroundings=surroundings,
             confirm=self._gate,
             catalog=self._screen.catalog,
-            take=self._screen.take,
+            take=self._take,
+        )
+        self._keeper = (
+            ChatKeeper(Path(record), surroundings, now=self._settings.now) if record else None
         )
         self._opt_ins = OptIns(self._settings.config_dir)
         self._licence = licence
         self._screen.take(ModelChosen(identity=model.identity))
+        self._say_kept()
         if not (opt_in or self._opt_ins.has(model.identity)):
             self._ask_opt_in()
 
@@ -294,6 +302,8 @@ class ChatPanel:
             self._note("notebook.retry_written")
         elif (text := self._talk.take_back()) is not None:
             self._screen.take(TurnDropped())
+            if self._keeper is not None:
+                self._keeper.take_back()
             await self._run(self._talk.controller.user_turn(text))
 
     def stop(self) -> None:
@@ -310,10 +320,14 @@ class ChatPanel:
             return
         needs_opt_in = self.state.needs_opt_in
         self._talk.clear()
+        if self._keeper is not None:
+            self._keeper.begin()
         if needs_opt_in:
+            self._say_kept()
             self._ask_opt_in()
         else:
             self._note("notebook.cleared")
+            self._say_kept()
 
     def answer(self, *, is_allowed: bool) -> None:
         """Answer the open card from code, as a click would."""
@@ -400,7 +414,27 @@ class ChatPanel:
             await self._running.turn(turn, self._interrupt)
         finally:
             self._gate.answer_from_code(())  # none is left over for another turn
+            self._keep()
             self._screen.flush()
+
+    def _take(self, event: ChatEvent) -> None:
+        self._screen.take(event)
+        if self._keeper is not None:
+            has_card = isinstance(event, CallSettled) and self._gate.outcomes
+            self._keeper.hear(event, answer=self._gate.outcomes.pop() if has_card else "")
+
+    def _keep(self) -> None:
+        """Write the turn down; a fault is shown, and the next turn brings this one along."""
+        if self._keeper is None:
+            return
+        try:
+            self._keeper.keep(self._screen.catalog.locale)
+        except (LhkitError, OSError) as error:
+            self._show_fault(error)
+
+    def _say_kept(self) -> None:
+        if self._keeper is not None:
+            self._note("notebook.kept", folder=self._keeper.folder)
 
     def _interrupt(self) -> None:
         self._gate.dismiss(QuestionOutcome.INTERRUPTED)

@@ -26,6 +26,8 @@ from lhkit.chat.controller import ChatController
 from lhkit.commands.chat import LineReader, PipedLines, TerminalChat
 from lhkit.confirm.gate import GUARD_S, ConfirmRequest, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
+from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import load_catalog
 from lhkit.models.dialects import DIALECTS
@@ -59,7 +61,11 @@ def lines(typed: Iterable[str | type[BaseException]]) -> LineReader:
     return read
 
 
-async def shown(replies: Iterable[Reply], typed: Iterable[str | type[BaseException]]) -> str:
+async def shown(
+    replies: Iterable[Reply],
+    typed: Iterable[str | type[BaseException]],
+    record: Path | None = None,
+) -> str:
     output = io.StringIO()
     console = Console(file=output, width=200, highlight=False, markup=False)
     catalog = load_catalog("ko")
@@ -71,7 +77,10 @@ async def shown(replies: Iterable[Reply], typed: Iterable[str | type[BaseExcepti
         confirm=TerminalGate(read, console.print, catalog),
     )
     bare = Surroundings(BareToolset(registry=registry), None, None, now=noon, locale="ko")
-    chat = TerminalChat(controller, bare, read=read, console=console, catalog=catalog, now=noon)
+    keeper = None if record is None else ChatKeeper(record, bare, now=noon)
+    chat = TerminalChat(
+        controller, bare, read=read, console=console, catalog=catalog, now=noon, keeper=keeper
+    )
     await asyncio.wait_for(chat.run(model_name="대본"), 5)
     return output.getvalue()
 
@@ -113,6 +122,32 @@ async def test_commands_clear_retry_quit_and_unknown() -> None:
     assert "/nope" in text
     assert "/retry는 오류 뒤에 다시 묻고" in text
     assert "never read" not in text
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("chats.kept")
+async def test_a_talk_is_kept_where_the_user_said_so_and_each_has_a_name_of_its_own(
+    tmp_path: Path,
+) -> None:
+    write = call("add_habit", protocol_id="daily-walk")
+    first = await shown(
+        [write, say("네"), write, say("또"), say("새로")],
+        ["걷기", "y", "걷기", "n", "/clear", "안녕"],
+        tmp_path,
+    )
+    await shown(
+        [Reply(error=ServerUnreachableError("down")), say("됨")], ["야", "/retry"], tmp_path
+    )
+    assert f"{tmp_path}에 남겨요" in first
+    turns = {str(r.sample_id): r.evidence.turns for r in Run.load(tmp_path).records}
+    assert {name: [turn.user for turn in each] for name, each in turns.items()} == {
+        "chat-20260615-120000": ["걷기", "걷기"],
+        "chat-20260615-120000-2": ["안녕"],
+        "chat-20260615-120000-3": ["야"],
+    }
+    answers = [each.answer for turn in turns["chat-20260615-120000"] for each in turn.calls]
+    assert answers == ["typed_yes", "typed_no"]
+    assert turns["chat-20260615-120000-3"][0].reply == "됨"
 
 
 @pytest.mark.anyio

@@ -154,7 +154,7 @@ def scenario_of_talk(
     scenario["turns"] = [
         _turn(turn, made, destructive) for turn, made in zip(said, calls, strict=True)
     ]
-    scenario |= changes(_tables(begun), _tables(ended), row_keys)
+    scenario |= changes(tables_of(begun), tables_of(ended), row_keys)
     return yaml_text([scenario])
 
 
@@ -242,8 +242,8 @@ def _expected(
         yield expected
 
 
-def _tables(world: Mapping[str, Any]) -> State:
-    """Return a world without its clock."""
+def tables_of(world: Mapping[str, Any]) -> State:
+    """Return the rows of a world, copied, without its clock."""
     return {
         table: tuple(plain_json(row) for row in rows)
         for table, rows in world.items()

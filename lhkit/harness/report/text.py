@@ -123,6 +123,8 @@ def _turn(number: int, turn: TurnRecord, catalog: Catalog) -> Iterator[str]:
         for call in turn.calls:
             if call.model_call == index:
                 yield _call(call)
+                if call.answer:
+                    yield f"  {text('report.card')}: {call.summary}"
     yield f"{text('report.reply')}: {turn.reply or '–'}"
     if turn.error or turn.detail:
         yield f"{text('report.fault')}: {turn.cause or ''} {turn.detail or turn.error}"
@@ -130,7 +132,8 @@ def _turn(number: int, turn: TurnRecord, catalog: Catalog) -> Iterator[str]:
 
 def _call(call: CallRecord) -> str:
     args = call.raw_args if call.args is None else call.args
-    asked = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}]"
+    answer = f": {call.answer}" if call.answer else ""
+    asked = "" if call.gate is GateOutcome.NOT_NEEDED else f" [{call.gate}{answer}]"
     return f"→ {call.tool}({_line(args)}){asked} → {_line(call.result)}"
 
 

@@ -1,0 +1,235 @@
+"""Chats that people had, kept as a run: one sample each, whole after every turn."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain, count
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from lhkit.errors import UsageError
+from lhkit.harness.audit import audited
+from lhkit.harness.author.written import tables_of
+from lhkit.harness.log import (
+    RECORDS,
+    leave_only,
+    open_journal,
+    read_manifest,
+    versions,
+    write_manifest,
+)
+from lhkit.harness.plan import sha256, tool_specs
+from lhkit.harness.record import (
+    SCHEMA,
+    Evidence,
+    Judgement,
+    SampleId,
+    SampleRecord,
+    Timed,
+    TurnRecord,
+    Verdict,
+    turn_record,
+)
+from lhkit.harness.results import Run
+from lhkit.harness.sessions import Surroundings
+from lhkit.harness.state_diff import state_diff
+from lhkit.messages import CallSettled, ChatEvent, TurnEnded, TurnStarted, UserMessage
+
+PERSON: Final = "person"
+"""In a manifest, under `user`: people said and clicked what stands in the records."""
+
+UNJUDGED = "nobody has judged this chat"
+"""Why a kept chat counts neither as passed nor as failed."""
+
+_WAIT_S = 5.0
+"""Another panel has the folder for as long as it writes a line."""
+
+
+class ChatKeeper:
+    """Keeps one conversation after another in a folder that `Run.load` reads.
+
+    After each turn the whole conversation is written once more, as a line of its own: the newest
+    line of a chat counts, so that a turn is there whole or not at all, whenever the process ends.
+
+    Args:
+        folder: where chats are kept; several panels may share it, over the same toolset.
+        surroundings: what is talked about.
+        now: the clock that chats are named by.
+        clock: monotonic seconds.
+
+    Raises:
+        UsageError: the folder holds something else.
+        RunError: its manifest cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        surroundings: Surroundings,
+        *,
+        now: Callable[[], datetime],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.folder = folder
+        self._surroundings = surroundings
+        self._now = now
+        self._clock = clock
+        self._manifest()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another conversation, in the world as it is now."""
+        self._begun = self._surroundings.world()
+        self._began_at = self._now()
+        self._name = ""
+        self._locale = ""
+        self._earlier: list[TurnRecord] = []
+        self._user = ""
+        self._events: list[Timed] = []
+        self._answers: list[str] = []
+        self._is_kept = True
+
+    def hear(self, event: ChatEvent, *, answer: str = "") -> None:
+        """Take in an event of the controller.
+
+        Args:
+            event: it.
+            answer: of a call that is settled, how its card was answered.
+        """
+        match event:
+            case TurnStarted(message=UserMessage(text=text)):
+                self._earlier = self._turns()
+                self._user, self._events, self._answers = text, [], []
+            case TurnStarted() if self._events:  # the same turn after a fault, without the pause
+                pause_s = self._clock() - self._events[-1][0]
+                self._events = [(at_s + pause_s, each) for at_s, each in self._events]
+                return
+            case CallSettled():
+                self._answers.append(answer)
+            case TurnEnded():
+                self._is_kept = False
+            case _:
+                pass
+        self._events.append((self._clock(), event))
+
+    def take_back(self) -> None:
+        """Forget the last turn: it is asked again."""
+        self._events = []
+
+    def keep(self, locale: str) -> None:
+        """Write the conversation so far, if a turn has ended since it was last written.
+
+        What a fault left unwritten is written the next time.
+
+        Raises:
+            RunError: it cannot be written.
+            UsageError: the toolset's state cannot be read, or the folder holds something else.
+        """
+        if self._is_kept:
+            return
+        record = self._record(locale)
+        is_new = not self._name
+        if is_new:  # of earlier chats only the last line is needed
+            leave_only(self.folder, lambda _record: True, wait_s=_WAIT_S)
+        with open_journal(self.folder, wait_s=_WAIT_S, reads=is_new) as journal:
+            if locale != self._locale:
+                self._tell(locale)
+            name = self._name or _free_name(self._began_at, journal.found)
+            journal.append(replace(record, sample_id=SampleId(scenario=name)))
+        self._name, self._locale, self._is_kept = name, locale, True
+
+    def _turns(self) -> list[TurnRecord]:
+        if not self._events:
+            return self._earlier
+        registry = self._surroundings.session.registry
+        turn = turn_record(self._user, self._events, destructive=registry.destructive)
+        calls = zip(turn.calls, self._answers, strict=True)
+        told = replace(turn, calls=tuple(replace(call, answer=how) for call, how in calls))
+        schemas = {tool.name: tool.parameters for tool in registry.definitions}
+        return [*self._earlier, audited(told, schemas)]
+
+    def _record(self, locale: str) -> SampleRecord:
+        turns = tuple(self._turns())
+        before, after = tables_of(self._begun), tables_of(self._surroundings.world())
+        present = self._begun.get("now")
+        said = "\n".join(turn.user for turn in turns)
+        return SampleRecord(
+            sample_id=SampleId(scenario=self._name),
+            content_hash=sha256(said),
+            ac="chat",
+            locale=locale,
+            judgement=Judgement(verdict=Verdict.INVALID, reasons=(UNJUDGED,)),
+            evidence=Evidence(turns=turns, initial_state=before, final_state=after),
+            state_diff=state_diff(before, after),
+            wall_s=sum(turn.duration_s for turn in turns),
+            started_at=present if isinstance(present, str) else self._began_at.isoformat(),
+        )
+
+    def _tell(self, locale: str) -> None:
+        """Write down which tools the records are about."""
+        before = self._manifest()
+        tools = tool_specs(self._surroundings.session.registry)
+        told = {
+            "schema": SCHEMA,
+            "versions": versions(),
+            "toolset": self._surroundings.toolset_name,
+            "user": PERSON,
+            "locales": {**before.get("locales", {}), locale: {"tools": tools}},
+        }
+        if told != before:
+            write_manifest(self.folder, told)
+
+    def _manifest(self) -> Mapping[str, Any]:
+        """Return what the folder says; empty if nothing is kept there yet."""
+        manifest, toolset = read_manifest(self.folder), self._surroundings.toolset_name
+        records = self.folder / RECORDS
+        if not manifest and not (records.exists() and records.stat().st_size):
+            return {}  # an empty file: nothing came of an earlier try
+        _require_chats(self.folder, manifest)
+        if manifest.get("toolset") != toolset:
+            raise UsageError(
+                f"{self.folder} keeps chats over {manifest.get('toolset')}, and this one is over "
+                f"{toolset}: keep it in another folder"
+            )
+        return manifest
+
+
+def _free_name(began_at: datetime, found: Sequence[SampleRecord]) -> str:
+    taken = {record.sample_id.scenario for record in found}
+    name = f"chat-{began_at:%Y%m%d-%H%M%S}"
+    others = (f"{name}-{number}" for number in count(2))
+    return next(each for each in chain([name], others) if each not in taken)
+
+
+def load_chats(folder: Path) -> Run:
+    """Return the kept chats of a folder, oldest name first.
+
+    Raises:
+        MissingRunError: the folder holds no run.
+        RunError: a line is no record.
+        UsageError: it is a run that was played.
+    """
+    run = Run.load(folder)
+    _require_chats(folder, run.manifest)
+    return run
+
+
+def forget_chats(folder: Path, names: Collection[str] | None = None) -> tuple[str, ...]:
+    """Remove chats from a folder, or all of them, and return their names.
+
+    Raises:
+        UsageError: there is no such chat (then all stay), or the folder holds a played run.
+        RunError: the folder is in use or cannot be written.
+    """
+    there = [record.sample_id.scenario for record in load_chats(folder).records]
+    gone = tuple(there if names is None else dict.fromkeys(names))
+    if missing := [name for name in gone if name not in there]:
+        raise UsageError(f"{folder} keeps no chat {missing[0]!r}: see `lhkit chats list {folder}`")
+    leave_only(folder, lambda record: record.sample_id.scenario not in gone, wait_s=_WAIT_S)
+    return gone
+
+
+def _require_chats(folder: Path, manifest: Mapping[str, Any]) -> None:
+    if manifest.get("user") != PERSON:
+        raise UsageError(f"{folder} holds a run that was played: keep chats in another folder")

@@ -1,0 +1,332 @@
+"""Chats that are kept: turn by turn, with what was asked and clicked, whatever ends the kernel."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.chat.controller import Assistant, ChatController
+from lhkit.commands.chats import list_chats, remove_chats, show_chat
+from lhkit.errors import RunError, ServerUnreachableError, UsageError
+from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.export import write_openai_messages
+from lhkit.harness.log import RECORDS, read_records
+from lhkit.harness.record import Evidence, Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.sessions import Surroundings
+from lhkit.messages import EndReason, ToolOk
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.notebook import demo_panel
+from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import ErrorItem, NoteItem
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareSession, BareToolset, Session
+from tests.children import search_paths
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+
+MakePanel = Callable[..., ChatPanel]
+MakeFrontEnd = Callable[[Any], Any]
+
+NOTES = ToolRegistry(
+    [echo_tool("write", parameters=object_schema("a", a={"type": "integer"}), is_destructive=True)]
+)
+
+DYING = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from lhkit.harness.log import Journal
+from lhkit.harness.record import encode_record
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook.panel import ChatPanel
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
+
+def half(self, record):
+    self._file.write(encode_record(record).encode()[:-40])
+    self._file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def talk():
+    model = ScriptedModel([call("write", a=1), say("done"), say("two"), say("three")])
+    tools = ToolRegistry([echo_tool("write", is_destructive=True)])
+    panel = ChatPanel(model=model, toolset=tools, opt_in=True, record="runs/chats",
+                      settings=Settings(config_dir=Path("config")))
+    await panel.send("write", answers=[True])
+    await panel.send("more")
+    if sys.argv[1] == "half a line":
+        Journal.append = half
+        await panel.send("lost")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(talk())
+"""
+
+
+def kept(folder: Path) -> tuple[Evidence, ...]:
+    return tuple(record.evidence for record in Run.load(folder).records)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def said(evidence: Evidence) -> list[str]:
+    return [turn.user for turn in evidence.turns]
+
+
+@pytest.mark.promise("chats.kept")
+async def test_a_chat_is_kept_as_a_run_with_what_was_shown_and_what_was_clicked(
+    make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path
+) -> None:
+    folder = tmp_path / "chats"
+    replies = [call("write", a=1), say("done"), call("write", a=2), say("no")]
+    panel = make_panel(replies, toolset=NOTES, record=folder)
+    page = front_end(panel)
+    for how in ("run", "escape"):
+        page.press("send", text=f"write {how}")
+        await page.until_asked()
+        page.answer(how)
+        await page.until(lambda: panel.state.has_figures and not panel.is_busy)
+    run = Run.load(folder)
+    (record,) = run.records
+    calls = [call for turn in record.evidence.turns for call in turn.calls]
+    assert [(each.tool, each.gate, each.answer, each.ran) for each in calls] == [
+        ("write", "accepted", "run", True),
+        ("write", "rejected", "escape", False),
+    ]
+    assert '"a": 1' in calls[0].summary
+    assert [turn.reply for turn in record.evidence.turns] == ["done", "no"]
+    assert run.toolset == "tools"
+    assert record.judgement.verdict is Verdict.INVALID
+    assert run.summary().total.valid == 0
+    assert len(run.calls) == 2
+
+
+@pytest.mark.promise("chats.kept")
+async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
+    make_panel: MakePanel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    panel = make_panel([say("hi")], locale="en")
+    await panel.send("hello")
+    assert not [item for item in panel.state.items if isinstance(item, NoteItem)]
+    assert RECORDS not in files_in(tmp_path)
+    told = make_panel([say("hi")], record="runs/chats", locale="en", opt_in=False)
+    assert isinstance(told.state.items[0], NoteItem)
+    assert "Kept on this machine in runs/chats" in told.state.items[0].text
+    told.clear()
+    assert "runs/chats" in told.state.items[0].text
+    assert told.state.needs_opt_in
+
+
+@pytest.mark.promise("chats.crash")
+@pytest.mark.parametrize("moment", ["after a turn", "half a line"])
+def test_a_killed_kernel_loses_no_finished_turn(moment: str, tmp_path: Path) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", DYING, moment],
+        cwd=tmp_path,
+        env=search_paths(),
+        check=False,
+        capture_output=True,
+        timeout=30,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    folder = tmp_path / "runs/chats"
+    (evidence,) = kept(folder)
+    assert said(evidence) == ["write", "more"]
+    assert evidence.turns[0].calls[0].answer == "code_yes"
+
+
+async def test_chats_over_other_tools_are_kept_elsewhere(
+    make_panel: MakePanel, settings: Settings, tmp_path: Path
+) -> None:
+    await make_panel([say("hi")], record=tmp_path).send("one")
+    with pytest.raises(UsageError, match="keeps chats over tools, and this one is over"):
+        demo_panel(pace_s=0, record=tmp_path, settings=settings)
+
+
+async def test_the_chat_after_a_crash_takes_the_half_line_away(
+    make_panel: MakePanel, tmp_path: Path
+) -> None:
+    await make_panel([say("hi")], record=tmp_path).send("one")
+    with (tmp_path / RECORDS).open("ab") as file:
+        file.write(b'{"sample_id": {"scen')
+    await make_panel([say("hi")], record=tmp_path).send("two")
+    assert [said(each) for each in kept(tmp_path)] == [["one"], ["two"]]
+
+
+async def test_of_earlier_chats_only_their_last_line_stays(
+    make_panel: MakePanel, tmp_path: Path
+) -> None:
+    panel = make_panel([say("hi")] * 4, record=tmp_path)
+    for text in ("one", "two", "three"):
+        await panel.send(text)
+    assert len(read_records(tmp_path)) == 3
+    panel.clear()
+    await panel.send("four")
+    assert [said(record.evidence) for record in read_records(tmp_path)] == [
+        ["one", "two", "three"],
+        ["four"],
+    ]
+
+
+async def test_a_turn_that_is_asked_again_stands_once_and_one_taken_up_is_one_turn(
+    make_panel: MakePanel, tmp_path: Path
+) -> None:
+    replies = [say("bad"), say("good"), Reply(error=ServerUnreachableError("down")), say("back")]
+    panel = make_panel(replies, record=tmp_path)
+    await panel.send("one")
+    await panel.retry()
+    await panel.send("two")
+    assert [turn.ended for turn in kept(tmp_path)[0].turns] == [
+        EndReason.ANSWERED,
+        EndReason.FAILED,
+    ]
+    await panel.retry()
+    (evidence,) = kept(tmp_path)
+    assert [(turn.user, turn.reply, turn.ended) for turn in evidence.turns] == [
+        ("one", "good", EndReason.ANSWERED),
+        ("two", "back", EndReason.ANSWERED),
+    ]
+    assert len(evidence.turns[1].model_calls) == 2
+
+
+async def test_the_pause_before_a_turn_is_taken_up_again_is_not_its_time(tmp_path: Path) -> None:
+    present_s = 0.0
+    tools = BareToolset(registry=NOTES)
+    noon = datetime(2026, 6, 15, 12, tzinfo=UTC)
+    around = Surroundings(tools, None, None, now=lambda: noon, locale="ko")
+    keeper = ChatKeeper(tmp_path, around, now=lambda: noon, clock=lambda: present_s)
+    model = ScriptedModel([Reply(error=ServerUnreachableError("down")), say("back")])
+    chat = ChatController(model=model, dispatcher=ToolDispatcher(NOTES))
+    chat.subscribe(keeper.hear)
+    await chat.user_turn("one")
+    present_s = 3600.0
+    await chat.retry()
+    keeper.keep("ko")
+    (turn,) = kept(tmp_path)[0].turns
+    assert (turn.reply, turn.duration_s) == ("back", 0.0)
+
+
+async def test_a_turn_that_was_stopped_at_the_card_is_kept_with_the_reason(
+    make_panel: MakePanel, front_end: MakeFrontEnd, tmp_path: Path
+) -> None:
+    panel = make_panel([call("write"), say("never")], record=tmp_path)
+    page = front_end(panel)
+    page.press("send", text="write")
+    await page.until_asked()
+    panel.stop()
+    await page.until(lambda: not panel.is_busy)
+    (turn,) = kept(tmp_path)[0].turns
+    assert turn.ended is EndReason.STOPPED
+    assert [(each.answer, each.ran) for each in turn.calls] == [("stopped", False)]
+
+
+async def test_the_world_before_and_after_is_kept_with_its_day(
+    make_panel: MakePanel, tmp_path: Path
+) -> None:
+    jars = [{"id": "j1", "coins": 3}]
+
+    def spend(_args: Any, _deps: Any) -> ToolOk:
+        jars[0]["coins"] = 2
+        return ToolOk(jars[0])
+
+    class Jars(BareSession):
+        def state(self) -> Mapping[str, Any]:
+            return {"jars": jars}
+
+    class Purse:
+        def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
+            registry = ToolRegistry([echo_tool("spend", handler=spend)])
+            return Jars(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
+
+    world = {"now": "2026-06-15T09:00:00+09:00"}
+    replies = [call("spend"), say("ok")]
+    await make_panel(replies, toolset=Purse, world=world, record=tmp_path).send("spend one")
+    (record,) = Run.load(tmp_path).records
+    assert record.started_at == "2026-06-15T09:00:00+09:00"
+    assert record.evidence.initial_state == {"jars": ({"id": "j1", "coins": 3},)}
+    assert record.evidence.final_state == {"jars": ({"id": "j1", "coins": 2},)}
+    assert set(record.state_diff) == {"jars"}
+
+
+async def test_a_disk_that_refuses_is_told_and_the_next_turn_brings_all_along(
+    make_panel: MakePanel, tmp_path: Path
+) -> None:
+    folder = tmp_path / "chats"
+    panel = make_panel([say("hi")] * 2, record=folder, locale="en")
+    folder.write_text("a file is in the way", encoding="utf-8")
+    await panel.send("one")
+    assert isinstance(panel.state.items[-1], ErrorItem)
+    assert "choose another folder" in panel.state.items[-1].detail
+    folder.unlink()
+    await panel.send("two")
+    assert [said(each) for each in kept(folder)] == [["one", "two"]]
+
+
+async def test_a_played_run_is_no_place_for_chats(make_panel: MakePanel, tmp_path: Path) -> None:
+    (tmp_path / RECORDS).write_bytes(b"{}\n")
+    with pytest.raises(UsageError, match="holds a run that was played"):
+        make_panel([], record=tmp_path)
+    (tmp_path / RECORDS).write_bytes(b"")
+    with pytest.raises(UsageError, match="holds a run that was played"):
+        await remove_chats(tmp_path, (), Settings(), is_all=True)
+
+
+async def test_kept_chats_are_listed_shown_and_exported(
+    make_panel: MakePanel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, english = tmp_path / "chats", Settings(locale="en")
+    replies = [call("write", a=1), say("done")]
+    panel = make_panel(replies, toolset=NOTES, record=folder, locale="en")
+    await panel.send("write\x1b[2J it", answers=[True])
+    await list_chats(folder, english)
+    listed = capsys.readouterr().out
+    assert "1 turn · write" in listed
+    assert "\x1b" not in listed
+    name = listed.split(" ")[0]
+    await show_chat(folder, name, english)
+    shown = capsys.readouterr().out
+    assert "[accepted: code_yes]" in shown
+    assert '  Card: {\n  "a": 1\n}\n' in shown
+    out = tmp_path / "chats.jsonl"
+    write_openai_messages(Run.load(folder), out)
+    assert '"name":"write"' in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.promise("chats.forget")
+async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
+    make_panel: MakePanel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word in ("secret-one", "other-two", "third"):
+        panel = make_panel([say("hi")] * 2, record=tmp_path)
+        await panel.send(word)
+        await panel.send(f"more of {word}")
+    names = [str(record.sample_id) for record in Run.load(tmp_path).records]
+    with pytest.raises(UsageError, match="keeps no chat 'nope'"):
+        await remove_chats(tmp_path, [names[0], "nope"], Settings(), is_all=False)
+    for mistaken in ({"names": (), "is_all": False}, {"names": names, "is_all": True}):
+        with pytest.raises(UsageError, match="name the chats to forget"):
+            await remove_chats(tmp_path, settings=Settings(), **mistaken)  # type: ignore[arg-type]  # two calls
+    await remove_chats(tmp_path, names[:1], Settings(), is_all=False)
+    assert not any(b"secret-one" in content for content in files_in(tmp_path).values())
+    assert [said(each)[0] for each in kept(tmp_path)] == ["other-two", "third"]
+    capsys.readouterr()
+    await remove_chats(tmp_path, (), Settings(locale="en"), is_all=True)
+    assert capsys.readouterr().out.splitlines()[-1] == f"Forgotten: 2 chats of {tmp_path}"
+    assert (tmp_path / RECORDS).read_bytes() == b""
+
+
+async def test_a_folder_without_chats_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no run"):
+        await list_chats(tmp_path / "none", Settings())
