@@ -1,12 +1,15 @@
 """A panel with a fake front end: what a browser would send, without one."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lhkit.chat.controller import Assistant
+from lhkit.messages import ToolOk
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import Reply, ScriptedModel
 from lhkit.notebook.panel import ChatPanel
@@ -14,6 +17,7 @@ from lhkit.notebook.widget import Screen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareSession, Session, Toolset
 
 
 class FrontEnd:
@@ -51,6 +55,27 @@ class FrontEnd:
 REGISTRY = ToolRegistry([echo_tool("look"), echo_tool("write", is_destructive=True)])
 
 MakePanel = Callable[..., ChatPanel]
+
+
+@pytest.fixture
+def purse() -> type[Toolset]:
+    """Return a toolset whose state is a live object that its tool changes."""
+    jars = [{"id": "j1", "coins": 3}]
+
+    def spend(_args: Any, _deps: Any) -> ToolOk:
+        jars[0]["coins"] = 2
+        return ToolOk(jars[0])
+
+    class Jars(BareSession):
+        def state(self) -> Mapping[str, Any]:
+            return {"jars": jars}
+
+    class Purse:
+        def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
+            registry = ToolRegistry([echo_tool("spend", handler=spend)])
+            return Jars(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
+
+    return Purse
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lhkit.chat.controller import Assistant, ChatController
+from lhkit.chat.controller import ChatController
 from lhkit.commands.chats import list_chats, remove_chats, show_chat
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.harness.chats import ChatKeeper
@@ -19,7 +19,7 @@ from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
-from lhkit.messages import EndReason, ToolOk
+from lhkit.messages import EndReason
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
 from lhkit.notebook.panel import ChatPanel
@@ -28,7 +28,7 @@ from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import BareSession, BareToolset, Session
+from lhkit.toolset import BareToolset, Toolset
 from tests.children import search_paths
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
@@ -233,26 +233,11 @@ async def test_a_turn_that_was_stopped_at_the_card_is_kept_with_the_reason(
 
 
 async def test_the_world_before_and_after_is_kept_with_its_day(
-    make_panel: MakePanel, tmp_path: Path
+    make_panel: MakePanel, purse: type[Toolset], tmp_path: Path
 ) -> None:
-    jars = [{"id": "j1", "coins": 3}]
-
-    def spend(_args: Any, _deps: Any) -> ToolOk:
-        jars[0]["coins"] = 2
-        return ToolOk(jars[0])
-
-    class Jars(BareSession):
-        def state(self) -> Mapping[str, Any]:
-            return {"jars": jars}
-
-    class Purse:
-        def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
-            registry = ToolRegistry([echo_tool("spend", handler=spend)])
-            return Jars(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
-
     world = {"now": "2026-06-15T09:00:00+09:00"}
     replies = [call("spend"), say("ok")]
-    await make_panel(replies, toolset=Purse, world=world, record=tmp_path).send("spend one")
+    await make_panel(replies, toolset=purse, world=world, record=tmp_path).send("spend one")
     (record,) = Run.load(tmp_path).records
     assert record.started_at == "2026-06-15T09:00:00+09:00"
     assert record.evidence.initial_state == {"jars": ({"id": "j1", "coins": 3},)}

@@ -1,14 +1,13 @@
 """A conversation saved as a scenario loads, and its own expectation passes it."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.author.lint import lint
@@ -17,16 +16,14 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import read_sources
 from lhkit.harness.violations import StateVerdict, check_state
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import ToolCall, ToolOk
+from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel, life_helper_panel
 from lhkit.notebook.export import to_scenario
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
-from lhkit.testing import echo_tool
-from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import BareSession, Session
+from lhkit.toolset import Toolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
@@ -122,25 +119,12 @@ async def test_a_row_that_was_deleted_is_expected_to_be_gone_by_its_id(
     assert verdict == StateVerdict()
 
 
-async def test_live_objects_of_a_toolset_do_not_rewrite_the_beginning(settings: Settings) -> None:
-    jars = [{"id": "j1", "coins": 3}]
-
-    def spend(_args: Any, _deps: Any) -> ToolOk:
-        jars[0]["coins"] = 2
-        return ToolOk(jars[0])
-
-    class Jars(BareSession):
-        def state(self) -> Mapping[str, Any]:
-            return {"jars": jars}
-
-    class Purse:
-        def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
-            registry = ToolRegistry([echo_tool("spend", handler=spend)])
-            return Jars(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
-
+async def test_live_objects_of_a_toolset_do_not_rewrite_the_beginning(
+    settings: Settings, purse: type[Toolset]
+) -> None:
     model = ScriptedModel([call("spend"), say("ok")])
     now = datetime(2026, 6, 15, 9, tzinfo=UTC)
-    panel = ChatPanel(model=model, toolset=Purse, now=lambda: now, opt_in=True, settings=settings)
+    panel = ChatPanel(model=model, toolset=purse, now=lambda: now, opt_in=True, settings=settings)
     await panel.send("spend one")
     (saved,) = yaml.safe_load(panel.to_scenario())
     assert saved["world"] == {

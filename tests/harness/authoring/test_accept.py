@@ -141,6 +141,21 @@ def test_a_value_that_looks_like_a_matcher_is_written_with_equals(tmp_path: Path
     assert args["extra"]["one_of"] == [{"equals": {"any": True}}]
 
 
+def test_several_sets_of_arguments_are_left_alone_with_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    sets = "args:\n              any_of: [{query: 호흡}, {category: stress}]\n"
+    args = (
+        "args:\n              query: QUERY # 왜 이런지\n"
+        "              category:   stress    # 분류\n"
+    )
+    assert args in FILE
+    file.write_text(FILE.replace(args, sets).replace("PHRASES", '["네모 호흡"]'), encoding="utf-8")
+    origin = read_sources([file]).origins["a-ko-01"]
+    observed = Observed(turn=0, call=0, expected=0, tool="search_catalog", name="query", value="숨")
+    with pytest.raises(ScenarioError, match=r"several sets of arguments \(any_of\): add one more"):
+        accept_argument(observed, origin, SCHEMA, file.read_text(encoding="utf-8"))
+
+
 def test_windows_line_endings_stay(tmp_path: Path) -> None:
     edit = edited(tmp_path, "호흡", 3, name="limit", newline="\r\n")
     assert "\r\n              limit: {one_of: [3], optional: true}\r\n" in edit.after
