@@ -334,7 +334,8 @@ def in_dtype(settings: Settings, dtype: str | None, *addresses: str | None) -> S
     """
     if dtype is None:
         return settings
-    for address in filter(None, addresses):
+    address = next(filter(None, addresses), None)
+    if address:
         raise UsageError(
             f"--dtype is for a model that lhkit serves itself, and {address} serves already: "
             "leave one of them out"

@@ -316,7 +316,9 @@ class DateIs:
         if relative is None:
             return self.expression
         if today is None:
-            raise ScenarioError(f"date {self.expression!r} needs a clock: pass today=")
+            raise ScenarioError(
+                f"date {self.expression!r} needs a clock: write world.now, or pass today="
+            )
         try:
             day = _moved(_base(relative, today), int(relative["by"] or 0), relative["unit"])
         except (OverflowError, ValueError) as error:
@@ -420,9 +422,13 @@ def parse_slot(raw: Any) -> Slot:
     """
     faults: list[Fault] = []
     slot = _read(raw, (), faults)
+    _refuse(faults)
+    return slot
+
+
+def _refuse(faults: Sequence[Fault]) -> None:
     if faults:
         raise ScenarioError("\n".join(f"{shown_path(f.path)}: {f.message}" for f in faults))
-    return slot
 
 
 def parse_slots(raw: Mapping[str, Any]) -> dict[str, Slot]:
@@ -451,9 +457,7 @@ def parse_alternatives(args: Mapping[str, Any]) -> tuple[Mapping[str, Slot], ...
     Raises:
         ScenarioError: one of them is malformed; one line per fault.
     """
-    faults = tuple(args_faults(args))
-    if faults:
-        raise ScenarioError("\n".join(f"{shown_path(f.path)}: {f.message}" for f in faults))
+    _refuse(tuple(args_faults(args)))
     return tuple(parse_slots(each) for _, each in alternatives(args))
 
 

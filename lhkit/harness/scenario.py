@@ -953,7 +953,7 @@ def _validated(entry: Any, index: int, document: Document, found: list[Fault]) -
             text = compact(_with_days(entry))
         scenario = _ADAPTER.validate_json(text, strict=True)
     except ScenarioError as error:
-        found.append(Fault((index, "world"), f"{error}".replace("pass today=", "write world.now")))
+        found.append(Fault((index, "world"), str(error)))
         return None
     except ValidationError as error:
         found += shape_faults(error, _ADAPTER, document, (index,))

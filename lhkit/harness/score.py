@@ -229,6 +229,9 @@ def _straight(text: str) -> str:
 # words.
 
 
+ALL_REPLIES = "all replies: "
+"""How a reason begins that is about the words of the whole conversation."""
+
 _ASKED = (GateOutcome.ACCEPTED, GateOutcome.REJECTED)
 _NEEDS_ASKING = (None, "ok", "cancelled")
 
@@ -310,7 +313,7 @@ def judge(
     whole = "\n".join(turn.reply for turn in evidence.turns)
     everything = (
         *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),
-        *(f"all replies: {reason}" for reason in reply_reasons(scenario.reply, whole)),
+        *(f"{ALL_REPLIES}{reason}" for reason in reply_reasons(scenario.reply, whole)),
         *(_told(violation) for violation in violations if _is_fatal(violation)),
         *state.missing,
         *state.unlisted,

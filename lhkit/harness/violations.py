@@ -326,7 +326,9 @@ def claimed_anyway(
 
     A write that ran is no excuse: that is what `claims: none` is for.
     """
-    titles = _titles(evidence.initial_state, _named_in(evidence.turns))
+    replies = (scenario.reply, *(turn.reply for turn in scenario.turns))
+    is_asked = any(reply.claims == "none" for reply in replies)
+    titles = _titles(evidence.initial_state, _named_in(evidence.turns)) if is_asked else {}
     for t, (turn, script) in enumerate(zip(evidence.turns, scenario.turns, strict=False)):
         claim = None
         if "none" in (scenario.reply.claims, script.reply.claims):

@@ -21,7 +21,7 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.messages import ModelEvent, ModelIdentity
-from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.base import ChatModel, ModelRequest, read_ahead
 from lhkit.models.http import Endpoint, Pace
 from lhkit.models.served import connect
 
@@ -136,9 +136,7 @@ class ServerPool:
         return [each for each in self._servers if each.model is not None]
 
     async def _read_ahead(self, server: _Server, request: ModelRequest) -> None:
-        shortest = replace(request, sampling=replace(request.sampling, max_tokens=1))
-        async for _ in self.events(server, shortest):
-            pass
+        await read_ahead(_Conversation(self, server), request)
 
     async def events(
         self, server: _Server, request: ModelRequest
@@ -172,11 +170,11 @@ class ServerPool:
 
 
 class _Conversation:
-    """The model of one conversation: all its requests go to one server."""
+    """The model of one conversation: all its requests go to one server, the given one if any."""
 
-    def __init__(self, pool: ServerPool) -> None:
+    def __init__(self, pool: ServerPool, server: _Server | None = None) -> None:
         self._pool = pool
-        self._server: _Server | None = None
+        self._server = server
 
     @property
     def identity(self) -> ModelIdentity:

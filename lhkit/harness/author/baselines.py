@@ -338,8 +338,7 @@ class _GoldTurn:
         try:
             args = dates_resolved(deepcopy(dict(call.args)), self.scenario.today)
         except ScenarioError as error:
-            told = f"{error}".replace("pass today=", "write world.now")
-            raise self._fault(f"gold.calls[{i}].args", told) from error
+            raise self._fault(f"gold.calls[{i}].args", str(error)) from error
         return ToolCall(name=call.tool, args=args)
 
     def _call(self, i: int) -> ToolCall:

@@ -45,7 +45,7 @@ from lhkit.harness.scenario import (
     Turn,
     did_you_mean,
 )
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.score import ALL_REPLIES, reply_reasons
 from lhkit.json_values import JSON, compact, shown
 from lhkit.messages import ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
@@ -505,9 +505,9 @@ def _end_remarks(reasons: Sequence[str], *, is_followed: bool) -> Iterator[Remar
     Data that are wrong after a turn that failed are no mistake of their own, and a row that is not
     there and another that is are one.
     """
-    words = [reason for reason in reasons if reason.startswith(_ALL_REPLIES)]
+    words = [reason for reason in reasons if reason.startswith(ALL_REPLIES)]
     if words:
-        told = "; ".join(reason.removeprefix(_ALL_REPLIES) for reason in words)
+        told = "; ".join(reason.removeprefix(ALL_REPLIES) for reason in words)
         yield Remark("gold", ("reply",), f"the gold trace fails: {told}")
     rows = {reason: _ROW.match(reason) for reason in reasons if reason not in words}
     unmet = [(reason, row) for reason, row in rows.items() if row is not None]
@@ -523,7 +523,6 @@ def _end_remarks(reasons: Sequence[str], *, is_followed: bool) -> Iterator[Remar
         yield Remark("final_state", ("final",), f"the gold trace does not reach it: {reason}")
 
 
-_ALL_REPLIES = "all replies: "
 _ROW = re.compile(r"(final|gone)\.(\w+)\[(\d+)\]: ")
 
 
