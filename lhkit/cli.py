@@ -139,6 +139,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "audit": ("lhkit audit runs/gemma-json",),
         "matrix": ("lhkit matrix evals/smoke.toml",),
         "compare": ("lhkit compare runs/before runs/after --locale en",),
+        "parity": (
+            "lhkit parity runs/served runs/phone --html parity.html",
+            "lhkit parity runs/served runs/phone --max-flips 2 --max-lost-points 3",
+        ),
         "rescore": ("lhkit rescore runs/gemma-json --into runs/gemma-today",),
         "report": (
             "lhkit report runs/gemma-json",
@@ -557,7 +561,7 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: import_benchmark(import_tau, path, into, settings))
 
 
-# `compare` and `rescore`: options of the commands that look at runs which are over.
+# `compare`, `parity` and `rescore`: options of the commands that look at runs which are over.
 
 
 def add_compare(cli: typer.Typer, run: Run) -> None:
@@ -573,6 +577,51 @@ def add_compare(cli: typer.Typer, run: Run) -> None:
         from lhkit.commands.report import compare_runs  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: compare_runs(run_a, run_b, settings, locale))
+
+
+def add_parity(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit parity`."""
+
+    @cli.command("parity")
+    def parity_(
+        run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run of the reference.")],
+        run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")],
+        html: Annotated[
+            Path | None, typer.Option(dir_okay=False, help="One self-contained file.")
+        ] = None,
+        markdown: Annotated[
+            Path | None,
+            typer.Option(
+                dir_okay=False,
+                allow_dash=True,
+                help="For a pull request; - writes to the terminal.",
+            ),
+        ] = None,
+        max_flips: Annotated[
+            int | None,
+            typer.Option(min=0, help="Exit 1 if more verdicts differ, either way."),
+        ] = None,
+        max_lost_points: Annotated[
+            float | None,
+            typer.Option(
+                min=0, max=100, help="Exit 1 if RUN_B's pass rate is more points below RUN_A's."
+            ),
+        ] = None,
+        locale: Locale = None,
+    ) -> None:
+        """Show whether one model comes out the same by two runtimes, and where it parts."""
+        from lhkit.commands.report import ParityOptions, parity_runs  # noqa: PLC0415 - scipy
+
+        options = ParityOptions(
+            run_a=run_a,
+            run_b=run_b,
+            html=html,
+            markdown=markdown,
+            max_flips=max_flips,
+            max_lost_points=max_lost_points,
+            locale=locale,
+        )
+        finish(run, lambda settings: parity_runs(options, settings))
 
 
 def add_rescore(cli: typer.Typer, run: Run) -> None:
@@ -1215,6 +1264,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_audit(cli, run)
     add_matrix(cli, run)
     add_compare(cli, run)
+    add_parity(cli, run)
     add_rescore(cli, run)
     add_report(cli, run)
     add_export(cli, run)

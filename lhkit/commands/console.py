@@ -1,8 +1,13 @@
-"""The console of the commands that show runs."""
+"""The console of the commands that show runs, and the exit codes of those that judge them."""
 
 from rich.console import Console
 
 from lhkit.harness.report.terminal import WIDTH
+
+EXIT_MISSED = 1
+"""Something that was asked for by an option was not reached."""
+EXIT_INVALID = 3
+"""Samples are left that say nothing, so nobody can tell."""
 
 
 def wide_console() -> Console:

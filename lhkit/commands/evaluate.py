@@ -16,7 +16,7 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.chat.controller import Assistant
-from lhkit.commands.console import wide_console
+from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.author.baselines import gold_model, silent_model
@@ -60,10 +60,6 @@ from lhkit.toolset import (
 )
 
 # What a run must reach to end with exit code 0, and a sentence for each thing missed. Pure.
-
-
-EXIT_MISSED = 1
-EXIT_INVALID = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The pieces of HTML that reports and notebooks share."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -472,7 +472,19 @@ def tiles(summary: Summary, catalog: Catalog) -> Html:
         ("table.attempted", str(sum(total.attempted.values())), ""),
         ("table.turn_p50", seconds(total.turn.p50_s), f"p95 {seconds(total.turn.p95_s)}"),
     )
-    alarm = {"table.escaped"} if escaped else set()
+    return tile_list(shown, {"table.escaped"} if escaped else set(), catalog)
+
+
+def tile_list(
+    shown: Iterable[tuple[str, str, str]], alarm: Collection[str], catalog: Catalog
+) -> Html:
+    """Return numbers as tiles.
+
+    Args:
+        shown: key of its name, value, and what stands small below it.
+        alarm: the keys of those that should be looked at first.
+        catalog: the texts.
+    """
     items = (
         tag(
             "div",
@@ -796,20 +808,37 @@ def flip_list(
         if pairs:
             parts.append(tag("h4", catalog.text(f"compare.{key}", count=len(pairs))))
             shown = pairs[:at_most]
-            parts += [_flip(pair, compared, catalog, is_inert=is_inert) for pair in shown]
+            parts += [pair_row(pair, compared, catalog, is_inert=is_inert) for pair in shown]
             if len(shown) < len(pairs):
                 more = catalog.text("compare.more", count=len(pairs) - len(shown))
                 parts.append(tag("p", more))
     return join(parts)
 
 
-def _flip(pair: Pair, compared: Comparison, catalog: Catalog, *, is_inert: bool) -> Html:
+def pair_row(
+    pair: Pair,
+    compared: Comparison,
+    catalog: Catalog,
+    *,
+    is_inert: bool,
+    lead: Html | None = None,
+) -> Html:
+    """Return one pair, closed; it opens into what stands before all, and both transcripts.
+
+    Args:
+        pair: the pair.
+        compared: the comparison that it is of.
+        catalog: the texts.
+        is_inert: keep transcripts as text until a script opens them; see `sample_row`.
+        lead: what stands before both transcripts.
+    """
     sides = ((compared.name_a, pair.a), (compared.name_b, pair.b))
     both = tag(
         "div",
         *(tag("div", tag("h4", name), trace_html(each, catalog)) for name, each in sides),
         class_="lhr-flip",
     )
+    both = both if lead is None else tag("div", lead, both)
     reasons = (pair.a.judgement.reasons or pair.b.judgement.reasons or ("",))[0]
     summary = tag(
         "summary",
@@ -824,7 +853,14 @@ def _flip(pair: Pair, compared: Comparison, catalog: Catalog, *, is_inert: bool)
         tag("span", str(pair.a.sample_id), class_="lhr-id"),
         tag("span", reasons, class_="lhr-reason"),
     )
-    return tag("details", summary, tag("noscript", both) if is_inert else both, class_="lhr-sample")
+    return tag(
+        "details",
+        summary,
+        tag("noscript", both) if is_inert else both,
+        class_="lhr-sample",
+        data_ac=pair.a.ac,
+        data_verdict=pair.b.judgement.verdict,
+    )
 
 
 def difference_words(comparison: Comparison) -> str:

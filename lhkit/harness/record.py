@@ -137,10 +137,10 @@ class ModelCallRecord:
     """One request to the model, and what came of it.
 
     `offset_s` is when it was sent, from the start of the turn; `duration_s` as the controller saw
-    it. `response` is the runtime's own value, less what would only make the file large: the ids of
-    the prompt always, its text unless it was asked for (`prompt_sha256` tells prompts apart). Of a
-    response that never ended there is the text that was streamed, and its `reason` is empty.
-    `faults` are the audit's classes.
+    it. `response` is the runtime's own value, less what would only make the file large: of the ids
+    of the prompt all but the first two (does `<bos>` stand there once?), and its text unless it was
+    asked for (`prompt_sha256` tells prompts apart). Of a response that never ended there is the
+    text that was streamed, and its `reason` is empty. `faults` are the audit's classes.
     """
 
     response: Finished
@@ -583,12 +583,16 @@ class _Fold:
         )
 
 
+_PROMPT_IDS = 2
+"""Ids of a prompt that are kept: enough to see a `<bos>` that stands twice or not at all."""
+
+
 def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
     """Return a response as it is recorded: see `ModelCallRecord`."""
     server, own = response.server_calls, response.own_calls
     return replace(
         response,
-        prompt_token_ids=(),
+        prompt_token_ids=response.prompt_token_ids[:_PROMPT_IDS],
         prompt_text=response.prompt_text if keep_prompts else "",
         calls=_plain_calls(response.calls),
         server_calls=None if server is None else _plain_calls(server),

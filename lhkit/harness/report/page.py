@@ -3,7 +3,7 @@
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -347,15 +347,9 @@ def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = N
         MissingPackageError: jinja2, altair or vl-convert is not installed.
     """
     summary = run.summary()
-    script = _asset("page.js")
-    sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page: str = _template().render(
-        locale=catalog.locale,
-        text=catalog.text,
-        title=printable(catalog.text("report.title", model=name)),
-        script=script,
-        script_sha256=Html(sha256),
-        style=Html(style() + _asset("page.css")),
+    return rendered(
+        catalog,
+        title=catalog.text("report.title", model=name),
         tiles=tiles(summary, catalog),
         sections=list(_sections(run, summary, catalog, baseline)),
         choices=_choices(run, catalog),
@@ -363,6 +357,40 @@ def html_page(run: Run, catalog: Catalog, *, name: str, baseline: Run | None = N
             sample_row(record, catalog, is_inert=True) for record in failures_first(run.records)
         ],
         facts=[(label, printable(value)) for label, value in facts(run, summary, catalog)],
+    )
+
+
+def rendered(
+    catalog: Catalog,
+    *,
+    title: str,
+    tiles: Html,
+    sections: Sequence[Section],
+    samples: Sequence[Html],
+    samples_title: str = "",
+    choices: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    facts: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return a page of sections and samples; a part that is empty is left out.
+
+    Raises:
+        MissingPackageError: jinja2 is not installed.
+    """
+    script = _asset("page.js")
+    sha256 = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    page: str = _template().render(
+        locale=catalog.locale,
+        text=catalog.text,
+        title=printable(title),
+        script=script,
+        script_sha256=Html(sha256),
+        style=Html(style() + _asset("page.css")),
+        tiles=tiles,
+        sections=sections,
+        choices=choices or {},
+        samples=samples,
+        samples_title=samples_title or catalog.text("report.samples"),
+        facts=facts,
     )
     return page
 

@@ -213,12 +213,12 @@ def _head(name: str, toolset: str, summary: Summary, catalog: Catalog) -> Iterat
     yield ""
     columns = ("table.ac", "table.pass_rate", "report.interval", "table.tool_accuracy",
                "table.attempted", "table.escaped", "table.turn_p50")  # fmt: skip
-    yield _row(text(key) for key in columns)
-    yield _row(["---", *["---:"] * (len(columns) - 1)])
+    yield row_of(text(key) for key in columns)
+    yield row_of(["---", *["---:"] * (len(columns) - 1)])
     words = criterion_words((each.name for each in summary.by_ac), toolset, catalog)
     for tally in summary.by_ac:
-        yield _row(_cells(tally, f"{cell(tally.name)} {words[tally.name]}"))
-    yield _row(_cells(total, f"**{text('table.total')}**"))
+        yield row_of(_cells(tally, f"{cell(tally.name)} {words[tally.name]}"))
+    yield row_of(_cells(total, f"**{text('table.total')}**"))
     yield ""
 
 
@@ -253,10 +253,10 @@ def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
     yield f"### {catalog.text('report.flips')}"
     yield ""
     names = (comparison.name_a, comparison.name_b)
-    yield _row(["", *map(cell, names), catalog.text("compare.difference")])
-    yield _row(["---", "---:", "---:", "---:"])
+    yield row_of(["", *map(cell, names), catalog.text("compare.difference")])
+    yield row_of(["---", "---:", "---:", "---:"])
     for row in numbers(comparison, catalog):
-        yield _row(row)
+        yield row_of(row)
     yield ""
     for key, pairs in (("lost", comparison.lost), ("gained", comparison.gained)):
         if pairs:
@@ -315,7 +315,8 @@ def _fence(words: str, *, at_least: int) -> str:
     return "`" * max(longest + 1, at_least)
 
 
-def _row(cells: Iterable[str]) -> str:
+def row_of(cells: Iterable[str]) -> str:
+    """Return a row of a table in Markdown; what we did not write is a `cell` of it."""
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,0 +1,305 @@
+"""Two runtimes side by side: a planted difference is named as what it is, and nothing else is."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lhkit.commands.report import ParityOptions, parity_runs
+from lhkit.harness.log import RECORDS
+from lhkit.harness.parity import NOT_ASKED, CallKind, Cause, Parity, parity
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    ModelCallRecord,
+    SampleId,
+    SampleRecord,
+    TurnRecord,
+    Verdict,
+    encode_record,
+)
+from lhkit.harness.report.parity import facts_of, parity_markdown, parity_page, parity_table
+from lhkit.harness.results import Run
+from lhkit.locales import load_catalog
+from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, ToolCall, Usage
+from lhkit.settings import Settings, load_settings
+
+SERVED = ModelIdentity(model="gemma", server="vllm 0.32", weights_sha256="1" * 64, dtype="bfloat16")
+CALL = ToolCall(name="add", args={"x": 1})
+
+
+def reply(text: str = "done.", **changes: Any) -> Finished:
+    """Return a reply of five tokens to a prompt of seven that begins with <bos>, the id 2."""
+    plain = Finished(
+        reason="stop",
+        text=text,
+        raw_text=text,
+        token_ids=tuple(map(ord, text)),
+        prompt_token_ids=(2, 105),
+        prompt_sha256="p" * 64,
+        usage=Usage(prompt_tokens=7, completion_tokens=5),
+        timing=Timing(first_token_s=0.1, last_token_s=0.5),
+        identity=SERVED,
+    )
+    return replace(plain, **changes)
+
+
+def run(*samples: tuple[Finished, ...], verdicts: str = "", name: str = "", **manifest: Any) -> Run:
+    """Return a run of samples s0, s1 …, a turn a reply; `verdicts` has a letter of each."""
+    letters = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
+    records = tuple(
+        SampleRecord(
+            sample_id=SampleId(scenario=f"s{number}"),
+            content_hash="q",
+            ac="AC-1",
+            locale="en",
+            judgement=Judgement(verdict=letters[verdicts[number] if verdicts else "p"]),
+            evidence=Evidence(
+                turns=tuple(
+                    TurnRecord(
+                        user="please",
+                        ended=EndReason.ANSWERED,
+                        model_calls=(ModelCallRecord(response=each),),
+                        duration_s=1.0,
+                    )
+                    for each in replies
+                )
+            ),
+        )
+        for number, replies in enumerate(samples)
+    )
+    return Run(records=records, manifest=manifest, name=name)
+
+
+def told(a: Finished, b: Finished) -> Parity:
+    return parity(run((a,), name="served"), run((b,), name="phone"))
+
+
+def causes(found: Parity) -> set[tuple[Cause, str | None]]:
+    return {(each.cause, each.side) for each in (*found.prompts, *found.ends)}
+
+
+@pytest.mark.promise("eval.parity")
+def test_two_runs_that_said_the_same_differ_in_nothing() -> None:
+    """Even where one server lists the token that ended a reply and the other does not."""
+    found = told(reply(), reply(token_ids=(*map(ord, "done."), 106)))
+    assert (found.divergences, found.flips, causes(found)) == ((), 0, set())
+    assert found.replies == 1
+
+
+@pytest.mark.promise("eval.parity")
+def test_the_first_reply_that_differs_is_named_with_its_first_token_and_both_ends() -> None:
+    a, b = reply("add 1 now"), reply("add 2 now", reason="length")
+    found = parity(run((reply(), a, reply("x"))), run((reply(), b, reply("y"))))
+    (each,) = found.divergences
+    assert (each.turn, each.request, each.chars, each.token) == (1, 0, 4, 4)
+    assert each.ids == (ord("1"), ord("2"))
+    assert (each.before, each.said) == ("add ", ("1 now", "2 now"))
+    assert each.reasons == ("stop", "length")
+    assert found.replies == 2  # behind it the conversations are others
+
+
+def test_without_token_ids_it_is_the_first_character_and_the_report_says_what_lacks() -> None:
+    found = told(reply("add 1", token_ids=()), reply("add 2"))
+    assert (found.divergences[0].token, found.divergences[0].chars) == (None, 4)
+    assert "token_ids" in found.unknown
+    assert "token_ids" not in told(reply("add 1"), reply("add 2")).unknown
+
+
+def test_a_side_that_was_not_asked_any_more_has_no_reason() -> None:
+    found = parity(run((reply(), reply("more"))), run((reply(),)))
+    (each,) = found.divergences
+    assert (each.turn, each.reasons, each.said) == (1, ("stop", NOT_ASKED), ("more", ""))
+
+
+def test_replies_of_different_turns_are_not_set_against_each_other() -> None:
+    """One side asked the model once more in the first turn, where the other went on to the next."""
+    two_turns = run((reply("one"), reply("two")))
+    (record,) = two_turns.records
+    first, second = record.evidence.turns
+    both = replace(first, model_calls=(*first.model_calls, *second.model_calls))
+    one_turn = replace(
+        two_turns, records=(replace(record, evidence=Evidence(turns=(both,))),)
+    )  # fmt: skip
+    (each,) = parity(two_turns, one_turn).divergences
+    assert (each.turn, each.request, each.said) == (0, 1, ("", "two"))
+    assert each.reasons == (NOT_ASKED, "stop")
+
+
+@pytest.mark.promise("eval.parity")
+@pytest.mark.parametrize(
+    ("a", "b", "kind"),
+    [
+        (reply("a", calls=(CALL,)), reply("b", calls=(CALL,)), CallKind.SAME),
+        (
+            reply("a", calls=(CALL,)),
+            reply("b", calls=(ToolCall(name="add", args={"x": 2}),)),
+            CallKind.ARGUMENT,
+        ),
+        (
+            reply("a", calls=(CALL,)),
+            reply("b", calls=(ToolCall(name="list", args={"x": 1}),)),
+            CallKind.TOOL,
+        ),
+        (reply("a", calls=(CALL,)), reply("b", calls=(CALL, CALL)), CallKind.TOOL),
+        (reply("a", calls=(CALL,)), reply("b"), CallKind.NONE),
+        (reply("a", calls=(CALL,)), reply("b", fragment='{"name'), CallKind.CUT),
+    ],
+)
+def test_calls_differ_by_kind(a: Finished, b: Finished, kind: CallKind) -> None:
+    assert told(a, b).calls == {kind: 1}
+
+
+@pytest.mark.promise("eval.parity_causes")
+@pytest.mark.parametrize(
+    ("planted", "cause", "side"),
+    [
+        ({"prompt_token_ids": (2, 2)}, Cause.START_TWICE, "b"),
+        ({"prompt_token_ids": (105, 7)}, Cause.NO_START, "b"),
+        ({"usage": Usage(prompt_tokens=8)}, Cause.PROMPT_TOKENS, None),
+        ({"prompt_sha256": "o" * 64}, Cause.PROMPT_TEXT, None),
+        ({"raw_text": "done.<end_of_turn>\nuser"}, Cause.RAN_ON, "b"),
+        (
+            {"raw_text": "done. and on", "token_ids": tuple(map(ord, "done. and on"))},
+            Cause.RAN_ON,
+            "b",
+        ),
+        ({"raw_text": "do", "truncated": True, "reason": "length"}, Cause.LIMIT, "b"),
+        ({"raw_text": "do", "token_ids": (9,)}, Cause.ENDED, "b"),
+    ],
+)
+def test_a_planted_difference_is_named_as_what_it_is(
+    planted: dict[str, Any], cause: Cause, side: str | None
+) -> None:
+    assert causes(told(reply(), reply(**planted))) == {(cause, side)}
+    mirrored = {"a": "b", "b": "a"}.get(side or "")
+    assert causes(told(reply(**planted), reply())) == {(cause, mirrored)}
+
+
+@pytest.mark.promise("eval.parity_causes")
+def test_by_how_many_tokens_one_text_grew_is_counted() -> None:
+    found = told(reply(), reply(usage=Usage(prompt_tokens=8)))
+    assert found.more_tokens == {1: 1}
+    assert causes(told(reply(), reply(usage=Usage()))) == set()  # a server that does not count
+
+
+@pytest.mark.promise("eval.parity_causes")
+def test_what_nobody_recorded_is_said_to_be_not_known() -> None:
+    bare = Finished(reason="stop", raw_text="hi", text="hi")
+    assert told(bare, bare).unknown == (
+        *("prompt_text", "prompt_ids", "token_ids", "weights", "dtype"),
+        *("probabilities", "memory"),
+    )
+    assert told(reply(), reply()).unknown == ("probabilities", "memory")
+    assert causes(told(bare, replace(bare, raw_text="ho"))) == set()
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_other_weights_precision_sampling_and_server_are_told_from_the_manifests(
+    locale: str,
+) -> None:
+    a, b = (
+        {"models": [{"model": "gemma", "weights": weights, "dtype": dtype, "server": server}],
+         "sampling": [{"temperature": temperature}]}
+        for weights, dtype, server, temperature in (
+            ("tuned", "bfloat16", "vllm 0.32", 0.0), ("tuned.gguf", "Q2_K", "llama.cpp b1", 0.7)
+        )
+    )  # fmt: skip
+    catalog = load_catalog(locale)
+    lines = list(facts_of(parity(run((reply(),), **a), run((reply(),), **b)), catalog))
+    for what in ("tuned → tuned.gguf", "bfloat16 → Q2_K", "vllm 0.32 → llama.cpp b1", "0.0 → 0.7"):
+        assert any(what in line for line in lines), what
+
+
+def test_times_and_rates_stand_side_by_side() -> None:
+    quick = reply(timing=Timing(first_token_s=0.1, last_token_s=0.3))
+    found = told(reply(), quick)
+    assert [each.tokens_per_s for each in found.speeds] == pytest.approx([10.0, 20.0])
+    assert found.speeds[0].first_token.p50_s == pytest.approx(0.1)
+    bare = Finished(reason="stop", raw_text="hi")
+    assert [each.tokens_per_s for each in told(bare, bare).speeds] == [None, None]
+
+
+def shown(found: Parity, locale: str = "en") -> str:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(parity_table(found, load_catalog(locale)), soft_wrap=True)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]  # a StringIO
+
+
+ATTACK = "<script>x()</script> | `y` [z](http://z)\x1b[31m"
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_terminal_page_and_markdown_show_the_same_and_run_nothing(locale: str) -> None:
+    pytest.importorskip("jinja2")
+    catalog = load_catalog(locale)
+    a, b = run((reply("add 1"),), verdicts="p", name="served"), run(
+        (reply("add 2 " + ATTACK),), verdicts="f", name="phone <b>"
+    )  # fmt: skip
+    found = parity(a, b)
+    page, text, terminal = (
+        parity_page(found, catalog),
+        parity_markdown(found, catalog),
+        shown(found, locale),
+    )
+    for each in (page, text, terminal):
+        assert "s0" in each
+        assert catalog.text("parity.call.same") in each
+        assert "\x1b[31m" not in each
+    assert "pass → fail" in terminal
+    assert "x()" in page
+    assert "<script>x()" not in page
+    assert "phone <b>" not in page
+    assert all(line.count("`") >= 2 for line in text.splitlines() if "x()" in line)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+    return load_settings()
+
+
+def kept(folder: Path, played: Run) -> Path:
+    folder.mkdir()
+    lines = (f"{encode_record(record)}\n" for record in played.records)
+    (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
+    (folder / "manifest.json").write_text(json.dumps({}), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.promise("eval.parity_limits")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("pppf", {}, 0, ""),
+        ("pfpf", {"max_flips": 1}, 0, ""),
+        ("pffp", {"max_flips": 2}, 1, "3 verdicts differ, and at most 2 may."),
+        ("pffp", {"max_lost_points": 25}, 0, ""),
+        ("pfff", {"max_lost_points": 49.5}, 1, "50.0 points were lost, and at most 49.5 may be."),
+        ("pipf", {"max_flips": 9}, 3, "Not every sample"),
+        ("ppp", {"max_flips": 9}, 3, "Not every sample"),
+        ("pip", {}, 0, ""),
+    ],
+)
+async def test_a_limit_that_is_passed_or_cannot_be_judged_is_an_exit_code(
+    case: tuple[str, dict[str, Any], int, str],
+    tmp_path: Path,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdicts, limits, code, said = case
+    a = kept(tmp_path / "a", run(*[(reply(),)] * 4, verdicts="pppf"))
+    b = kept(tmp_path / "b", run(*[(reply(),)] * len(verdicts), verdicts=verdicts))
+    options = ParityOptions(
+        run_a=a, run_b=b, markdown=tmp_path / "parity.md", html=tmp_path / "parity.html", **limits
+    )
+    assert await parity_runs(options, settings) == code
+    assert said in capsys.readouterr().out
+    assert (tmp_path / "parity.md").read_text(encoding="utf-8").startswith("## Parity: `a` and `b`")
+    assert "<title>Parity: a and b</title>" in (tmp_path / "parity.html").read_text("utf-8")
