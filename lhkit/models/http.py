@@ -14,7 +14,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
@@ -539,10 +539,9 @@ class ResponseReader:
             if self._moments.first_chunk_s is None:
                 self._moments.first_chunk_s = now_s
             if data == _DONE:
-                self._moments.done_s = now_s
-                yield from self._noted(self._closed(), now_s)
+                yield from self.end(now_s)
             else:
-                yield from self._take(payload_of(data), now_s)
+                yield from self.take(payload_of(data), now_s)
 
     def finished(
         self, *, identity: ModelIdentity, prompt_text: str, prompt_sha256: str
@@ -588,7 +587,13 @@ class ResponseReader:
         is_full = self._final_usage().completion_tokens >= self._max_tokens
         return self._reason in _CUT or is_full
 
-    def _take(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+    def end(self, now_s: float) -> Iterator[ModelEvent]:
+        """Yield what is certain now that nothing more comes."""
+        self._moments.done_s = now_s
+        yield from self._noted(self._closed(), now_s)
+
+    def take(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
+        """Yield what one event of the stream says."""
         self._usage = typed(payload, "usage", dict) or self._usage
         self._server_metrics = typed(payload, "metrics", dict) or self._server_metrics
         self._note_prompt(payload)
@@ -856,15 +861,16 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
             f"{endpoint.root} serves {listed}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
         )
+    software = await _software(connection)
     return ModelIdentity(
         model=model,
-        server=await _server_version(connection),
+        server=software.name,
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
-        weights=weights_name(served[model].root, model),
+        weights=weights_name(served[model].root or software.file, model),
         weights_sha256=served[model].weights_sha256,
-        dtype=served[model].dtype,
+        dtype=served[model].dtype or software.quantisation,
     )
 
 
@@ -908,11 +914,32 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
     }
 
 
-async def _server_version(connection: Connection) -> str:
-    try:
-        return f"vllm {(await connection.get('/version'))['version']}"
-    except (RequestRefusedError, ServerFailedError, StreamBrokenError, KeyError):
-        return "unknown server"  # other servers have no /version
+LLAMA_CPP = "llama.cpp"
+"""How the name of a llama.cpp server begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Software:
+    """What serves: its name and version; of llama.cpp also the file and its quantisation."""
+
+    name: str
+    file: str = ""
+    quantisation: str = ""
+
+
+async def _software(connection: Connection) -> _Software:
+    """Return what serves, by the addresses that only vLLM or only llama.cpp answers."""
+    missing = (RequestRefusedError, ServerFailedError, StreamBrokenError, KeyError)
+    with suppress(*missing):
+        return _Software(name=f"vllm {(await connection.get('/version'))['version']}")
+    with suppress(*missing):
+        props = await connection.get("/props")
+        return _Software(
+            name=f"{LLAMA_CPP} {props['build_info']}",
+            file=str(props.get("model_path") or ""),
+            quantisation=str(props.get("model_ftype") or ""),
+        )
+    return _Software(name="unknown server")
 
 
 async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Mapping[str, Any]:

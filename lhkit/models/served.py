@@ -6,7 +6,8 @@ from lhkit.errors import UsageError
 from lhkit.messages import ModelIdentity
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.http import Endpoint, Pace
+from lhkit.models.http import Endpoint, Pace, connecting
+from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.openai import OpenAiHttp, require_promised
 from lhkit.models.request import OPENAI
 from lhkit.models.serving import MAX_NUM_SEQS
@@ -21,7 +22,9 @@ UNKNOWN_CONCURRENCY = 8
 CONSTRAINTS: Mapping[str, Constraint] = {"off": "off", "auto": "auto", "required": "required"}
 
 
-async def connect(endpoint: Endpoint | str, *, pace: Pace | None = None) -> VllmHttp | OpenAiHttp:
+async def connect(
+    endpoint: Endpoint | str, *, pace: Pace | None = None
+) -> VllmHttp | LlamaCppHttp | OpenAiHttp:
     """Ask the server who it is and return a model that speaks the endpoint's dialect with it.
 
     A string is the address of an endpoint, with all else as it is by default.
@@ -35,7 +38,9 @@ async def connect(endpoint: Endpoint | str, *, pace: Pace | None = None) -> Vllm
     _require_dialect(endpoint.dialect)
     if endpoint.dialect == OPENAI:
         return await OpenAiHttp.connect(endpoint, pace=pace)
-    return await VllmHttp.connect(endpoint, pace=pace)
+    async with connecting(endpoint, pace) as (connection, identity):
+        kind = LlamaCppHttp if is_llama_cpp(identity) else VllmHttp
+        return kind(identity, connection)
 
 
 def fitting_concurrency(identity: ModelIdentity) -> int:

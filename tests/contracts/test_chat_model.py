@@ -26,7 +26,9 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.http import Endpoint
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.served import connect
 from lhkit.models.vllm import VllmHttp
+from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (
     FakeVllm,
     answers,
@@ -65,6 +67,19 @@ async def served(*replies: Reply) -> AsyncIterator[ChatModel]:
 
 
 @asynccontextmanager
+async def served_by_llama_cpp(*replies: Reply) -> AsyncIterator[ChatModel]:
+    behaviours = [
+        streams(_native(reply)[: -1 if reply.error else None], "drop" if reply.error else "end")
+        for reply in replies
+    ]
+    async with (
+        FakeLlamaCpp(*behaviours) as server,
+        aclosing(await connect(server.base_url)) as model,
+    ):
+        yield model
+
+
+@asynccontextmanager
 async def parsed_by_the_server(*replies: Reply) -> AsyncIterator[ChatModel]:
     behaviours = [
         streams(_deltas_of(reply)[: -1 if reply.error else None], "drop" if reply.error else "end")
@@ -98,10 +113,17 @@ async def replayed(*replies: Reply) -> AsyncIterator[ChatModel]:
 
 
 def _events_of(reply: Reply) -> list[bytes]:
+    return completion(_tokens_of(reply), reason="length" if reply.fragment else "stop")
+
+
+def _native(reply: Reply) -> list[bytes]:
+    return native(_tokens_of(reply), stop_type="limit" if reply.fragment else "eos")
+
+
+def _tokens_of(reply: Reply) -> list[str]:
     calls = [DIALECTS["json"].render_call(each.name, each.args) for each in reply.calls]
     raw = "\n".join(part for part in [reply.text, *calls, reply.fragment] if part)
-    tokens = [raw[start : start + 3] for start in range(0, len(raw), 3)]
-    return completion(tokens, reason="length" if reply.fragment else "stop")
+    return [raw[start : start + 3] for start in range(0, len(raw), 3)]
 
 
 def _deltas_of(reply: Reply) -> list[bytes]:
@@ -121,6 +143,7 @@ def _deltas_of(reply: Reply) -> list[bytes]:
 MAKERS = {
     "ScriptedModel": scripted,
     "VllmHttp": served,
+    "LlamaCppHttp": served_by_llama_cpp,
     "OpenAiHttp": parsed_by_the_server,
     "RecordingModel": recorded,
     "CassetteModel": replayed,

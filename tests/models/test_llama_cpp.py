@@ -1,0 +1,185 @@
+"""llama.cpp's server as lhkit speaks to it, against one that plays it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from lhkit.errors import (
+    ContextTooLongError,
+    LhkitError,
+    ServerOverloadedError,
+    StreamBrokenError,
+    UsageError,
+)
+from lhkit.messages import Finished, ModelEvent, Sampling, TextDelta, Usage, UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.http import Endpoint
+from lhkit.models.llama_cpp import LlamaCppHttp
+from lhkit.models.served import connect
+from tests.models.fake_llama_cpp import PROMPT_IDS, TIMINGS, FakeLlamaCpp, native
+from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, streams
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+TOO_LONG = (
+    '{"error":{"code":400,"message":"request (26000 tokens) exceeds the available context size '
+    '(8192 tokens), try increasing it","type":"exceed_context_size_error"}}'
+)
+REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비서")
+
+
+@asynccontextmanager
+async def connected(server: FakeVllm, **endpoint: Any) -> AsyncIterator[LlamaCppHttp]:
+    model = await connect(Endpoint(base_url=server.base_url, retries=0, **endpoint))
+    assert isinstance(model, LlamaCppHttp)
+    try:
+        yield model
+    finally:
+        await model.aclose()
+
+
+async def answer_of(
+    *behaviours: Behaviour, sampling: Sampling | None = None
+) -> tuple[list[ModelEvent], FakeVllm]:
+    request = ModelRequest(
+        messages=REQUEST.messages,
+        instructions=REQUEST.instructions,
+        sampling=sampling or Sampling(),
+    )
+    async with FakeLlamaCpp(*behaviours) as server, connected(server) as model:
+        return [each async for each in model.stream(request)], server
+
+
+def last_of(events: Sequence[ModelEvent]) -> Finished:
+    last = events[-1]
+    assert isinstance(last, Finished)
+    return last
+
+
+@pytest.mark.promise("client.llama_cpp")
+async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_records() -> None:
+    async with FakeLlamaCpp() as server, connected(server) as model:
+        told = model.identity
+    assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
+    assert (told.weights, told.dtype, told.weights_sha256) == ("tuned-Q8_0.gguf", "Q8_0", "")
+    assert "somebody" not in repr(told)
+
+
+@pytest.mark.promise("client.llama_cpp")
+async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text() -> None:
+    _, server = await answer_of(streams(native(["hi"])), sampling=Sampling(max_tokens=7, seed=3))
+    assert server.bodies == [
+        {
+            "prompt": PROMPT_IDS,
+            "n_predict": 7,
+            "temperature": 0.0,
+            "seed": 3,
+            "top_k": 0,
+            "top_p": 1.0,
+            "min_p": 0.0,
+            "repeat_penalty": 1.0,
+            "stop": ["<start_of_turn>", "<end_of_turn>"],
+            "preserved_tokens": ["<start_of_turn>", "<end_of_turn>"],
+            "return_tokens": True,
+            "stream": True,
+        }
+    ]
+
+
+@pytest.mark.promise("client.llama_cpp")
+async def test_words_are_streamed_in_order_and_the_evidence_is_kept() -> None:
+    events, _ = await answer_of(streams(native(["안", "녕 ", "😀"])))
+    told = [each.text for each in events if isinstance(each, TextDelta)]
+    assert (len(told), "".join(told)) == (3, "안녕 😀")
+    last = last_of(events)
+    assert (last.text, last.raw_text, last.reason) == ("안녕 😀", "안녕 😀", "stop")
+    assert last.token_ids == (1000, 1001, 1002, 106)
+    assert last.prompt_token_ids == tuple(PROMPT_IDS)
+    assert last.usage == Usage(prompt_tokens=4, completion_tokens=4, cached_tokens=3)
+    assert last.server_metrics == TIMINGS
+    assert last.prompt_text.startswith("<bos>")
+    assert last.timing.first_token_s is not None
+
+
+@pytest.mark.parametrize("cut", [{"stop_type": "limit"}, {"truncated": True}])
+async def test_a_reply_that_was_cut_says_so(cut: dict[str, Any]) -> None:
+    last = last_of((await answer_of(streams(native(["one", "two"], **cut))))[0])
+    assert (last.reason, last.truncated) == ("length", True)
+
+
+async def test_a_word_that_stops_is_an_end_of_its_own() -> None:
+    last = last_of((await answer_of(streams(native(["one"], stop_type="word"))))[0])
+    assert (last.reason, last.truncated) == ("stop", False)
+
+
+async def test_the_marks_are_asked_for_once() -> None:
+    async with (
+        FakeLlamaCpp(streams(native(["a"])), streams(native(["b"]))) as server,
+        connected(server) as model,
+    ):
+        before = len(server.headers)
+        for _ in range(2):
+            [_ async for _ in model.stream(REQUEST)]
+        assert len(server.headers) - before == 2 + 2 + 2  # /tokenize, /completion, two marks
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fault"),
+    [
+        (answers(400, TOO_LONG), ContextTooLongError),
+        (
+            answers(503, '{"error":{"code":503,"message":"Loading model"}}'),
+            ServerOverloadedError,
+        ),
+        (streams(native(["half"])[:-1]), StreamBrokenError),
+        (streams(native(["half"])[:-1], "drop"), StreamBrokenError),
+        (streams([event({"content": 3, "tokens": [1], "stop": False})]), StreamBrokenError),
+        (streams([event({"content": "a", "tokens": ["x"], "stop": False})]), StreamBrokenError),
+    ],
+)
+async def test_what_goes_wrong_is_a_typed_fault_and_the_model_works_on(
+    behaviour: Behaviour, fault: type[LhkitError]
+) -> None:
+    async with (
+        FakeLlamaCpp(behaviour, streams(native(["ok"]))) as server,
+        connected(server) as model,
+    ):
+        with pytest.raises(fault):
+            [_ async for _ in model.stream(REQUEST)]
+        assert last_of([each async for each in model.stream(REQUEST)]).text == "ok"
+
+
+@pytest.mark.parametrize("constraint", ["auto", "required"])
+async def test_a_constraint_is_refused_before_anything_is_asked(constraint: Constraint) -> None:
+    async with FakeLlamaCpp() as server:
+        endpoint = Endpoint(base_url=server.base_url, constraint=constraint)
+        with pytest.raises(UsageError, match="give --constrain off"):
+            await connect(endpoint)
+    assert server.bodies == []
+
+
+async def test_a_server_that_is_neither_is_spoken_to_as_ever() -> None:
+    async with FakeLlamaCpp(**{"/props": answers(404, NOT_FOUND)}) as server:
+        model = await connect(Endpoint(base_url=server.base_url))
+        await model.aclose()
+    assert model.identity.server == "unknown server"
+    assert not isinstance(model, LlamaCppHttp)
+
+
+async def test_leaving_early_frees_the_slot() -> None:
+    async with (
+        FakeLlamaCpp(streams(native(["a", "b"])[:-1], "stall")) as server,
+        connected(server) as model,
+    ):
+        events = model.stream(REQUEST)
+        await anext(events)
+        await events.aclose()
+        await server.was_left.wait()
+
+
+async def test_the_server_tells_its_own_text_for_ids() -> None:
+    async with FakeLlamaCpp() as server, connected(server) as model:
+        assert await model.detokenize((105, 106)) == "<start_of_turn><end_of_turn>"
