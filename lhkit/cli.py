@@ -152,6 +152,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit export runs/gemma-json --inspect gemma.eval",
             "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
         ),
+        "export-model": ("lhkit export-model gemma --to gguf:Q8_0 --into gemma-Q8_0.gguf",),
         "lint": (
             "lhkit lint datasets/ac/dev",
             "lhkit lint mine.yaml --toolset mine.py:own --json",
@@ -771,6 +772,32 @@ def add_export(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: export_run(options, settings))
 
 
+# `export-model`: options of the command that writes a model for another runtime.
+
+
+def add_export_model(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit export-model`."""
+
+    @cli.command("export-model")
+    def export_model_(
+        source: Annotated[
+            str,
+            typer.Argument(metavar="MODEL", help="gemma, gemma-base, or a folder of `tune merge`."),
+        ],
+        to: Annotated[
+            str, typer.Option(help="gguf:Q8_0, gguf:Q4_0, gguf:BF16 or gguf:F16, for llama.cpp.")
+        ],
+        into: Annotated[
+            Path, typer.Option(metavar="FILE", dir_okay=False, help="Such as tuned-Q8_0.gguf.")
+        ],
+    ) -> None:
+        """Write a model as the file that another runtime loads, with a manifest beside it."""
+        from lhkit.commands.export_model import ExportModelOptions, export_model  # noqa: PLC0415 - aiohttp
+
+        options = ExportModelOptions(source=source, to=to, into=into)
+        finish(run, lambda settings: export_model(options, settings))
+
+
 # `eval` and `audit`: options of the commands that play scenarios and read records.
 
 
@@ -891,7 +918,9 @@ _ServerParser = Annotated[
 ]
 _Served = Annotated[
     str | None,
-    typer.Argument(help="gemma (default) or gemma-base (embedded), or a name such as org/model."),
+    typer.Argument(
+        help="gemma (default) or gemma-base (embedded), a name such as org/model, or a GGUF file."
+    ),
 ]
 _Device = Annotated[str | None, typer.Option(help="gpu (default) or cpu, for org/model only.")]
 _Port = Annotated[
@@ -1028,7 +1057,7 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             )
         name = model or EMBEDDED
         is_dry_other = dry_run and name not in EMBEDDED_NAMES
-        if weights is None and ("/" in name or is_dry_other):
+        if weights is None and ("/" in name or name.endswith(".gguf") or is_dry_other):
             finish(
                 run,
                 lambda settings: serve_line(
@@ -1268,6 +1297,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_rescore(cli, run)
     add_report(cli, run)
     add_export(cli, run)
+    add_export_model(cli, run)
     add_lint(cli, run)
     add_mutate(cli, run)
     add_prompt(cli, run)

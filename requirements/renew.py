@@ -59,7 +59,7 @@ def main() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
-    heavy = [*extras["gemma"], *extras["tune"]]
+    heavy = [*extras["gemma"], *extras["tune"], *extras["llama"]]
     small = [*extras["report"], *extras["notebook"], *extras["export"]]
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
     client = closure(roots, installed)

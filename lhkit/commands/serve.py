@@ -15,6 +15,7 @@ from lhkit import app
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
+from lhkit.models import gguf_serving
 from lhkit.models.families import Device, serve_command
 from lhkit.models.serving import (
     RunningServer,
@@ -37,6 +38,9 @@ from lhkit.precision import ServedDtype, chosen
 from lhkit.settings import Settings
 from lhkit.text import printable
 
+GGUF = ".gguf"
+"""How the name of a file ends that llama.cpp serves."""
+_GGUF_AT_ONCE = 2  # conversations; each has a cache of its own
 _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
 
@@ -53,6 +57,8 @@ async def serve_line(
 ) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
+    A GGUF file is served by llama.cpp, any other name by vLLM.
+
     With `server_parser` the server also parses calls itself, for `--dialect openai`. Where `model`
     is a folder and it is run, the server tells its hash. On a CPU it computes in what this
     processor is quick in, on a graphics card in what vLLM chooses, if the settings ask for nothing
@@ -61,9 +67,11 @@ async def serve_line(
     Raises:
         UsageError: no such device, no parser is known for the model, or `compiled`, which is for
             the embedded ones.
-        MissingPackageError: there is no `vllm` command on this machine.
+        MissingPackageError: vLLM, or for a GGUF file llama.cpp, is not installed here.
         WeightsError: the folder cannot be read.
     """
+    if model.endswith(GGUF):
+        return await _gguf_line(Path(model), port, dry_run=dry_run)
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
     if compiled:
@@ -83,6 +91,22 @@ async def serve_line(
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
     return 0 if dry_run else await _run(command)
+
+
+async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
+    if not await asyncio.to_thread(file.is_file):
+        raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
+    places = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE))
+    command = ("python", gguf_serving.__file__, str(file), *places)
+    Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
+    if dry_run:
+        return 0
+    if find_spec("xllamacpp") is None:
+        raise MissingPackageError(
+            "llama.cpp is not installed here: `pip install 'lhkit[llama]'`, in the clone `pip "
+            "install -e '.[llama]'`; a llama-server of your own is found by --base-url"
+        )
+    return await _ended(command)
 
 
 async def embedded_line(
@@ -139,6 +163,11 @@ async def _run(command: Sequence[str]) -> int:
             "vLLM is not installed here: install it for this machine, or run the line above where "
             "it is (--dry-run only prints it)"
         )
+    return await _ended(command)
+
+
+async def _ended(command: Sequence[str]) -> int:
+    """Run a command until it ends, or we do; return its exit code."""
     words = (sys.executable if word == "python" else word for word in command)
     process = await asyncio.create_subprocess_exec(*words)
     try:

@@ -1,0 +1,48 @@
+"""A script: serve one GGUF file by llama.cpp's server, inside of this process, until SIGTERM.
+
+Run in a process of its own: the server lives as long as it. It uses no other part of lhkit, and
+needs the package `xllamacpp`, which is llama.cpp built for Python.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+CONTEXT_TOKENS = 8192
+"""Of each conversation, as a vLLM that lhkit starts has it."""
+_CACHE_MIB = 512
+"""Room for prompts of earlier conversations; the server's own default grows to 8 GiB."""
+
+
+def serve(file: Path, port: int, at_once: int) -> None:
+    """Serve, and say where when it does."""
+    import xllamacpp  # noqa: PLC0415 - its caller looks whether it is there
+
+    ended = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: ended.set())
+    asked = xllamacpp.CommonParams()
+    asked.model.path = str(file)
+    asked.port = port
+    asked.n_parallel = at_once
+    asked.n_ctx = CONTEXT_TOKENS * at_once
+    asked.cache_ram_mib = _CACHE_MIB
+    asked.cpuparams.n_threads = len(os.sched_getaffinity(0))
+    asked.n_gpu_layers = 0
+    asked.verbosity = 1
+    server = xllamacpp.Server(asked)
+    print(f"{file.name} is served at {server.listening_address}", flush=True)  # noqa: T201 - a script
+    ended.wait()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve what the arguments say: file, port, conversations at once."""
+    file, port, at_once = arguments
+    serve(Path(file), int(port), int(at_once))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

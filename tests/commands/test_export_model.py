@@ -1,0 +1,204 @@
+"""A model as a GGUF file: what is in it, what stands beside it, and what is refused."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from lhkit.commands.export_model import FORMATS, ExportModelOptions, export_model
+from lhkit.commands.serve import serve_line
+from lhkit.errors import LhkitError, MissingPackageError, UsageError, WeightsError
+from lhkit.models.weights import file_sha256
+from lhkit.settings import Settings, load_settings
+
+pytestmark = pytest.mark.anyio
+
+VOCAB = [
+    "<pad>",
+    "<eos>",
+    "<bos>",
+    "<unk>",
+    "<end_of_turn>",
+    "\n\n",
+    "<0x41>",
+    "\u2581",
+    "a",
+    "\u2581a",
+]
+WIDTH, DEPTH = 64, 32
+CONFIG = {
+    "architectures": ["Gemma3ForCausalLM"],
+    "bos_token_id": 2,
+    "eos_token_id": 1,
+    "head_dim": 32,
+    "hidden_size": WIDTH,
+    "intermediate_size": DEPTH,
+    "max_position_embeddings": 128,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 1,
+    "num_key_value_heads": 1,
+    "pad_token_id": 0,
+    "rms_norm_eps": 1e-6,
+    "rope_parameters": {"full_attention": {"rope_theta": 1000000.0}},
+    "sliding_window": 16,
+    "unk_token_id": 3,
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+    return load_settings()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A Gemma 3 of one layer with random weights, as `lhkit tune merge` writes one."""
+    place = tmp_path / "tuned"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps(CONFIG))
+    added = [{"id": number, "content": VOCAB[number], "special": number < 5} for number in range(6)]
+    told = {"model": {"vocab": {token: n for n, token in enumerate(VOCAB)}}, "added_tokens": added}
+    (place / "tokenizer.json").write_text(json.dumps(told))
+    (place / "chat_template.jinja").write_text("{{ messages }}")
+    rng = np.random.default_rng(1)
+    tensors = {
+        "model.embed_tokens.weight": rng.normal(size=(len(VOCAB), WIDTH)),
+        "model.norm.weight": np.full(WIDTH, 0.5),
+        "model.layers.0.mlp.down_proj.weight": rng.normal(size=(WIDTH, DEPTH)),
+        "lm_head.weight": rng.normal(size=(len(VOCAB), WIDTH)),
+    }
+    _write_bf16(place / "model.safetensors", tensors)
+    return place
+
+
+def _write_bf16(file: Path, tensors: dict[str, Any]) -> None:
+    """Write numbers as their upper halves: bfloat16."""
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, values in tensors.items():
+        raw = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        offsets = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": "BF16", "shape": list(values.shape), "data_offsets": offsets}
+        data += raw
+    text = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+@pytest.mark.promise("runtimes.export")
+@pytest.mark.parametrize(
+    ("to", "close"), [("gguf:BF16", 0.01), ("gguf:Q8_0", 0.02), ("gguf:Q4_0", 0.3)]
+)
+async def test_the_file_holds_the_model_and_its_vocabulary(
+    folder: Path, settings: Settings, tmp_path: Path, to: str, close: float
+) -> None:
+    into = tmp_path / "made" / "tuned.gguf"
+    options = ExportModelOptions(source=str(folder), to=to, into=into)
+    assert await export_model(options, settings) == 0
+    read = gguf.GGUFReader(into)
+    tensors = {each.name: each for each in read.tensors}
+    assert set(tensors) == {"token_embd.weight", "output_norm.weight", "blk.0.ffn_down.weight"}
+    assert tensors["token_embd.weight"].tensor_type.name == to.removeprefix("gguf:")
+    assert np.allclose(tensors["output_norm.weight"].data, 1.5)  # it is multiplied by, not added to
+    found = tensors["token_embd.weight"]
+    values = gguf.quants.dequantize(found.data, found.tensor_type)
+    expected = np.random.default_rng(1).normal(size=(len(VOCAB), WIDTH))
+    assert np.abs(values - expected).max() < close * np.abs(expected).max()
+
+    def told(key: str) -> Any:
+        return read.fields[key].contents()
+
+    assert told("tokenizer.ggml.tokens") == VOCAB
+    assert told("tokenizer.ggml.token_type") == [3, 3, 3, 3, 3, 4, 6, 1, 1, 1]
+    scores = told("tokenizer.ggml.scores")
+    assert scores[7] > scores[8] > scores[9]  # the lower id is merged first
+    assert told("tokenizer.ggml.bos_token_id") == CONFIG["bos_token_id"]
+    assert told("tokenizer.ggml.add_space_prefix") is False
+    assert told("tokenizer.chat_template") == "{{ messages }}"
+    assert told("gemma3.attention.sliding_window") == CONFIG["sliding_window"]
+
+
+@pytest.mark.promise("runtimes.export")
+async def test_beside_it_stands_what_it_was_made_of_and_its_hash(
+    folder: Path, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "tuned-Q8_0.gguf"
+    await export_model(ExportModelOptions(source=str(folder), to="gguf:Q8_0", into=into), settings)
+    manifest = json.loads(into.with_suffix(".json").read_text())
+    assert manifest["source"]["folder"] == "tuned"
+    assert len(manifest["source"]["sha256"]) == 64
+    assert manifest["to"] == "gguf:Q8_0"
+    assert manifest["file"]["sha256"] == file_sha256(into)
+    assert set(manifest["versions"]) == {"lhkit", "gguf", "numpy"}
+    assert "tuned-Q8_0.gguf" in capsys.readouterr().out
+
+
+async def test_a_file_that_was_not_finished_is_not_there(
+    folder: Path, settings: Settings, tmp_path: Path
+) -> None:
+    (folder / "tokenizer.json").unlink()
+    into = tmp_path / "made" / "tuned.gguf"
+    into.parent.mkdir()
+    into.write_text("an earlier one")
+    with pytest.raises(WeightsError, match="cannot be written as GGUF"):
+        await export_model(
+            ExportModelOptions(source=str(folder), to="gguf:F16", into=into), settings
+        )
+    assert [each.name for each in into.parent.iterdir()] == ["tuned.gguf"]
+    assert into.read_text() == "an earlier one"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"to": "gguf:Q2_K"}, f"choose one of {', '.join(FORMATS)}"),
+        ({"into": Path("model.bin")}, "give .gguf"),
+        ({"source": "nowhere"}, "holds no model"),
+    ],
+)
+async def test_what_cannot_be_exported_is_refused_in_a_sentence(
+    folder: Path, settings: Settings, changed: dict[str, Any], said: str
+) -> None:
+    plain = {"source": str(folder), "to": "gguf:Q8_0", "into": Path("model.gguf"), **changed}
+    with pytest.raises(UsageError, match=said):
+        await export_model(ExportModelOptions(**plain), settings)
+
+
+async def test_another_architecture_is_named(folder: Path, settings: Settings) -> None:
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["Other"]}))
+    options = ExportModelOptions(source=str(folder), to="gguf:F16", into=folder / "x.gguf")
+    with pytest.raises(WeightsError, match="Other"):
+        await export_model(options, settings)
+
+
+async def served(file: str, settings: Settings, *, dry_run: bool) -> int:
+    return await serve_line(file, "gpu", settings, 8099, server_parser=False, dry_run=dry_run)
+
+
+async def test_a_gguf_file_is_served_by_llama_cpp(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tuned.gguf"
+    file.write_text("")
+    assert await served(str(file), settings, dry_run=True) == 0
+    line = capsys.readouterr().out
+    assert "gguf_serving.py" in line
+    assert line.split()[-3:] == [str(file), "8099", "2"]
+    with pytest.raises(UsageError, match="lhkit export-model"):
+        await served("nowhere.gguf", settings, dry_run=True)
+
+
+async def test_without_llama_cpp_a_sentence_says_what_to_install(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tuned.gguf"
+    file.write_text("")
+    monkeypatch.setattr("lhkit.commands.serve.find_spec", lambda _name: None)
+    with pytest.raises(MissingPackageError, match=r"lhkit\[llama\]") as caught:
+        await served(str(file), settings, dry_run=False)
+    assert isinstance(caught.value, LhkitError)
