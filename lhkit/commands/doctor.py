@@ -14,6 +14,7 @@ from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.families import family_of
 from lhkit.models.http import Endpoint
+from lhkit.models.llama_cpp import is_llama_cpp
 from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.weights import EMBEDDED_NAMES, served_precision
@@ -153,6 +154,8 @@ async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Checked]:
         first, second = await _answer(model), await _answer(model)
     except LhkitError as error:
         return [*lines, Checked(is_well=False, said=str(error))]
+    if is_llama_cpp(identity):  # it tells both without being asked to
+        return [*lines, _prompt(first, catalog), _cache(second, catalog)]
     if not identity.server.startswith("vllm "):  # what follows has words for vLLM only
         return [*lines, Checked(is_well=True, said=catalog.text("doctor.answers"))]
     return [*lines, _prompt(first, catalog), _cache(second, catalog), _metrics(second, catalog)]
@@ -181,6 +184,8 @@ async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Checked:
             replace(endpoint, constraint="required"),
             _PARSED_TOKENS if dialect == OPENAI else _FEW_TOKENS,
         )
+    except UsageError as error:  # this server takes no constraint at all
+        return Checked(is_well=True, said=str(error))
     except LhkitError as error:
         return Checked(is_well=False, said=str(error))
     own = response.own_calls or response.own_fragment

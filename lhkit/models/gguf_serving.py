@@ -1,6 +1,6 @@
-"""A script: serve one GGUF file by llama.cpp's server, inside of this process, until SIGTERM.
+"""A script: serve one GGUF file by llama.cpp's server until SIGTERM, or until its starter is gone.
 
-Run in a process of its own: the server lives as long as it. It uses no other part of lhkit, and
+Run in a process of its own: the server lives inside of it. It uses no other part of lhkit, and
 needs the package `xllamacpp`, which is llama.cpp built for Python.
 """
 
@@ -15,6 +15,7 @@ CONTEXT_TOKENS = 8192
 """Of each conversation, as a vLLM that lhkit starts has it."""
 _CACHE_MIB = 512
 """Room for prompts of earlier conversations; the server's own default grows to 8 GiB."""
+_WATCH_S = 1.0
 
 
 def serve(file: Path, port: int, at_once: int) -> None:
@@ -35,7 +36,9 @@ def serve(file: Path, port: int, at_once: int) -> None:
     asked.verbosity = 1
     server = xllamacpp.Server(asked)
     print(f"{file.name} is served at {server.listening_address}", flush=True)  # noqa: T201 - a script
-    ended.wait()
+    starter = os.getppid()
+    while not ended.wait(_WATCH_S) and os.getppid() == starter:
+        pass  # who started it and was killed cannot tell it to end
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -849,7 +849,9 @@ def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
 
 
 async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
-    served = await _served_models(connection)
+    served, software = await _served_models(connection), await _software(connection)
+    if software.file:  # llama.cpp's name of a model without one is the path of its file
+        served = {PurePath(name).name: each for name, each in served.items()}
     names = list(served)
     if endpoint.model is None and len(names) == 1:
         model = names[0]
@@ -861,7 +863,6 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
             f"{endpoint.root} serves {listed}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
         )
-    software = await _software(connection)
     return ModelIdentity(
         model=model,
         server=software.name,

@@ -9,6 +9,7 @@ from lhkit import app
 from lhkit.commands.doctor import EXIT_UNWELL, DoctorOptions, examine
 from lhkit.models import weights
 from lhkit.settings import Settings
+from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (
     FakeVllm,
     answers,
@@ -52,6 +53,22 @@ async def test_a_server_that_is_well_has_only_good_findings(
     assert "✗" not in text
     assert "The dialect json fits the family Gemma 3." in text
     assert "took 640 of" in text
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("serve.doctor")
+async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """That it takes no constraint is said, and is no fault of the server."""
+    async with FakeLlamaCpp(streams(native(["네"])), streams(native(["네"])), NO_PARSER) as server:
+        code = await examine(DoctorOptions(base_url=server.base_url), Settings(locale="en"))
+    text = capsys.readouterr().out
+    assert code == 0
+    assert "llama.cpp b11549-abc, Q8_0" in text
+    assert "Exactly one <bos> reaches the model." in text
+    assert "took 3 of 4 tokens from it" in text
+    assert "give --constrain off" in text
 
 
 @pytest.mark.anyio

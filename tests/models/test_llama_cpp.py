@@ -20,7 +20,7 @@ from lhkit.models.http import Endpoint
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from tests.models.fake_llama_cpp import PROMPT_IDS, TIMINGS, FakeLlamaCpp, native
-from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, streams
+from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, models, streams
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
 
@@ -65,6 +65,18 @@ async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_re
         told = model.identity
     assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
     assert (told.weights, told.dtype, told.weights_sha256) == ("tuned-Q8_0.gguf", "Q8_0", "")
+    assert "somebody" not in repr(told)
+
+
+@pytest.mark.promise("client.llama_cpp")
+@pytest.mark.parametrize("wanted", [None, "tuned-Q8_0.gguf"])
+async def test_a_model_that_has_only_its_path_for_a_name_is_called_by_its_file(
+    wanted: str | None,
+) -> None:
+    named = {"/v1/models": models("/home/somebody/tuned-Q8_0.gguf")}
+    async with FakeLlamaCpp(**named) as server, connected(server, model=wanted) as model:
+        told = model.identity
+    assert (told.model, told.weights) == ("tuned-Q8_0.gguf", "")
     assert "somebody" not in repr(told)
 
 
