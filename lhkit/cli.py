@@ -608,10 +608,17 @@ def add_parity(cli: typer.Typer, run: Run) -> None:
                 min=0, max=100, help="Exit 1 if RUN_B's pass rate is more points below RUN_A's."
             ),
         ] = None,
+        ask: Annotated[
+            str | None,
+            typer.Option(
+                metavar="URL",
+                help="A vLLM or llama.cpp server: how likely were both tokens where replies part?",
+            ),
+        ] = None,
         locale: Locale = None,
     ) -> None:
         """Show whether one model comes out the same by two runtimes, and where it parts."""
-        from lhkit.commands.report import ParityOptions, parity_runs  # noqa: PLC0415 - scipy
+        from lhkit.commands.parity import ParityOptions, parity_runs  # noqa: PLC0415 - aiohttp, scipy
 
         options = ParityOptions(
             run_a=run_a,
@@ -620,6 +627,7 @@ def add_parity(cli: typer.Typer, run: Run) -> None:
             markdown=markdown,
             max_flips=max_flips,
             max_lost_points=max_lost_points,
+            ask=ask,
             locale=locale,
         )
         finish(run, lambda settings: parity_runs(options, settings))

@@ -1,4 +1,4 @@
-"""`lhkit report`, `compare`, `parity` and `audit`: what is read from runs that are there."""
+"""`lhkit report`, `compare` and `audit`: what is read from runs that are there."""
 
 import sys
 from collections.abc import Sequence
@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
+from lhkit.commands.console import wide_console
 from lhkit.errors import RunError
 from lhkit.harness.audit import Audit, Difference, Disagreement, ResponseFault, audit
 from lhkit.harness.compare import compare
-from lhkit.harness.parity import Parity, parity
 from lhkit.harness.record import SampleId
 from lhkit.harness.report.terminal import comparison_table
 from lhkit.harness.results import Run
@@ -59,11 +58,11 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         html = options.folder / "report.html"
     console = Console(stderr=options.markdown == STDOUT)
     if html is not None:
-        _write(html, html_page(run, catalog, name=name, baseline=baseline))
+        write_report(html, html_page(run, catalog, name=name, baseline=baseline))
     if options.markdown is not None:
-        _write(options.markdown, markdown(run, catalog, name=name, baseline=baseline))
+        write_report(options.markdown, markdown(run, catalog, name=name, baseline=baseline))
     if options.junit is not None:
-        _write(options.junit, junit_xml(run, catalog, name=name))
+        write_report(options.junit, junit_xml(run, catalog, name=name))
     for path in (html, options.markdown, options.junit):
         if path is not None and path != STDOUT:
             words = printable(catalog.text("report.written", path=path))
@@ -71,7 +70,12 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
     return 0
 
 
-def _write(path: Path, content: str) -> None:
+def write_report(path: Path, content: str) -> None:
+    """Write a file, or to standard output where `path` is a dash.
+
+    Raises:
+        RunError: the disk does not take it.
+    """
     if path == STDOUT:
         sys.stdout.write(content)
         return
@@ -99,77 +103,6 @@ async def compare_runs(
     console: Console = wide_console()
     console.print(comparison_table(comparison, catalog), soft_wrap=True)
     return 0
-
-
-# `lhkit parity`: two runs of one model by two runtimes, reply by reply, and what CI allows.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParityOptions:
-    """What the user asked for; without a limit nothing is asked of the runs.
-
-    `max_flips`: the most verdicts that may differ, either way. `max_lost_points`: by how many
-    points b's pass rate may be below a's.
-    """
-
-    run_a: Path
-    run_b: Path
-    html: Path | None = None
-    markdown: Path | None = None
-    max_flips: int | None = None
-    max_lost_points: float | None = None
-    locale: str | None = None
-
-
-async def parity_runs(options: ParityOptions, settings: Settings) -> int:
-    """Show how far run b came out as run a did; return the exit code.
-
-    Raises:
-        RunError: a folder holds no run, or a broken one; or a file cannot be written.
-        UsageError: there is no such locale.
-        MissingPackageError: the packages of the extra `report` are not there.
-    """
-    from lhkit.harness.report.parity import (  # noqa: PLC0415 - only what is asked for
-        parity_markdown,
-        parity_page,
-        parity_table,
-    )
-
-    catalog = load_catalog(options.locale or settings.locale)
-    told = parity(Run.load(options.run_a), Run.load(options.run_b))
-    if options.markdown != STDOUT:
-        wide_console().print(parity_table(told, catalog), soft_wrap=True)
-    if options.html is not None:
-        _write(options.html, parity_page(told, catalog))
-    if options.markdown is not None:
-        _write(options.markdown, parity_markdown(told, catalog))
-    console = Console(stderr=options.markdown == STDOUT)
-    for path in (options.html, options.markdown):
-        if path is not None and path != STDOUT:
-            words = printable(catalog.text("report.written", path=path))
-            console.print(Text(words), soft_wrap=True)
-    code, missed = _beyond(told, options, catalog)
-    for line in missed:
-        console.print(Text(printable(line)), soft_wrap=True)
-    return code
-
-
-def _beyond(told: Parity, options: ParityOptions, catalog: Catalog) -> tuple[int, list[str]]:
-    """Return the exit code, and a sentence for each limit that was passed or cannot be told."""
-    missed = []
-    if options.max_flips is not None and told.flips > options.max_flips:
-        missed.append(
-            catalog.text("parity.too_many_flips", count=told.flips, most=options.max_flips)
-        )
-    if options.max_lost_points is not None and told.lost_points > options.max_lost_points:
-        lost, most = f"{told.lost_points:.1f}", f"{options.max_lost_points:g}"
-        missed.append(catalog.text("parity.too_many_points", lost=lost, most=most))
-    if missed:
-        return EXIT_MISSED, missed
-    is_limited = options.max_flips is not None or options.max_lost_points is not None
-    if is_limited and not told.is_whole:
-        return EXIT_INVALID, [catalog.text("parity.not_whole")]
-    return 0, []
 
 
 # `lhkit audit`: what the models of a run really wrote, and what had to be mended.

@@ -5,7 +5,7 @@ Pure: values in, values out. Showing it is for `report.parity`.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Literal, TypeAlias
@@ -82,7 +82,10 @@ class Divergence:
     `turn`, `request` and `token` count from 0, `chars` is how many characters both began with;
     `token` is None where a side tells no token ids, and so are `ids` of a side that had ended.
     `before` is the end of what both wrote, `said` how each went on. `reasons` are the servers'
-    words for the ends; a side that was not asked any more has `NOT_ASKED` there.
+    words for the ends; a side that was not asked any more has `NOT_ASKED` there. `prompt_text` is
+    what both were asked, empty unless both records keep the same, and `shared_ids` the tokens that
+    both began with. `odds` are the log-probabilities of both next tokens, as a server told them
+    that was asked afterwards; None for a token that is not among its likeliest.
     """
 
     sample_id: SampleId
@@ -96,7 +99,21 @@ class Divergence:
     reasons: tuple[str, str]
     calls: CallKind
     findings: tuple[Finding, ...] = ()
+    prompt_text: str = ""
+    shared_ids: tuple[int, ...] = ()
+    odds: tuple[float | None, float | None] | None = None
 
+    @property
+    def is_tie(self) -> bool | None:
+        """Whether rounding may have decided between the two tokens; None if nobody was asked."""
+        if self.odds is None:
+            return None
+        a, b = self.odds
+        return a is not None and b is not None and abs(a - b) < TIE
+
+
+TIE = 0.2
+"""Log-probabilities that differ by less are called a tie: some steps of bfloat16 at such sizes."""
 
 NOT_ASKED = "–"
 """In place of a reason: one side had no such request any more."""
@@ -122,7 +139,7 @@ class Parity:
     and with the first of a sample that differs: behind it the two conversations are others.
     `prompts` counts what is known of the first prompts of the paired samples, `more_tokens` by how
     many tokens b's were longer though their text was the same. `unknown` names what the records
-    do not say.
+    do not say. `asked` is the server that told the odds, if one did.
     """
 
     comparison: Comparison
@@ -133,6 +150,7 @@ class Parity:
     speeds: tuple[Speed, Speed]
     unknown: tuple[str, ...] = ()
     ends: Mapping[Finding, int] = field(default_factory=dict)
+    asked: str = ""
 
     @property
     def flips(self) -> int:
@@ -187,6 +205,23 @@ def parity(run_a: Run, run_b: Run) -> Parity:
         speeds=(_speed([pair.a for pair in pairs]), _speed([pair.b for pair in pairs])),
         unknown=(*_unknown(pairs, firsts), *(["ending"] if Cause.ENDED in ended else [])),
         ends=ends,
+    )
+
+
+def with_odds(
+    told: Parity,
+    odds: Mapping[SampleId, tuple[float | None, float | None]],
+    *,
+    server: str,
+) -> Parity:
+    """Return it with how likely `server` holds both tokens where the replies of a sample part."""
+    return replace(
+        told,
+        divergences=tuple(
+            replace(each, odds=odds.get(each.sample_id)) for each in told.divergences
+        ),
+        unknown=tuple(each for each in told.unknown if each != "probabilities"),
+        asked=server,
     )
 
 
@@ -261,6 +296,10 @@ def _divergence(sample_id: SampleId, a: _Place | None, b: _Place | None) -> Dive
         findings=(*_of_prompts(first, second), *_of_ends(first, second))
         if first and second
         else (),
+        prompt_text=first.prompt_text
+        if first and second and first.prompt_text == second.prompt_text
+        else "",
+        shared_ids=first.token_ids[:token] if first and token is not None else (),
     )
 
 

@@ -15,7 +15,7 @@ from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.http import LLAMA_CPP, Connection, ResponseReader, integers, not_a_server, typed
 from lhkit.models.request import completion_body
-from lhkit.models.vllm import CompletionContent
+from lhkit.models.vllm import LIKELIEST, CompletionContent
 
 _NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
 """This server's own defaults cut unlikely tokens off, and vLLM's do not."""
@@ -147,6 +147,24 @@ class LlamaCppHttp:
         if not isinstance(text := told.get("content"), str):
             raise not_a_server(self._connection.address, "no content at /detokenize")
         return text
+
+    async def likely_next(self, prompt: str, token_ids: Sequence[int]) -> dict[int, float]:
+        """Return the likeliest tokens after a prompt and the ids that follow it.
+
+        As log-probabilities by id, before any sampling.
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        asked = {
+            "prompt": [*await self._tokenized(prompt), *token_ids],
+            "n_predict": 1,
+            "n_probs": LIKELIEST,
+            "temperature": 0.0,
+        }
+        told = await self._connection.post("/completion", asked)
+        steps = typed(told, "completion_probabilities", list) or [{}]
+        return {each["id"]: each["logprob"] for each in steps[0].get("top_logprobs", ())}
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -1,7 +1,7 @@
 """vLLM's completions endpoint: the prompt is rendered and the reply is parsed here."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -17,6 +17,7 @@ from lhkit.models.http import (
     ResponseReader,
     connecting,
     detokenized,
+    integers,
     typed,
 )
 from lhkit.models.request import completion_body
@@ -82,7 +83,10 @@ class CompletionContent:
 # and the server's own account are kept of every response.
 
 
-__all__ = ["Endpoint", "VllmHttp"]
+__all__ = ["LIKELIEST", "Endpoint", "VllmHttp"]
+
+LIKELIEST = 10
+"""Of so many tokens a server is asked how likely they are."""
 
 
 class VllmHttp:
@@ -147,6 +151,31 @@ class VllmHttp:
             ModelError: as `stream`.
         """
         return await detokenized(self._connection, self._identity.model, token_ids)
+
+    async def likely_next(self, prompt: str, token_ids: Sequence[int]) -> dict[int, float]:
+        """Return the likeliest tokens after a prompt and the ids that follow it.
+
+        As log-probabilities by id, before any sampling.
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        model = self._identity.model
+        read = await self._connection.post(
+            "/tokenize", {"model": model, "prompt": prompt, "add_special_tokens": False}
+        )
+        asked = {
+            "model": model,
+            "prompt": [*integers(read, "tokens"), *token_ids],
+            "max_tokens": 1,
+            "logprobs": LIKELIEST,
+            "temperature": 0.0,
+            "return_tokens_as_token_ids": True,
+        }
+        told = await self._connection.post("/v1/completions", asked)
+        (choice,) = typed(told, "choices", list) or [{}]
+        (step,) = (choice.get("logprobs") or {}).get("top_logprobs") or [{}]
+        return {int(name.rpartition(":")[2]): odds for name, odds in step.items()}
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the server read a prompt in advance (see `ReadsAhead`).

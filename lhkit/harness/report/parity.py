@@ -68,6 +68,9 @@ def facts_of(told: Parity, catalog: Catalog) -> Iterator[str]:
     for more, count in sorted(told.more_tokens.items()):
         name = compared.name_b
         yield text("parity.more_tokens", more=f"{more:+d}", count=count, name=name)
+    ties = [each.is_tie for each in told.divergences if each.is_tie is not None]
+    if ties:
+        yield text("parity.ties", ties=part_of(sum(ties), len(ties)), server=told.asked)
     if told.unknown:
         yield not_known(told, catalog)
 
@@ -156,8 +159,14 @@ def _where(each: Divergence, told: Parity, catalog: Catalog) -> str:
                  chars=each.chars),
             text(f"parity.call.{each.calls}"),
             *(_cause(finding, told, catalog) for finding in each.findings),
+            *([_odds(each, catalog)] if each.odds else []),
         ]
     )  # fmt: skip
+
+
+def _odds(each: Divergence, catalog: Catalog) -> str:
+    shown = (NOTHING if odds is None else f"{odds:.2f}" for odds in each.odds or ())
+    return catalog.text("parity.tie" if each.is_tie else "parity.odds", odds=" / ".join(shown))
 
 
 def _sides(each: Divergence, told: Parity, catalog: Catalog) -> Iterator[str]:

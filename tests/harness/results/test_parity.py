@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from rich.console import Console
 
-from lhkit.commands.report import ParityOptions, parity_runs
+from lhkit.commands.parity import ParityOptions, parity_runs
+from lhkit.errors import UsageError
 from lhkit.harness.log import RECORDS
-from lhkit.harness.parity import NOT_ASKED, CallKind, Cause, Parity, parity
+from lhkit.harness.parity import NOT_ASKED, CallKind, Cause, Parity, parity, with_odds
 from lhkit.harness.record import (
     Evidence,
     Judgement,
@@ -27,6 +29,8 @@ from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, ToolCall, Usage
 from lhkit.settings import Settings, load_settings
+from tests.models.fake_llama_cpp import FakeLlamaCpp
+from tests.models.fake_vllm import FakeVllm
 
 SERVED = ModelIdentity(model="gemma", server="vllm 0.32", weights_sha256="1" * 64, dtype="bfloat16")
 CALL = ToolCall(name="add", args={"x": 1})
@@ -215,6 +219,34 @@ def test_other_weights_precision_sampling_and_server_are_told_from_the_manifests
         assert any(what in line for line in lines), what
 
 
+PROMPTED = {"prompt_text": "<bos>add", "prompt_sha256": "p" * 64}
+
+
+@pytest.mark.promise("eval.parity_odds")
+@pytest.mark.parametrize(
+    ("odds", "is_tie"), [((-0.71, -0.72), True), ((-0.1, -3.0), False), ((-0.1, None), False)]
+)
+def test_a_tie_that_rounding_decides_is_told_apart_from_another_answer(
+    odds: tuple[float, float | None], is_tie: bool
+) -> None:
+    found = told(reply("add 1", **PROMPTED), reply("add 2", **PROMPTED))
+    (each,) = found.divergences
+    assert (each.prompt_text, each.shared_ids) == ("<bos>add", tuple(map(ord, "add ")))
+    assert each.is_tie is None
+    asked = with_odds(found, {each.sample_id: odds}, server="vllm 0.32")
+    assert asked.divergences[0].is_tie is is_tie
+    assert "probabilities" not in asked.unknown
+    lines = " ".join(facts_of(asked, load_catalog("en")))
+    assert f"Asked vllm 0.32: in {'1/1 100%' if is_tie else '0/1 0%'}" in lines
+    assert "log-probabilities -0." in shown(asked)
+
+
+def test_without_the_same_kept_prompt_nobody_can_be_asked() -> None:
+    other = {**PROMPTED, "prompt_text": "<bos>other"}
+    for a, b in ((reply("1"), reply("2")), (reply("1", **PROMPTED), reply("2", **other))):
+        assert told(a, b).divergences[0].prompt_text == ""
+
+
 def test_times_and_rates_stand_side_by_side() -> None:
     quick = reply(timing=Timing(first_token_s=0.1, last_token_s=0.3))
     found = told(reply(), quick)
@@ -303,3 +335,48 @@ async def test_a_limit_that_is_passed_or_cannot_be_judged_is_an_exit_code(
     assert said in capsys.readouterr().out
     assert (tmp_path / "parity.md").read_text(encoding="utf-8").startswith("## Parity: `a` and `b`")
     assert "<title>Parity: a and b</title>" in (tmp_path / "parity.html").read_text("utf-8")
+
+
+@pytest.mark.promise("eval.parity_odds")
+@pytest.mark.anyio
+async def test_a_server_is_asked_how_likely_both_tokens_were(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """vLLM and llama.cpp are asked in their own words; both get the ids up to the difference."""
+    a = kept(tmp_path / "a", run((reply("ab", **PROMPTED),), name="a"))
+    b = kept(tmp_path / "b", run((reply("ac", **PROMPTED),), name="b"))
+    bodies: list[Any] = []
+
+    async def vllm(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        odds = {"token_id:98": -0.5, "token_id:99": -0.6}
+        return web.json_response({"choices": [{"logprobs": {"top_logprobs": [odds]}}]})
+
+    async def llama(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        odds = [{"id": 98, "logprob": -0.5}, {"id": 99, "logprob": -0.6}]
+        return web.json_response({"completion_probabilities": [{"top_logprobs": odds}]})
+
+    async def ids(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"tokens": [2, 105]})
+
+    servers = (
+        FakeVllm(routes={"/tokenize": ids, "/v1/completions": vllm}),
+        FakeLlamaCpp(**{"/tokenize": ids, "/completion": llama}),
+    )
+    for fake in servers:
+        async with fake as server:
+            options = ParityOptions(run_a=a, run_b=b, ask=server.base_url)
+            assert await parity_runs(options, settings) == 0
+        assert "nearly a tie (log-probabilities -0.50 / -0.60)" in capsys.readouterr().out
+    assert [each["prompt"] for each in bodies] == [[2, 105, ord("a")]] * 2
+
+
+@pytest.mark.anyio
+async def test_runs_without_prompts_cannot_be_asked_about(
+    tmp_path: Path, settings: Settings
+) -> None:
+    a = kept(tmp_path / "a", run((reply("ab"),)))
+    b = kept(tmp_path / "b", run((reply("ac"),)))
+    with pytest.raises(UsageError, match="--keep-prompts"):
+        await parity_runs(ParityOptions(run_a=a, run_b=b, ask="http://127.0.0.1:9"), settings)

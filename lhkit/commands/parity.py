@@ -1,0 +1,112 @@
+"""`lhkit parity`: two runs of one model by two runtimes, reply by reply, and what CI allows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
+from lhkit.commands.report import STDOUT, write_report
+from lhkit.errors import UsageError
+from lhkit.harness.parity import Divergence, Parity, parity, with_odds
+from lhkit.harness.report.parity import parity_markdown, parity_page, parity_table
+from lhkit.harness.results import Run
+from lhkit.locales import Catalog, load_catalog
+from lhkit.models.llama_cpp import LlamaCppHttp
+from lhkit.models.served import connect
+from lhkit.models.vllm import VllmHttp
+from lhkit.settings import Settings
+from lhkit.text import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParityOptions:
+    """What the user asked for; without a limit nothing is asked of the runs.
+
+    `max_flips`: the most verdicts that may differ, either way. `max_lost_points`: by how many
+    points b's pass rate may be below a's. `ask` is the address of a server that tells how likely
+    both tokens were where the replies part.
+    """
+
+    run_a: Path
+    run_b: Path
+    html: Path | None = None
+    markdown: Path | None = None
+    max_flips: int | None = None
+    max_lost_points: float | None = None
+    ask: str | None = None
+    locale: str | None = None
+
+
+async def parity_runs(options: ParityOptions, settings: Settings) -> int:
+    """Show how far run b came out as run a did; return the exit code.
+
+    Raises:
+        RunError: a folder holds no run, or a broken one; or a file cannot be written.
+        UsageError: there is no such locale, or no prompt to ask a server with.
+        ModelError: the server that is asked does not answer.
+        MissingPackageError: the packages of the extra `report` are not there.
+    """
+    catalog = load_catalog(options.locale or settings.locale)
+    told = parity(Run.load(options.run_a), Run.load(options.run_b))
+    if options.ask is not None and told.divergences:
+        told = await _asked(told, options.ask)
+    if options.markdown != STDOUT:
+        wide_console().print(parity_table(told, catalog), soft_wrap=True)
+    if options.html is not None:
+        write_report(options.html, parity_page(told, catalog))
+    if options.markdown is not None:
+        write_report(options.markdown, parity_markdown(told, catalog))
+    console = Console(stderr=options.markdown == STDOUT)
+    for path in (options.html, options.markdown):
+        if path is not None and path != STDOUT:
+            words = printable(catalog.text("report.written", path=path))
+            console.print(Text(words), soft_wrap=True)
+    code, missed = _beyond(told, options, catalog)
+    for line in missed:
+        console.print(Text(printable(line)), soft_wrap=True)
+    return code
+
+
+def _beyond(told: Parity, options: ParityOptions, catalog: Catalog) -> tuple[int, list[str]]:
+    """Return the exit code, and a sentence for each limit that was passed or cannot be told."""
+    missed = []
+    if options.max_flips is not None and told.flips > options.max_flips:
+        missed.append(
+            catalog.text("parity.too_many_flips", count=told.flips, most=options.max_flips)
+        )
+    if options.max_lost_points is not None and told.lost_points > options.max_lost_points:
+        lost, most = f"{told.lost_points:.1f}", f"{options.max_lost_points:g}"
+        missed.append(catalog.text("parity.too_many_points", lost=lost, most=most))
+    if missed:
+        return EXIT_MISSED, missed
+    is_limited = options.max_flips is not None or options.max_lost_points is not None
+    if is_limited and not told.is_whole:
+        return EXIT_INVALID, [catalog.text("parity.not_whole")]
+    return 0, []
+
+
+async def _asked(told: Parity, address: str) -> Parity:
+    """Return it with how likely a server holds both tokens where the replies part."""
+    askable = [each for each in told.divergences if each.prompt_text and None not in each.ids]
+    if not askable:
+        raise UsageError(
+            "no record keeps the prompt of a reply that differs: play both runs with --keep-prompts"
+        )
+    model = await connect(address)
+    try:
+        if not isinstance(model, VllmHttp | LlamaCppHttp):
+            raise UsageError(f"{address} tells no probabilities: give a vLLM or llama.cpp server")
+        odds = {each.sample_id: await _odds(each, model) for each in askable}
+    finally:
+        await model.aclose()
+    return with_odds(told, odds, server=model.identity.server)
+
+
+async def _odds(
+    each: Divergence, model: VllmHttp | LlamaCppHttp
+) -> tuple[float | None, float | None]:
+    likely = await model.likely_next(each.prompt_text, each.shared_ids)
+    a, b = (likely.get(token) for token in each.ids if token is not None)
+    return a, b
