@@ -54,8 +54,9 @@ class Cause(StrEnum):
     Of the prompts: `start_twice` (its first token, `<bos>`, stands twice), `no_start` (the other
     side's first token lacks), `prompt_tokens` (the same text as other tokens), `prompt_text`.
     Of the replies' ends: `ran_on` (it wrote on past the mark or token at which the other ended),
-    `limit` (cut by the limit of tokens or of the context), `ended` (it ended where the other went
-    on; by the model or by the runtime cannot be known).
+    `limit` (cut by the limit of tokens or of the context), `chose_end` (its next token was one
+    that ends a reply, the other's was not), `ended` (it ended where the other went on; by the model
+    or by the runtime cannot be known).
     """
 
     START_TWICE = "start_twice"
@@ -64,6 +65,7 @@ class Cause(StrEnum):
     PROMPT_TEXT = "prompt_text"
     RAN_ON = "ran_on"
     LIMIT = "limit"
+    CHOSE_END = "chose_end"
     ENDED = "ended"
 
 
@@ -191,7 +193,7 @@ def parity(run_a: Run, run_b: Run) -> Parity:
         finding
         for each in divergences
         for finding in each.findings
-        if finding.cause in {Cause.RAN_ON, Cause.LIMIT, Cause.ENDED}
+        if finding.cause in {Cause.RAN_ON, Cause.LIMIT, Cause.CHOSE_END, Cause.ENDED}
     )
     ended = {finding.cause for finding in ends}
     return Parity(
@@ -369,7 +371,9 @@ def _of_ends(a: Finished, b: Finished) -> Iterator[Finding]:
         elif len(words) < len(more) and _is_past_end(short, long):
             yield Finding(cause=Cause.RAN_ON, side=other)
         elif len(words) < len(more):
-            yield Finding(cause=Cause.ENDED, side=side)
+            is_chosen = 0 < len(short.token_ids) == _common(short.token_ids, long.token_ids) + 1
+            cause = Cause.CHOSE_END if is_chosen and long.token_ids else Cause.ENDED
+            yield Finding(cause=cause, side=side)
 
 
 def _is_past_end(short: Finished, long: Finished) -> bool:

@@ -173,7 +173,8 @@ def test_calls_differ_by_kind(a: Finished, b: Finished, kind: CallKind) -> None:
             "b",
         ),
         ({"raw_text": "do", "truncated": True, "reason": "length"}, Cause.LIMIT, "b"),
-        ({"raw_text": "do", "token_ids": (9,)}, Cause.ENDED, "b"),
+        ({"raw_text": "do", "token_ids": (*map(ord, "do"), 106)}, Cause.CHOSE_END, "b"),
+        ({"raw_text": "do", "token_ids": ()}, Cause.ENDED, "b"),
     ],
 )
 def test_a_planted_difference_is_named_as_what_it_is(
