@@ -937,7 +937,7 @@ async def _software(connection: Connection) -> _Software:
         props = await connection.get("/props")
         return _Software(
             name=f"{LLAMA_CPP} {props['build_info']}",
-            file=str(props.get("model_path") or ""),
+            file=PurePath(str(props.get("model_path") or "")).name,
             quantisation=str(props.get("model_ftype") or ""),
         )
     return _Software(name="unknown server")

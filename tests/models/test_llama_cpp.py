@@ -1,5 +1,6 @@
 """llama.cpp's server as lhkit speaks to it, against one that plays it."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -66,6 +67,14 @@ async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_re
     assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
     assert (told.weights, told.dtype, told.weights_sha256) == ("tuned-Q8_0.gguf", "Q8_0", "")
     assert "somebody" not in repr(told)
+
+
+@pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
+async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
+    props = answers(200, json.dumps({"build_info": "b1", "model_path": path}))
+    async with FakeLlamaCpp(**{"/props": props}) as server, connected(server) as model:
+        assert model.identity.weights == ("tuned-Q8_0.gguf" if path else "")
+        assert (model.identity.dtype, model.identity.model) == ("", "gemma")
 
 
 @pytest.mark.promise("client.llama_cpp")
