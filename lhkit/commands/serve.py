@@ -28,6 +28,7 @@ from lhkit.models.serving import (
 )
 from lhkit.models.weights import (
     EMBEDDED_NAMES,
+    file_sha256,
     require_unchanged,
     served_dtype,
     served_precision,
@@ -96,8 +97,9 @@ async def serve_line(
 async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if not await asyncio.to_thread(file.is_file):
         raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
-    places = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE))
-    command = ("python", gguf_serving.__file__, str(file), *places)
+    sha256 = await asyncio.to_thread(file_sha256, file)
+    told = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE), alias_of(sha256))
+    command = ("python", gguf_serving.__file__, str(file), *told)
     Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
     if dry_run:
         return 0

@@ -18,8 +18,8 @@ _CACHE_MIB = 512
 _WATCH_S = 1.0
 
 
-def serve(file: Path, port: int, at_once: int) -> None:
-    """Serve, and say where when it does."""
+def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> None:
+    """Serve, and say where when it does; the aliases are listed beside the file's name."""
     import xllamacpp  # noqa: PLC0415 - its caller looks whether it is there
 
     ended = threading.Event()
@@ -27,6 +27,7 @@ def serve(file: Path, port: int, at_once: int) -> None:
         signal.signal(each, lambda *_: ended.set())
     asked = xllamacpp.CommonParams()
     asked.model.path = str(file)
+    asked.model_alias = {file.name, *aliases}
     asked.port = port
     asked.n_parallel = at_once
     asked.n_ctx = CONTEXT_TOKENS * at_once
@@ -42,9 +43,9 @@ def serve(file: Path, port: int, at_once: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve what the arguments say: file, port, conversations at once."""
-    file, port, at_once = arguments
-    serve(Path(file), int(port), int(at_once))
+    """Serve what the arguments say: file, port, conversations at once, aliases."""
+    file, port, at_once, *aliases = arguments
+    serve(Path(file), int(port), int(at_once), aliases)
 
 
 if __name__ == "__main__":

@@ -905,8 +905,12 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
     entries = (await connection.get("/v1/models")).get("data")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise not_a_server(connection.address, "no list of models at /v1/models")
-    roots = {str(entry.get("id")): str(entry.get("root") or "") for entry in entries}
-    hashes = {root: sha256 for name, root in roots.items() if root and (sha256 := sha256_of(name))}
+    roots = {
+        str(name): str(entry.get("root") or "")
+        for entry in entries
+        for name in (entry.get("id"), *(typed(entry, "aliases", list) or ()))  # llama.cpp's
+    }
+    hashes = {root: sha256 for name, root in roots.items() if (sha256 := sha256_of(name))}
     dtype = next(filter(None, map(dtype_told, roots)), "")
     return {
         name: _Served(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype)

@@ -188,7 +188,8 @@ async def test_a_gguf_file_is_served_by_llama_cpp(
     assert await served(str(file), settings, dry_run=True) == 0
     line = capsys.readouterr().out
     assert "gguf_serving.py" in line
-    assert line.split()[-3:] == [str(file), "8099", "2"]
+    assert line.split()[-4:-1] == [str(file), "8099", "2"]
+    assert line.rstrip().endswith(file_sha256(file))  # as an alias: clients learn which file it is
     with pytest.raises(UsageError, match="lhkit export-model"):
         await served("nowhere.gguf", settings, dry_run=True)
 

@@ -16,7 +16,8 @@ from lhkit.models import gguf_serving
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.models.served import connect
-from lhkit.models.weights import ensure_tuned
+from lhkit.models.serving import alias_of
+from lhkit.models.weights import ensure_tuned, file_sha256
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
 
@@ -42,7 +43,7 @@ async def served(
     file = tmp_path_factory.mktemp("gguf") / "tuned-Q8_0.gguf"
     await export_model(ExportModelOptions(source="gemma", to="gguf:Q8_0", into=file), settings)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, gguf_serving.__file__, str(file), "0", "1"),
+        *(sys.executable, gguf_serving.__file__, str(file), "0", "1", alias_of(file_sha256(file))),
         stdout=asyncio.subprocess.PIPE,
     )
     try:
@@ -77,6 +78,7 @@ async def test_it_says_who_it_is(served: ChatModel) -> None:
     told: ModelIdentity = served.identity
     assert told.server.startswith("llama.cpp ")
     assert (told.model, told.dtype) == ("tuned-Q8_0.gguf", "Q8_0")
+    assert told.is_sure  # the hash of the file travels as an alias
 
 
 @pytest.mark.parametrize("text", SAID)

@@ -20,6 +20,7 @@ from lhkit.models.dialects.base import Constraint
 from lhkit.models.http import Endpoint
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
+from lhkit.models.serving import alias_of
 from tests.models.fake_llama_cpp import PROMPT_IDS, TIMINGS, FakeLlamaCpp, native
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, models, streams
 
@@ -67,6 +68,18 @@ async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_re
     assert (told.model, told.server) == ("gemma", "llama.cpp b11549-abc")
     assert (told.weights, told.dtype, told.weights_sha256) == ("tuned-Q8_0.gguf", "Q8_0", "")
     assert "somebody" not in repr(told)
+
+
+async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
+    """llama.cpp sorts its names: which of them it calls the id says nothing."""
+    alias = alias_of("a" * 64)
+    for names in ((alias, "tuned-Q8_0.gguf"), ("tuned-Q8_0.gguf", alias)):
+        listed = {"data": [{"id": names[0], "aliases": sorted(names)}]}
+        routes = {"/v1/models": answers(200, json.dumps(listed))}
+        async with FakeLlamaCpp(**routes) as server, connected(server) as model:
+            told = model.identity
+        assert (told.model, told.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
+        assert told.is_sure
 
 
 @pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
