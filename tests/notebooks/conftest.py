@@ -14,7 +14,7 @@ from tests.children import search_paths
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-CELL_TIMEOUT_S = 60
+CELL_TIMEOUT_S = 120
 
 Nbval = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -35,6 +35,7 @@ def nbval(tmp_path: Path) -> Nbval:
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
         command += ["--rootdir", str(notebook.parent), "-p", "no:cacheprovider", "-vv", "--nbval"]
         command += ["--nbval-current-env", f"--nbval-cell-timeout={timeout_s}"]
+        command += ["--timeout", "0"]  # the limit of a cell is nbval's, that of the whole ours
         command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
         return subprocess.run(
             command, env=_environment(tmp_path), capture_output=True, text=True, check=False
