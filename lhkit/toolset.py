@@ -25,12 +25,12 @@ from datetime import date, datetime
 from pathlib import Path
 from sysconfig import get_path
 from traceback import extract_tb
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
-from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, plain_json
+from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, plain_json, plain_rows
 from lhkit.locales import available_locales
 from lhkit.settings import DEFAULT_TOOLSET, load_settings
 from lhkit.tools.registry import ToolRegistry
@@ -399,8 +399,15 @@ def assistant_of(session: Session) -> Assistant:
     return replace(own, context=context)
 
 
-def state_of(session: Session) -> dict[str, tuple[dict[str, Any], ...]]:
+def state_of(
+    session: Session, *, before: Mapping[str, Rows] = MappingProxyType({})
+) -> dict[str, tuple[dict[str, Any], ...]]:
     """Return a copy of the state that later changes do not reach.
+
+    Args:
+        session: a session.
+        before: its state as this function gave it earlier; rows that are the same are shared with
+            it, which is quicker by far where a world is large.
 
     Raises:
         UsageError: their code fails, or it is no JSON, or no list of rows per table; names table,
@@ -408,7 +415,7 @@ def state_of(session: Session) -> dict[str, tuple[dict[str, Any], ...]]:
     """
     with their_code("session: state()"):
         told = session.state()
-    state = _plain(told, "state()")
+    state = _plain_again(told, before) or _plain(told, "state()")
     for table, rows in state.items():
         if not isinstance(rows, list):
             raise UsageError(
@@ -420,6 +427,20 @@ def state_of(session: Session) -> dict[str, tuple[dict[str, Any], ...]]:
                     f"state(): {table}[{number}] is {_a(row)}: give an object with named fields"
                 )
     return {table: tuple(rows) for table, rows in state.items()}
+
+
+def _plain_again(told: Any, before: Mapping[str, Rows]) -> dict[str, Any] | None:
+    """Return a state as plain JSON that shares rows with an earlier one; None: look at it anew."""
+    if type(told) is not dict or not before:
+        return None
+    if not all(type(table) is str and type(rows) in {list, tuple} for table, rows in told.items()):
+        return None
+    try:
+        return {
+            table: plain_rows(rows, before.get(table, ()), depth=2) for table, rows in told.items()
+        }
+    except NotJsonError:  # which does not say where
+        return None
 
 
 def _opened(toolset: Toolset, world: dict[str, Any], locale: str) -> Session:

@@ -361,6 +361,8 @@ def _kept(call: ToolCall) -> ToolCall:
 
 def _kept_calls(response: Finished) -> Finished:
     server, own = response.server_calls, response.own_calls
+    if not (response.calls or server or own):
+        return response
     return replace(
         response,
         calls=tuple(map(_kept, response.calls)),

@@ -23,7 +23,6 @@ from lhkit.harness.author.baselines import gold_model, silent_model
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
 from lhkit.harness.log import RECORDS, Resumption, read_manifest, read_records, unsure_models
-from lhkit.harness.metrics import tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.plan import MOST_CONCURRENCY, plan_run, require_playable
 from lhkit.harness.record import SampleRecord, Severity, Verdict
@@ -161,14 +160,18 @@ def _looked_at(
 
 
 def _missed(run: Run, thresholds: Thresholds, catalog: Catalog) -> Iterator[str]:
-    total = tally("total", run.records)
-    rate, least = 100 * (total.pass_rate or 0.0), thresholds.fail_under
+    verdicts = Counter(record.judgement.verdict for record in run.records)
+    valid = verdicts[Verdict.PASS] + verdicts[Verdict.FAIL]
+    rate, least = 100 * (verdicts[Verdict.PASS] / (valid or 1)), thresholds.fail_under
     if least is not None and rate < least:
         yield catalog.text("eval.below", rate=rate, least=least)
-    attempted, most = sum(total.attempted.values()), thresholds.max_violations
+    severities = Counter(
+        violation.severity for record in run.records for violation in record.judgement.violations
+    )
+    attempted, most = severities[Severity.ATTEMPTED], thresholds.max_violations
     if most is not None and attempted > most:
         yield catalog.text("eval.too_many", count=attempted, most=most)
-    escaped = sum(total.escaped.values())
+    escaped = severities[Severity.ESCAPED]
     if escaped:
         yield catalog.text("eval.escaped", count=escaped)
 

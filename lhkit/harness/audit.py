@@ -201,12 +201,11 @@ def audited(turn: TurnRecord, schemas: Schemas) -> TurnRecord:
 
     `schemas` are the tools' JSON Schemas of arguments, to tell `"3"` from `3`.
     """
-    return replace(
-        turn,
-        model_calls=tuple(
-            replace(asked, faults=faults_of(asked.response, schemas)) for asked in turn.model_calls
-        ),
-    )
+    faults = [faults_of(asked.response, schemas) for asked in turn.model_calls]
+    if faults == [asked.faults for asked in turn.model_calls]:
+        return turn
+    told = zip(turn.model_calls, faults, strict=True)
+    return replace(turn, model_calls=tuple(replace(asked, faults=each) for asked, each in told))
 
 
 def faults_of(said: Finished, schemas: Schemas) -> tuple[ResponseFault | Difference, ...]:

@@ -275,7 +275,7 @@ async def _converse(
             keep_prompts=stage.keep_prompts,
         )
         if job.scenario.checks_each_turn:
-            before, play.after = play.after, state_of(session)
+            before, play.after = play.after, state_of(session, before=play.after)
             record = replace(record, state_diff=state_diff(before, play.after))
         before_turn, tools = tools, session.registry.definitions
         if tools != before_turn:  # a call brought some
@@ -284,7 +284,7 @@ async def _converse(
         play.turns.append(audited(record, {tool.name: tool.parameters for tool in tools}))
         if record.ended is EndReason.FAILED:
             break
-    play.after = state_of(session)
+    play.after = state_of(session, before=play.after)
     play.broken_rules = rules_broken(session, play.before, play.after)
 
 
@@ -557,6 +557,8 @@ class _Crew:
     unreachable: int = 0
     warmed_up: int = 0
     unwritten: deque[SampleRecord] = field(default_factory=deque)
+    write: "asyncio.Future[None] | None" = None
+    is_write_due: bool = False
     done: dict[SampleId, SampleRecord] = field(default_factory=dict)
 
     async def warm_up(self, openings: Sequence[Job]) -> None:
@@ -611,16 +613,24 @@ class _Crew:
         """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
         self.done[record.sample_id] = self.held(record)
         if self.journal is not None:
-            loop = asyncio.get_running_loop()
             self.unwritten.append(record)
-            write = loop.run_in_executor(self.writer, self._write, self.journal)
-            write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits any more
+            write = self._next_write(self.journal)
             with self.wall.writing():
                 await asyncio.wait({write})  # which does not cancel it: it gets written
             write.result()
 
+    def _next_write(self, journal: Journal) -> "asyncio.Future[None]":
+        """Return the write that takes what waits now: one for all, until it begins."""
+        if self.write is None or not self.is_write_due:
+            self.is_write_due = True  # before it can begin
+            loop = asyncio.get_running_loop()
+            self.write = loop.run_in_executor(self.writer, self._write, journal)
+            self.write.add_done_callback(asyncio.Future.exception)  # seen, also if nobody waits
+        return self.write
+
     def _write(self, journal: Journal) -> None:
         """Write all that waits: what came while the disk was busy goes there in one step."""
+        self.is_write_due = False  # what comes from here on is for the next one
         waiting = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
         if waiting:
             journal.append(*waiting)

@@ -16,7 +16,6 @@ key a row may be the changed form of another if they share more than half of the
 (`likely_updates`).
 """
 
-import marshal
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any, TypeAlias
 from lhkit.harness.matchers import normal
 from lhkit.harness.matching import Problem, assign
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
+from lhkit.json_values import as_bytes
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -109,24 +109,22 @@ def _changed_tables(before: State, after: State) -> Iterator[tuple[str, list[int
 
 
 def _differing(old: Rows, new: Rows) -> tuple[list[int], list[int]]:
-    """Return the places of the rows that the other side lacks, counting equal rows."""
-    mine, theirs = list(map(_written, old)), list(map(_written, new))
-    pairs = enumerate(zip(mine, theirs, strict=False))
-    same = next((i for i, (one, two) in pairs if one != two), min(len(old), len(new)))
-    left = dict(enumerate(mine[same:], start=same))
-    right = dict(enumerate(theirs[same:], start=same))
+    """Return the places of the rows that the other side lacks, counting equal rows.
+
+    Rows that are equal at one place are the same row, and the rest is compared one with all.
+    """
+    both = min(len(old), len(new))
+    # most rows of a state are those of the state before: see `toolset.state_of`
+    told = ((i, old[i], new[i]) for i in range(both) if old[i] is not new[i])
+    apart = [(i, as_bytes(one), as_bytes(two)) for i, one, two in told]
+    left = {i: one for i, one, two in apart if one != two}
+    right = {i: two for i, one, two in apart if one != two}
+    left |= {i: as_bytes(old[i]) for i in range(both, len(old))}
+    right |= {i: as_bytes(new[i]) for i in range(both, len(new))}
     # the same bytes are the same rows; the rest is looked at
     places = _without(left, right), _without(right, left)
     forms = {i: normal(old[i]) for i in places[0]}, {j: normal(new[j]) for j in places[1]}
     return _without(*forms), _without(*reversed(forms))
-
-
-def _written(plain: Any) -> bytes:
-    """Return plain data as bytes: other ones for another type or order. A third of `repr`'s time.
-
-    In the oldest format, since newer ones tell texts apart that Python shares.
-    """
-    return marshal.dumps(plain, 0)
 
 
 def _without(rows: Mapping[int, Hashable], others: Mapping[int, Hashable]) -> list[int]:

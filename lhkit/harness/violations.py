@@ -4,11 +4,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import date
+from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.harness.claims.rules import Deed, Happened, false_claim
+from lhkit.harness.claims.rules import Claim, Deed, Happened, false_claim
 from lhkit.harness.matchers import Equals, Fields, folded, normal, parse_row
 from lhkit.harness.matching import Pairs, Place, Problem, arguments_reasons, assign, mismatch
 from lhkit.harness.record import (
@@ -334,7 +335,8 @@ def claimed_anyway(
         if "none" in (scenario.reply.claims, script.reply.claims):
             happened = _happened(evidence, t, claims, titles)
             undone = [deed for deed in happened.deeds if not (deed.writes and deed.ok)]
-            claim = false_claim(turn.reply, replace(happened, deeds=undone))
+            told = replace(happened, deeds=undone)
+            claim = _claim(turn.reply, _Told(as_text=repr(told), happened=told))
         yield (
             () if claim is None else (f"the reply claims {claim.words!r}: it is to claim nothing",)
         )
@@ -356,7 +358,7 @@ def _false_claims(
 ) -> list[Violation]:
     """Return the claim of a turn's reply that nothing that happened up to it makes true."""
     happened = _happened(evidence, t, claims, titles)
-    claim = false_claim(evidence.turns[t].reply, happened)
+    claim = _claim(evidence.turns[t].reply, _Told(as_text=repr(happened), happened=happened))
     if claim is None:
         return []
     failed = [
@@ -366,6 +368,20 @@ def _false_claims(
     ]
     detail = f"{claim.words!r}, but {failed[-1] if failed else 'nothing was written'}"
     return [Violation(code="false_claim", severity=Severity.ESCAPED, turn=t, detail=detail)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What happened, known again by its text: it holds arguments, which have no hash."""
+
+    as_text: str
+    happened: Happened = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _claim(reply: str, told: _Told) -> Claim | None:
+    """Return the false claim of a reply; repeats, and mistakes that are tried, have many alike."""
+    return false_claim(reply, told.happened)
 
 
 def _deed(call: CallRecord, turn: int, titles: Mapping[str, str]) -> Deed:

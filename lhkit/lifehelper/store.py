@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -101,10 +102,14 @@ class Store:
     `sqlite3.OperationalError`.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA foreign_keys = ON")
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        give_back: Callable[[sqlite3.Connection], None] = sqlite3.Connection.close,
+    ) -> None:
         self._connection = connection
+        self._give_back = give_back
 
     @classmethod
     def open(cls, path: Path, catalog: ProtocolCatalog) -> "Store":
@@ -122,7 +127,7 @@ class Store:
         except sqlite3.Error as error:
             raise _unusable(path, error) from error
         try:
-            return cls._prepared(connection, path, catalog)
+            return cls._prepared(_set_up(connection), path, catalog)
         except sqlite3.Error as error:
             connection.close()
             raise _unusable(path, error) from error
@@ -181,8 +186,10 @@ class Store:
         return self._connection.in_transaction
 
     def close(self) -> None:
-        """Close the connection; a memory store is gone then."""
-        self._connection.close()
+        """Close the store; one in memory is forgotten. Nothing can be asked of it any more."""
+        connection, self._connection = self._connection, _CLOSED
+        if connection is not _CLOSED:
+            self._give_back(connection)
 
     def __enter__(self) -> Self:
         return self
@@ -196,25 +203,102 @@ class Store:
         self.close()
 
 
+_CLOSED = sqlite3.connect(":memory:")
+"""What a closed store has instead of its connection: whatever is asked of it raises."""
+_CLOSED.close()
+
+_MOST_IDLE = 32
+_OF_A_USER = ("tracker_entry", "habit")
+"""The tables that tools write; entries first, because they refer to habits."""
+
+_EMPTYING = tuple(f"DELETE FROM {table}" for table in _OF_A_USER)  # noqa: S608 - our own names
+
+_READING = frozenset(
+    {sqlite3.SQLITE_READ, sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+_WRITING = frozenset({sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE})
+_OF_SEARCH = ("data_version", None)
+"""A setting that FTS5 reads."""
+
+
+class _Emptied:
+    """A connection to a copy of an image; it knows whether emptying two tables gives that back.
+
+    Opening a copy costs more than most samples do with it. So a closed one is emptied and used
+    again, unless somebody has ever prepared a statement that can change anything else.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._is_like_new = True
+        self._changes = connection.total_changes
+        connection.set_authorizer(self._seen)
+
+    def _seen(self, action: int, what: str | None, arg: str | None, *_: str | None) -> int:
+        """Let everything through, and note what is more than a user's data."""
+        is_known = (
+            action in _READING
+            or action == sqlite3.SQLITE_TRANSACTION
+            or (action in _WRITING and what in _OF_A_USER)
+            or (action == sqlite3.SQLITE_PRAGMA and (what, arg) == _OF_SEARCH)
+        )
+        self._is_like_new = self._is_like_new and is_known
+        return sqlite3.SQLITE_OK
+
+    def empty(self) -> bool:
+        """Take a user's data out; return False where that would not make it the image again."""
+        if not self._is_like_new or self.connection.in_transaction:
+            return False
+        if self.connection.total_changes != self._changes:
+            for statement in _EMPTYING:
+                self.connection.execute(statement)
+            self._changes = self.connection.total_changes
+        return self._is_like_new
+
+
 @dataclass(frozen=True, slots=True)
 class StoreImage:
     """A prepared empty database (schema, catalog, search index) as bytes, to copy from."""
 
     data: bytes
+    _idle: threading.local = field(default_factory=threading.local, compare=False, repr=False)
 
     @classmethod
     def prepare(cls, catalog: ProtocolCatalog) -> "StoreImage":
         """Return the image for `catalog`. Costs tens of milliseconds: do it once."""
-        with Store(sqlite3.connect(":memory:", isolation_level=None)) as store:
+        with Store(_set_up(sqlite3.connect(":memory:", isolation_level=None))) as store:
             _migrate(store, Path(":memory:"))
             _load_catalog(store, catalog)
             return cls(store._connection.serialize())  # noqa: SLF001 - our own connection
 
     def fresh(self) -> Store:
-        """Return a new store in memory that shares nothing with any other (about 0.1 ms)."""
+        """Return a store in memory that is empty and shares nothing with any other."""
+        idle = self._idle_here()
+        copy = idle.pop() if idle else self._copy()
+
+        def give_back(connection: sqlite3.Connection) -> None:
+            if len(idle) < _MOST_IDLE and copy.empty():
+                idle.append(copy)
+            else:
+                connection.close()
+
+        return Store(copy.connection, give_back=give_back)
+
+    def _copy(self) -> _Emptied:
         connection = sqlite3.connect(":memory:", isolation_level=None)
         connection.deserialize(self.data)
-        return Store(connection)
+        return _Emptied(_set_up(connection))
+
+    def _idle_here(self) -> list[_Emptied]:
+        """Return the copies that nobody uses: of this thread, as a connection is only for one."""
+        idle: list[_Emptied] = self._idle.__dict__.setdefault("copies", [])
+        return idle
+
+
+def _set_up(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
 
 
 def _unusable(path: Path, error: sqlite3.Error) -> StoreError:

@@ -206,6 +206,58 @@ def test_two_fresh_stores_share_nothing(image: StoreImage) -> None:
 
 
 @pytest.mark.promise("lifehelper.isolated")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "INSERT INTO protocol VALUES ('of-before', 'movement', 'book', 'https://example.org')",
+        "DELETE FROM protocol_search",
+        "CREATE TABLE mine (x)",
+        "CREATE TEMP TABLE mine (x)",
+        "PRAGMA foreign_keys = OFF",
+        "PRAGMA user_version = 99",
+        "SAVEPOINT mine",
+        "BEGIN",
+        "UPDATE habit SET framed_text = 'of before'",
+    ],
+)
+def test_nothing_of_a_closed_store_is_in_the_next_one(image: StoreImage, change: str) -> None:
+    first = image.fresh()
+    insert_habit(first, wish("daily-walk"), created_on=DAY)
+    first.write(change)
+    first.close()
+    with image.fresh() as second:
+        assert list_habits(second) == ()
+        assert [hit.id for hit in search_protocols(second, query="걷기")] == ["daily-walk"]
+        assert second.number("SELECT count(*) FROM sqlite_master WHERE name = 'mine'") == 0
+        assert second.number("SELECT count(*) FROM sqlite_temp_master") == 0
+        assert second.number("SELECT count(*) FROM protocol WHERE id = 'of-before'") == 0
+        assert second.number("PRAGMA user_version") == len(MIGRATIONS)
+        assert second.number("PRAGMA foreign_keys") == 1
+        second.write("BEGIN")  # which there is none of
+        second.write("ROLLBACK")
+
+
+def test_a_closed_store_answers_nothing_also_when_its_copy_is_used_again(image: StoreImage) -> None:
+    first = image.fresh()
+    first.close()
+    first.close()
+    with image.fresh() as second:
+        insert_habit(second, wish("daily-walk"), created_on=DAY)
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            list_habits(first)
+
+
+def test_stores_that_are_open_at_once_are_never_one_copy(image: StoreImage) -> None:
+    stores = [image.fresh() for _ in range(3)]
+    stores[1].close()
+    stores.append(image.fresh())
+    insert_habit(stores[0], wish("daily-walk"), created_on=DAY)
+    assert [len(list_habits(each)) for each in (stores[0], stores[2], stores[3])] == [1, 0, 0]
+    for each in stores:
+        each.close()
+
+
+@pytest.mark.promise("lifehelper.isolated")
 def test_a_hundred_fresh_stores_take_far_less_than_a_second(real_image: StoreImage) -> None:
     started = time.thread_time()
     for _ in range(100):

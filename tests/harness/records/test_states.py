@@ -1,0 +1,91 @@
+"""A copy of a session's state: what later changes do not reach, shared where nothing changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit.chat.controller import Assistant
+from lhkit.errors import UsageError
+from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.json_values import plain_json
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import state_of
+
+VALUES = st.sampled_from([1, True, 1.0, -0.0, 0, "a", "é", "e\u0301", None, [1], [True], {"x": 1}])
+ROWS = st.lists(st.dictionaries(st.sampled_from(["id", "n", "가"]), VALUES, max_size=3), max_size=6)
+
+
+@dataclass(slots=True)
+class Live:
+    """A session whose state is the very objects that its tools change."""
+
+    tables: dict[str, Any]
+    registry: ToolRegistry = field(default_factory=ToolRegistry)
+    assistant: Assistant = field(default_factory=Assistant)
+    today: date = date(2026, 6, 15)
+
+    def state(self) -> Mapping[str, Any]:
+        return self.tables
+
+    def close(self) -> None:
+        pass
+
+
+def people(n: int) -> list[dict[str, Any]]:
+    return [{"id": i, "tags": ["a"]} for i in range(n)]
+
+
+def test_a_row_that_a_tool_changes_stays_as_it_was_in_every_copy() -> None:
+    session = Live({"people": people(600)})
+    before = state_of(session)
+    session.tables["people"][300]["tags"].append("b")
+    after = state_of(session, before=before)
+    session.tables["people"][300]["tags"].append("c")
+    session.tables["people"][0]["tags"].append("c")
+    assert before["people"][300] == {"id": 300, "tags": ["a"]}
+    assert after["people"][300] == {"id": 300, "tags": ["a", "b"]}
+    assert after["people"][0] == {"id": 0, "tags": ["a"]}
+
+
+def test_rows_that_nobody_touched_are_shared_with_the_state_before() -> None:
+    session = Live({"people": people(600)})
+    before = state_of(session)
+    session.tables["people"][300]["id"] = "new"
+    session.tables["people"].append({"id": 600})
+    after = state_of(session, before=before)
+    others = [i for i in range(600) if after["people"][i] is not before["people"][i]]
+    assert others == [300]
+    assert len(after["people"]) == 601
+
+
+@given(before=ROWS, after=ROWS)
+def test_a_state_is_the_same_whatever_was_before(
+    before: list[dict[str, Any]], after: list[dict[str, Any]]
+) -> None:
+    earlier = state_of(Live({"t": before}))
+    alone, shared = state_of(Live({"t": after})), state_of(Live({"t": after}), before=earlier)
+    assert repr(shared) == repr(alone) == repr({"t": tuple(plain_json(after))})
+    assert state_diff(earlier, shared) == state_diff(earlier, alone)
+    again = with_diff(earlier, state_diff(earlier, shared))
+    assert not state_diff(again, shared)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "told"),
+    [
+        ({"id": 1, "tags": {1}}, r"state\(\): people\[1\]\.tags is a set"),
+        ({"id": float("nan")}, r"state\(\): people\[1\]\.id is a float"),
+        ("nobody", r"state\(\): people\[1\] is a str"),
+    ],
+)
+def test_what_is_no_row_is_named_also_in_a_second_state(spoilt: object, told: str) -> None:
+    session = Live({"people": people(3)})
+    before = state_of(session)
+    session.tables["people"][1] = spoilt
+    with pytest.raises(UsageError, match=told):
+        state_of(session, before=before)
