@@ -1,7 +1,7 @@
 """Chats that people had, kept as a run: one sample each, whole after every turn."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
@@ -29,18 +29,28 @@ from lhkit.harness.record import (
     Timed,
     TurnRecord,
     Verdict,
+    Vote,
     turn_record,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.state_diff import state_diff
-from lhkit.messages import CallSettled, ChatEvent, TurnEnded, TurnStarted, UserMessage
+from lhkit.messages import (
+    CallSettled,
+    ChatEvent,
+    ModelIdentity,
+    TurnEnded,
+    TurnStarted,
+    UserMessage,
+)
 
 PERSON: Final = "person"
 """In a manifest, under `user`: people said and clicked what stands in the records."""
 
 UNJUDGED = "nobody has judged this chat"
 """Why a kept chat counts neither as passed nor as failed."""
+
+_UNJUDGED: Final = Judgement(verdict=Verdict.INVALID, reasons=(UNJUDGED,))
 
 _WAIT_S = 5.0
 """Another panel has the folder for as long as it writes a line."""
@@ -57,6 +67,7 @@ class ChatKeeper:
         surroundings: what is talked about.
         now: the clock that chats are named by.
         clock: monotonic seconds.
+        model: who answers in all of them, where the folder is one model's.
 
     Raises:
         UsageError: the folder holds something else.
@@ -70,16 +81,20 @@ class ChatKeeper:
         *,
         now: Callable[[], datetime],
         clock: Callable[[], float] = monotonic,
+        model: ModelIdentity | None = None,
     ) -> None:
         self.folder = folder
+        self._model = model
         self._surroundings = surroundings
         self._now = now
         self._clock = clock
         self._manifest()
         self.begin()
 
-    def begin(self) -> None:
-        """Begin another conversation, in the world as it is now."""
+    def begin(self, surroundings: Surroundings | None = None) -> None:
+        """Begin another conversation, in the world as it is now, or in other surroundings."""
+        self._surroundings = surroundings or self._surroundings
+        self._vote: Vote | None = None
         self._begun = self._surroundings.world()
         self._began_at = self._now()
         self._name = ""
@@ -117,10 +132,23 @@ class ChatKeeper:
         """Forget the last turn: it is asked again."""
         self._events = []
 
-    def keep(self, locale: str) -> None:
+    @property
+    def name(self) -> str:
+        """What the conversation is kept as; empty until it was written once."""
+        return self._name
+
+    def vote(self, vote: Vote) -> None:
+        """Hold the conversation so far for judged; it is written with the next `keep`."""
+        self._vote, self._is_kept = vote, False
+
+    def keep(self, locale: str, *, name: str = "") -> None:
         """Write the conversation so far, if a turn has ended since it was last written.
 
         What a fault left unwritten is written the next time.
+
+        Args:
+            locale: the language.
+            name: what a conversation that was not written yet is called; by default a free one.
 
         Raises:
             RunError: it cannot be written.
@@ -128,14 +156,14 @@ class ChatKeeper:
         """
         if self._is_kept:
             return
-        record = self._record(locale)
+        record = self.record(locale)
         is_new = not self._name
         if is_new:  # of earlier chats only the last line is needed
             leave_only(self.folder, lambda _record: True, wait_s=_WAIT_S)
         with open_journal(self.folder, wait_s=_WAIT_S, reads=is_new) as journal:
             if locale != self._locale:
                 self._tell(locale)
-            name = self._name or _free_name(self._began_at, journal.found)
+            name = self._name or name or _free_name(self._began_at, journal.found)
             journal.append(replace(record, sample_id=SampleId(scenario=name)))
         self._name, self._locale, self._is_kept = name, locale, True
 
@@ -149,7 +177,12 @@ class ChatKeeper:
         schemas = {tool.name: tool.parameters for tool in registry.definitions}
         return [*self._earlier, audited(told, schemas)]
 
-    def _record(self, locale: str) -> SampleRecord:
+    def record(self, locale: str) -> SampleRecord:
+        """Return the conversation so far as it is kept.
+
+        Raises:
+            UsageError: the toolset's state cannot be read.
+        """
         turns = tuple(self._turns())
         before, after = tables_of(self._begun), tables_of(self._surroundings.world())
         present = self._begun.get("now")
@@ -159,24 +192,27 @@ class ChatKeeper:
             content_hash=sha256(said),
             ac="chat",
             locale=locale,
-            judgement=Judgement(verdict=Verdict.INVALID, reasons=(UNJUDGED,)),
+            judgement=self._vote.judgement if self._vote else _UNJUDGED,
             evidence=Evidence(turns=turns, initial_state=before, final_state=after),
             state_diff=state_diff(before, after),
             wall_s=sum(turn.duration_s for turn in turns),
             started_at=present if isinstance(present, str) else self._began_at.isoformat(),
+            vote=self._vote,
         )
 
     def _tell(self, locale: str) -> None:
         """Write down which tools the records are about."""
         before = self._manifest()
         tools = tool_specs(self._surroundings.session.registry)
-        told = {
+        told: dict[str, Any] = {
             "schema": SCHEMA,
             "versions": versions(),
             "toolset": self._surroundings.toolset_name,
             "user": PERSON,
             "locales": {**before.get("locales", {}), locale: {"tools": tools}},
         }
+        if self._model is not None:
+            told["models"] = [asdict(self._model)]
         if told != before:
             write_manifest(self.folder, told)
 
@@ -192,7 +228,23 @@ class ChatKeeper:
                 f"{self.folder} keeps chats over {manifest.get('toolset')}, and this one is over "
                 f"{toolset}: keep it in another folder"
             )
+        if self._model is not None and (others := _others(manifest, self._model)):
+            raise UsageError(
+                f"{self.folder} keeps conversations with {others}, and this is another model under "
+                "the same name: keep them in another folder"
+            )
         return manifest
+
+
+_WHO = ("model", "dialect", "constraint", "stress", "weights", "weights_sha256")
+"""What makes a model another one; its server and address may change from day to day."""
+
+
+def _others(manifest: Mapping[str, Any], model: ModelIdentity) -> str:
+    """Return who else answered in a folder that is to be this model's; empty if nobody did."""
+    told = manifest.get("models", ())
+    is_it = all(each.get(what) == getattr(model, what) for each in told for what in _WHO)
+    return "" if is_it else ", ".join(str(each.get("model")) for each in told)
 
 
 def _free_name(began_at: datetime, found: Sequence[SampleRecord]) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 
 from rich.markup import escape
@@ -11,8 +11,8 @@ from rich.table import Table
 from lhkit.harness.html import comparison_html
 from lhkit.harness.log import changes
 from lhkit.harness.metrics import Latency, Tally
-from lhkit.harness.pairs import Comparison, Pair, Ratio, ViolationChange
-from lhkit.harness.record import SampleRecord, Severity, Verdict
+from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
+from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 from lhkit.text import NOTHING, p_value, percent, percents, points, printable
@@ -42,7 +42,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
     from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
-    both = [Pair(a=a[sample], b=b[sample]) for sample in a if sample in b]
+    both = [_voted(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
     pairs = tuple(pair for pair in both if _is_valid(pair))
     gains = _clusters(pairs, lambda pair: pair.gain)
     moved = [sum(each) for each in gains]
@@ -63,7 +63,45 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         first_token=_ratio(pairs, _first_token_s),
         call_ready=_ratio(pairs, _call_ready_s),
         violations=_violations(pairs),
+        people=_people(pairs),
     )
+
+
+def _voted(pair: Pair) -> Pair:
+    """Return the pair with its vote on both sides: a process may end between writing the two."""
+    if pair.a.vote is not None and pair.b.vote is None:
+        return replace(pair, b=_judged(pair.b, pair.a.vote.of_the_other))
+    if pair.b.vote is not None and pair.a.vote is None:
+        return replace(pair, a=_judged(pair.a, pair.b.vote.of_the_other))
+    return pair
+
+
+def _judged(record: SampleRecord, vote: Vote) -> SampleRecord:
+    return replace(record, vote=vote, judgement=vote.judgement)
+
+
+def _people(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
+    """Return how each person voted; nothing where nobody did."""
+    from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
+
+    votes: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        if pair.a.vote is not None:
+            votes.setdefault(pair.a.vote.person, []).append(pair)
+    found = []
+    for person, theirs in sorted(votes.items()):
+        gains = _clusters(theirs, lambda pair: pair.gain)
+        found.append(
+            PersonVotes(
+                person=person,
+                votes=len(theirs),
+                preferred_a=sum(pair.gain < 0 for pair in theirs),
+                preferred_b=sum(pair.gain > 0 for pair in theirs),
+                interval=difference_interval(gains),
+                p_value=sign_flip([sum(each) for each in gains]),
+            )
+        )
+    return tuple(found)
 
 
 def _names(run_a: Run, run_b: Run) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from lhkit.harness.metrics import Latency, Share, Summary, Tally
-from lhkit.harness.pairs import Comparison, Pair
+from lhkit.harness.pairs import Comparison, Pair, PersonVotes
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -790,6 +790,9 @@ def numbers(compared: Comparison, catalog: Catalog) -> Iterator[tuple[str, str, 
     lost, gained = len(compared.lost), len(compared.gained)
     yield text("compare.flips"), f"−{lost}", f"+{gained}", f"{gained - lost:+d}"
     yield text("compare.mcnemar"), "", "", f"p {p_value(compared.p_value)}"
+    for each in compared.people:
+        label = text("compare.votes", person=each.person, count=each.votes)
+        yield label, str(each.preferred_a), str(each.preferred_b), votes_words(each)
 
 
 def flip_list(
@@ -867,9 +870,17 @@ def difference_words(comparison: Comparison) -> str:
     """Return the difference of the pass rates in points, with its interval."""
     if comparison.difference is None:
         return NOTHING
-    interval = comparison.interval
+    return _with_ends(comparison.difference, comparison.interval)
+
+
+def votes_words(votes: PersonVotes) -> str:
+    """Return the difference of one person's preferences in points, with interval and test."""
+    return f"{_with_ends(votes.difference, votes.interval)}, p {p_value(votes.p_value)}"
+
+
+def _with_ends(difference: float, interval: Interval | None) -> str:
     ends = "" if interval is None else f" ({points(interval.low)} … {points(interval.high)})"
-    return f"{points(comparison.difference)}{ends}"
+    return f"{points(difference)}{ends}"
 
 
 # What a cell shows of a run or a sample: self-contained, no script, in the theme of the notebook.

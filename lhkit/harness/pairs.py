@@ -56,6 +56,26 @@ class ViolationChange:
     b: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonVotes:
+    """How one person voted: `preferred_a` and `preferred_b` times, the others ties of either kind.
+
+    `interval` is the 95 % interval of `difference`, `p_value` the exact sign test's.
+    """
+
+    person: str
+    votes: int
+    preferred_a: int
+    preferred_b: int
+    interval: Interval | None
+    p_value: float
+
+    @property
+    def difference(self) -> float:
+        """The share that preferred b less the share that preferred a, from -1 to 1."""
+        return (self.preferred_b - self.preferred_a) / self.votes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """What two runs say about each other.
@@ -65,6 +85,7 @@ class Comparison:
     `difference`. `p_value` is exact: McNemar's, and with repeats its form for whole scenarios;
     `mid_p` is the less cautious variant. `detectable` is the least difference that so many pairs
     would show in 4 of 5 tries; None if none would. Ratios are None where nothing was measured.
+    `people` is there where people voted: how each of them did, by name.
     """
 
     name_a: str
@@ -82,6 +103,7 @@ class Comparison:
     first_token: Ratio | None = None
     call_ready: Ratio | None = None
     violations: tuple[ViolationChange, ...] = ()
+    people: tuple[PersonVotes, ...] = ()
 
     @property
     def passed_a(self) -> int:

@@ -302,12 +302,62 @@ class Judgement:
         return self.verdict
 
 
+class Preference(StrEnum):
+    """What a person held of a conversation beside the same one with another model."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    TIE = "tie"  # both good
+    BOTH_BAD = "both_bad"
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it says of this conversation alone."""
+        return Verdict.PASS if self in {Preference.BETTER, Preference.TIE} else Verdict.FAIL
+
+    @property
+    def of_the_other(self) -> "Preference":
+        """What it says of the other conversation."""
+        return _OPPOSITES.get(self, self)
+
+
+_OPPOSITES: Final = {
+    Preference.BETTER: Preference.WORSE,
+    Preference.WORSE: Preference.BETTER,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """A person's vote on two conversations that began with one message.
+
+    `preference` is what it says of the record that it stands in, `side` where that one was shown.
+    """
+
+    person: str
+    preference: Preference
+    side: Literal["left", "right"]
+    reason: str = ""
+
+    @property
+    def of_the_other(self) -> "Vote":
+        """The same vote as it stands in the record of the other conversation."""
+        side: Literal["left", "right"] = "right" if self.side == "left" else "left"
+        return replace(self, preference=self.preference.of_the_other, side=side)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The verdict on this conversation, with the person's reason."""
+        reasons = tuple(filter(None, (str(self.preference), self.reason)))
+        return Judgement(verdict=self.preference.verdict, reasons=reasons)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRecord:
     """One line of `records.jsonl`: which sample, what happened, and what is to be held of it.
 
     `state_diff` is what changed between start and end. `harness_s` is what neither
-    model nor tools nor user took.
+    model nor tools nor user took. `vote` is there where a person compared it with another model's.
     """
 
     sample_id: SampleId
@@ -322,6 +372,7 @@ class SampleRecord:
     wall_s: float = 0.0
     harness_s: float = 0.0
     started_at: str | None = None
+    vote: Vote | None = None
     schema: Literal[2] = SCHEMA
 
 

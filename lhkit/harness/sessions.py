@@ -147,6 +147,15 @@ class Surroundings:
         given = {"now": self._present()} if self._given is None else self._given
         return {**given, **{table: list(rows) for table, rows in state_of(self.session).items()}}
 
+    def close(self) -> None:
+        """Close the session: nobody talks in it any more.
+
+        Raises:
+            UsageError: their code fails.
+        """
+        with their_code("session: close()"):
+            self.session.close()
+
     def criterion(self) -> str | None:
         """Return what a saved talk is filed under; None where life-helper's criteria say more."""
         return None if self.toolset_name == DEFAULT else "chat"

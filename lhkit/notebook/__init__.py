@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 from lhkit.errors import MissingPackageError
 
 if TYPE_CHECKING:
+    from lhkit.notebook.ab import ABPanel
     from lhkit.notebook.confirm import ButtonConfirmGate
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.panel import ChatPanel
 
 _HOMES = {
+    "ABPanel": "ab",
     "ButtonConfirmGate": "confirm",
     "ChatPanel": "panel",
     "demo_panel": "demo",
     "life_helper_panel": "demo",
 }
 
-__all__ = ["ButtonConfirmGate", "ChatPanel", "demo_panel", "life_helper_panel"]
+__all__ = ["ABPanel", "ButtonConfirmGate", "ChatPanel", "demo_panel", "life_helper_panel"]
 
 
 def __getattr__(name: str) -> Any:

@@ -80,6 +80,12 @@ class OptIns:
         return [each for each in agreed if isinstance(each, str)] if agreed else []
 
 
+def licence_of(identity: ModelIdentity, catalog: Catalog) -> str:
+    """Return a sentence on the licence terms of a model, by its name."""
+    key = "gemma" if "gemma" in identity.model.lower() else "other"
+    return catalog.text(f"notebook.licence_{key}")
+
+
 def _key(identity: ModelIdentity) -> str:
     return f"{identity.model} @ {identity.base_url}"
 
@@ -449,8 +455,7 @@ class ChatPanel:
 
     def _ask_opt_in(self) -> None:
         identity = self._talk.model.identity
-        key = "gemma" if "gemma" in identity.model.lower() else "other"
-        licence = self._licence or self._screen.catalog.text(f"notebook.licence_{key}")
+        licence = self._licence or licence_of(identity, self._screen.catalog)
         asked = OptInAsked(model=identity.model, address=identity.base_url, licence=licence)
         self._screen.take(asked)
 

@@ -6,11 +6,13 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeAlias
 
 import anywidget
+import ipywidgets
 import traitlets
 
 from lhkit.confirm.gate import forget_typed, is_yes
@@ -225,6 +227,7 @@ class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is sk
     locales = traitlets.List(traitlets.Unicode()).tag(sync=True)
     locale = traitlets.Unicode("").tag(sync=True)
     has_input = traitlets.Bool(default_value=True).tag(sync=True)
+    title = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
@@ -294,6 +297,7 @@ class Screen:
         receive: is handed messages of the browser, on the loop.
         has_input: False for a card alone.
         locales: the languages to choose from.
+        title: stands above the messages, where there is one.
         clock: monotonic seconds.
     """
 
@@ -306,6 +310,7 @@ class Screen:
         receive: Callable[[Mapping[str, Any]], None],
         has_input: bool = True,
         locales: Sequence[str] = (),
+        title: str = "",
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._loop = loop
@@ -327,6 +332,7 @@ class Screen:
             has_input=has_input,
             locale=catalog.locale,
             locales=list(locales),
+            title=title,
             labels=_labels(catalog, locales),
         )
 
@@ -405,3 +411,106 @@ def _labels(catalog: Catalog, locales: Sequence[str]) -> dict[str, str]:
     """Return the words of the page; each language is called what it calls itself."""
     names = {f"locale_{each}": load_catalog(each).text("notebook.locale_name") for each in locales}
     return {key: catalog.text(f"notebook.{key}") for key in _LABELS} | names
+
+
+# A board: parts of HTML with buttons, keys and fields, and what is pressed in it.
+
+
+class BoardWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is skipped by mypy
+    """One board as the browser sees it.
+
+    Args:
+        name: returns what `repr` says.
+        receive: is handed every message of the browser, in whatever thread that comes.
+    """
+
+    _esm = _STATIC / "board.js"
+    _css = _STATIC / "panel.css"
+
+    parts = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    labels = traitlets.Dict().tag(sync=True)
+    locale = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(
+        self,
+        *,
+        name: Callable[[], str],
+        receive: Callable[[Mapping[str, Any]], None],
+        **traits: Any,
+    ) -> None:
+        self._name = name
+        super().__init__(**traits)
+        self.on_msg(lambda _widget, content, _buffers: receive(content))
+
+    def __repr__(self) -> str:
+        return self._name()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Press:
+    """What was pressed in a board, with the fields as they were; `view` names the page."""
+
+    name: str
+    value: str = ""
+    fields: Mapping[str, str]
+    view: str = ""
+
+
+class Board:
+    """Shows parts of HTML and hands on what is pressed. All methods belong to the loop's thread.
+
+    Args:
+        loop: the loop of the panel.
+        catalog: the texts.
+        title: what the board is called for those who hear it.
+        name: returns what the widget's `repr` says.
+        receive: is handed presses, on the loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: HomeLoop,
+        catalog: Catalog,
+        title: str,
+        name: Callable[[], str],
+        receive: Callable[[Press], None],
+    ) -> None:
+        self._receive = receive
+        words = {key: catalog.text(f"notebook.{key}") for key in ("waiting", "lost")}
+        self.widget = BoardWidget(
+            name=name,
+            receive=lambda content: loop.hand_over(self.take_message, content),
+            labels={**words, "title": title},
+            locale=catalog.locale,
+        )
+
+    def show(self, parts: Sequence[str]) -> None:
+        """Show these parts, top to bottom."""
+        self.widget.parts = list(parts)
+
+    def give_back(self, view: str, text: str) -> None:
+        """Put words that were not taken back into the text area of a page."""
+        self.widget.send({"type": "unsent", "view": view, "text": text})
+
+    def take_message(self, content: Mapping[str, Any]) -> None:
+        """Take in what a page sent; what is no press is ignored."""
+        match content:
+            case {"type": "ready"}:
+                self.widget.send_state("parts")
+                self.widget.send({"type": "here"})
+            case {"type": "press", "press": str(name), "value": str(value), "fields": dict(fields)}:
+                told = {str(key): each for key, each in fields.items() if isinstance(each, str)}
+                view = str(content.get("view", ""))
+                self._receive(Press(name=name, value=value, fields=told, view=view))
+            case _:
+                pass
+
+
+def stacked(sides: Sequence[Any], board: Any) -> Any:
+    """Return widgets beside each other, over a board, as one widget."""
+    row = ipywidgets.Box(list(sides))
+    row.add_class("lhkit-sides")
+    both = ipywidgets.Box([row, board])
+    both.add_class("lhkit-ab")
+    return both

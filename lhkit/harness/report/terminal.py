@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.harness.html import difference_words
+from lhkit.harness.html import difference_words, votes_words
 from lhkit.harness.log import Change
 from lhkit.harness.metrics import Interval, Latency, Share, Spent, Summary, Tally, Tokens
 from lhkit.harness.pairs import Comparison, Pair, Ratio
@@ -294,7 +294,8 @@ def notes(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
         if samples:
             name = comparison.name_b if key == "only_b" else comparison.name_a
             listed = first_names([str(sample) for sample in samples])
-            yield catalog.text(f"compare.{key}", name=name, count=len(samples), samples=listed)
+            told = "unvoted" if key == "invalid" and comparison.people else key
+            yield catalog.text(f"compare.{told}", name=name, count=len(samples), samples=listed)
     for change in comparison.changes:
         if change.what != "scenario":
             yield change_text(change, catalog)
@@ -326,6 +327,9 @@ def _rows(comparison: Comparison, catalog: Catalog) -> Iterator[tuple[str, str, 
     yield catalog.text("compare.flips"), "", "", f"-{lost} · +{gained}"
     said = f"p {p_value(comparison.p_value)}, mid-p {p_value(comparison.mid_p)}"
     yield catalog.text("compare.mcnemar"), "", "", said
+    for votes in comparison.people:
+        label = catalog.text("compare.votes", person=votes.person, count=votes.votes)
+        yield label, str(votes.preferred_a), str(votes.preferred_b), votes_words(votes)
     for key in ("turn", "first_token", "call_ready"):
         ratio: Ratio | None = getattr(comparison, key)
         if ratio is not None:

@@ -127,6 +127,13 @@ function confirmCard(model, root, line) {
       requestAnimationFrame(() => focusRun(card));
       setTimeout(() => focusRun(card), 200); // Shift+Enter moves the focus on after us
     },
+    /** Take the focus that another card gives on; a key that is still held or doubled is not ours. */
+    take() {
+      const card = openCard();
+      if (!card) return;
+      armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
+      card.querySelector(".lhkit-run").focus({ preventScroll: true });
+    },
     /** A key while a card is young is meant for something else: wait until the typing is over. */
     someKey(event) {
       if (isEditable(event.target) && (isCharacter(event) || EDITING.has(event.key))) {
@@ -265,6 +272,14 @@ function earlyPresses(model, root) {
   };
 }
 
+/** An answered card of two beside each other hands the focus on: to the other one, or to the board. */
+function freeFocus(root) {
+  const both = root.closest(".lhkit-ab");
+  const open = both?.querySelector('.lhkit-confirm[data-state="open"]')?.closest(".lhkit-chat");
+  if (open) open.dispatchEvent(new Event("lhkit-take"));
+  else both?.querySelector(".lhkit-board")?.dispatchEvent(new Event("lhkit-free"));
+}
+
 function saveFile({ name, text }) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
@@ -285,7 +300,14 @@ function render({ model, el }) {
   // Lab's shortcuts (such as Shift+Enter and Escape) stay out of the panel.
   const root = node("div", "lhkit-chat", { "data-lm-suppress-shortcuts": "true" });
   const list = node("div", "lhkit-list", { role: "log", "aria-label": model.get("labels").messages });
-  root.append(list);
+  const title = node("div", "lhkit-side");
+  const head = () => {
+    title.textContent = model.get("title");
+    title.hidden = !title.textContent;
+    list.setAttribute("aria-label", title.textContent || model.get("labels").messages);
+  };
+  head();
+  root.append(title, list);
   const line = { state: WAITING };
   const rows = model.get("has_input") ? inputRows(model, root, list, view, line) : null;
   root.classList.toggle("lhkit-alone", rows === null);
@@ -296,7 +318,9 @@ function render({ model, el }) {
   const ready = () => line.state !== LOST && model.send({ type: "ready", view });
   const look = () => {
     card.look();
-    if (rows && card.isSettled()) rows.input.focus({ preventScroll: true });
+    if (!card.isSettled()) return;
+    if (rows) rows.input.focus({ preventScroll: true });
+    else freeFocus(root);
   };
   const onWhole = () => { messages.whole(); look(); };
   const onMessage = (message) => {
@@ -334,6 +358,7 @@ function render({ model, el }) {
   root.addEventListener("keydown", onKey);
   root.addEventListener("keyup", onKeyUp);
   root.addEventListener("click", onClick);
+  root.addEventListener("lhkit-take", () => card.take());
   const turn = (state) => {
     if (line.state !== LOST) line.state = state;
     root.classList.toggle("lhkit-deaf", line.state !== HEARD);
@@ -348,6 +373,7 @@ function render({ model, el }) {
     "change:status": () => rows?.paint(),
     "change:labels": () => rows?.words(),
     "change:locale": () => rows?.words(),
+    "change:title": head,
     comm_live_update: () => turn(LOST), // it was live before we were made
   };
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);

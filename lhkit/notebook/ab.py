@@ -1,0 +1,474 @@
+"""Two models beside each other: one message to both, cards on each side, and a vote."""
+
+import asyncio
+import copy
+import logging
+import re
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lhkit.errors import LhkitError, UsageError
+from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.record import Vote
+from lhkit.harness.sessions import Surroundings
+from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
+from lhkit.messages import CallSettled, ChatEvent, ModelIdentity
+from lhkit.models.base import ChatModel
+from lhkit.notebook.ab_view import (
+    SIDES,
+    ABEvent,
+    ABState,
+    Answered,
+    Asked,
+    Begun,
+    Choice,
+    Revealed,
+    Side,
+    Stage,
+    Told,
+    Unblinded,
+    VoteKept,
+    ab_lines,
+    ab_parts,
+    blinded,
+    fold_ab,
+)
+from lhkit.notebook.confirm import ButtonConfirmGate
+from lhkit.notebook.panel import OptIns, PanelConversation, licence_of
+from lhkit.notebook.state import OptedIn, OptInAsked, PanelState, QuestionOutcome
+from lhkit.notebook.widget import Board, HomeLoop, Press, Running, Screen, stacked
+from lhkit.settings import Settings, load_settings
+from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, toolset_of
+
+_log = logging.getLogger(__name__)
+
+_NO_NAME = re.compile(r"[^\w.-]+")
+
+
+def folders_of(identities: Sequence[ModelIdentity]) -> tuple[str, ...]:
+    """Return what the folders of the models are called: what tells them apart, and no path."""
+    told = [each.model for each in identities]
+    if len({*told}) < len(told):
+        told = [" ".join(filter(None, (each.model, each.dialect))) for each in identities]
+    names = [_NO_NAME.sub("-", each).strip("-.") or "model" for each in told]
+    if len({*names}) == len(names):
+        return tuple(names)
+    return tuple(f"{name}-{letter}" for name, letter in zip(names, "ab", strict=True))
+
+
+class _Half:
+    """One model with its own copy of the world, its own cards and its own records."""
+
+    def __init__(
+        self,
+        *,
+        model: ChatModel,
+        folder: Path,
+        surroundings: Callable[[], Surroundings],
+        loop: HomeLoop,
+        catalog: Catalog,
+        now: Callable[[], datetime],
+    ) -> None:
+        self.model = model
+        self._make = surroundings
+        self._loop = loop
+        self._catalog = catalog
+        self._around = surroundings()
+        self.keeper = ChatKeeper(folder, self._around, now=now, model=model.identity)
+        self._begin_talk("")
+
+    def _begin_talk(self, title: str) -> None:
+        self.screen = Screen(
+            loop=self._loop,
+            catalog=self._catalog,
+            name=title,
+            receive=self._answered,
+            has_input=False,
+            title=title,
+        )
+        self.gate = ButtonConfirmGate(locale=self._catalog.locale, screen=self.screen)
+        self.talk = PanelConversation(
+            model=self.model,
+            surroundings=self._around,
+            confirm=self.gate,
+            catalog=self._catalog,
+            take=self._take,
+        )
+
+    def _answered(self, content: Mapping[str, Any]) -> None:
+        self.gate.take_message(content)
+
+    def begin(self, title: str) -> None:
+        """Begin another conversation in a fresh world, under another title."""
+        self._around.close()
+        self.screen.widget.close()
+        self._around = self._make()
+        self.keeper.begin(self._around)
+        self._begin_talk(title)
+
+    def _take(self, event: ChatEvent) -> None:
+        self.screen.take(blinded(event))
+        has_card = isinstance(event, CallSettled) and self.gate.outcomes
+        self.keeper.hear(event, answer=self.gate.outcomes.pop() if has_card else "")
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the last turn ended in a fault."""
+        return self.talk.controller.state.error is not None
+
+    def turn(self, text: str | None) -> Coroutine[Any, Any, None]:
+        """Return the work of a turn; without a text the one that failed is taken up again."""
+        controller = self.talk.controller
+        return controller.retry() if text is None else controller.user_turn(text)
+
+    def stop(self, outcome: QuestionOutcome) -> None:
+        """End the turn, if one runs; an open card is answered with no."""
+        if self.talk.controller.state.is_streaming:
+            self.gate.dismiss(outcome)
+            self.talk.controller.stop()
+
+    def close(self) -> None:
+        """Answer an open card with no, end the turn, and take it off the page."""
+        self.gate.close()
+        self.stop(QuestionOutcome.CLOSED)
+        self.screen.widget.close()
+
+
+class ABPanel:
+    """One message to two models, side by side, and a vote, without knowing which is which.
+
+    Each model has its own copy of the world, which nothing outside keeps, and its own cards: a tool
+    that changes data runs only after a click, on its side alone. Who stands left is drawn anew for
+    every conversation. All is kept in two folders of `record`, one a model, which `lhkit compare`
+    reads as pairs; a vote is on the disk before the panel says so.
+
+    Example:
+        ```
+        ABPanel(models=[bare, tuned], toolset="mine.py:own", record="runs/ab", person="kim")
+        ```
+
+    Args:
+        models: the two who answer.
+        toolset: the tools, as for `ChatPanel`.
+        record: the folder; conversations are kept under the models' names in it.
+        world: the state that every conversation begins in, as under `world:` in a scenario.
+        store: what the handlers of a bare registry get as `deps`; each side gets a deep copy.
+        person: who votes: `lhkit compare` tells people apart.
+        locale: language of the panel and of the tools (`ko`, `en`).
+        opt_in: True skips the question before anything is sent, for scripts and CI.
+        now: the clock of the tools; by default the wall clock.
+        draw: says whether the first model stands right; by default chance.
+        settings: folders and clock; by default from the environment.
+
+    Raises:
+        UsageError: there are not two models, or the folders hold something else.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Sequence[ChatModel],
+        record: Path | str,
+        toolset: ToolsetSource = DEFAULT,
+        world: Mapping[str, Any] | None = None,
+        store: Any = None,
+        person: str = "person",
+        locale: str = DEFAULT_LOCALE,
+        opt_in: bool = False,
+        now: Callable[[], datetime] | None = None,
+        draw: Callable[[], bool] = lambda: bool(secrets.randbits(1)),
+        settings: Settings | None = None,
+    ) -> None:
+        if len(models) != len(SIDES):
+            raise UsageError(f"ABPanel compares two models, and {len(models)} were given")
+        self._settings = settings or load_settings()
+        self._catalog = load_catalog(locale)
+        self._person = person
+        self._draw = draw
+        self._loop = HomeLoop()
+        self._running = Running(self._loop, self._show_fault)
+        self._state = ABState()
+        own = toolset_of(toolset)
+
+        def surroundings() -> Surroundings:
+            fresh = _with_store(own, store)
+            return Surroundings(
+                fresh, copy.deepcopy(world), None, now=now or self._settings.now, locale=locale
+            )
+
+        folders = folders_of([model.identity for model in models])
+        self._halves = [
+            _Half(
+                model=model,
+                folder=Path(record) / folder,
+                surroundings=surroundings,
+                loop=self._loop,
+                catalog=self._catalog,
+                now=self._settings.now,
+            )
+            for model, folder in zip(models, folders, strict=True)
+        ]
+        self._board = Board(
+            loop=self._loop,
+            catalog=self._catalog,
+            title=self._catalog.text("ab.title"),
+            name=self._name,
+            receive=self._press,
+        )
+        self._widget = stacked([], self._board.widget)
+        self._opt_ins = OptIns(self._settings.config_dir)
+        self._seat()
+        self._note("ab.where", folder=record)
+        if not opt_in:
+            self._ask_opt_in()
+        self._show()
+
+    @property
+    def state(self) -> ABState:
+        """What stands below the conversations, a frozen value."""
+        return self._state
+
+    @property
+    def sides(self) -> tuple[PanelState, PanelState]:
+        """What the conversations show, left and right, frozen values."""
+        left, right = self._seated
+        return left.screen.state, right.screen.state
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a turn runs."""
+        return self._running.is_busy
+
+    @property
+    def widget(self) -> Any:
+        """The ipywidget, to be put into a layout of one's own."""
+        return self._widget
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self._widget._repr_mimebundle_(**options)
+
+    def __repr__(self) -> str:
+        return self._name()
+
+    def _name(self) -> str:
+        return "\n  ".join(["ABPanel()", *ab_lines(self._state, self._catalog)])
+
+    async def send(self, text: str, *, answers: Iterable[bool] = ()) -> None:
+        """Say one thing to both and wait for both. Ignored while a turn runs.
+
+        After a vote it begins another conversation.
+
+        Args:
+            text: what the user says; blank text is ignored.
+            answers: answers the cards of each side from code, for notebooks that run by themselves.
+
+        Raises:
+            UsageError: the user has not agreed yet that text goes to the models.
+        """
+        self._require_opt_in()
+        if self.is_busy or not text.strip() or not self._state.may_send:
+            return
+        if self._state.stage in {Stage.VOTED, Stage.UNBLINDED}:
+            self.begin()
+        given = tuple(answers)
+        for half in self._halves:
+            half.gate.answer_from_code(given)
+        await self._run([(half, half.turn(text)) for half in self._halves])
+
+    async def retry(self) -> None:
+        """Go on where a model could not answer; the other one has its answer already."""
+        if not self.is_busy and self._state.stage is Stage.FAILED:
+            await self._run([(half, half.turn(None)) for half in self._halves if half.has_failed])
+
+    def vote(self, choice: Choice | str, reason: str = "") -> None:
+        """Vote, or vote anew until the names are known. It is on the disk when this returns.
+
+        Args:
+            choice: `left`, `right`, `tie` (both good) or `both_bad`.
+            reason: why, in words.
+
+        Raises:
+            UsageError: there is nothing to vote on, or the names are known.
+            RunError: the vote cannot be written.
+        """
+        if not self._state.may_vote:
+            raise UsageError(
+                "a vote is taken when both have answered, and until the names are known: send a "
+                "message first"
+            )
+        chosen = Choice(choice)
+        for side, half in zip(SIDES, self._seated, strict=True):
+            vote = Vote(
+                person=self._person, preference=chosen.of(side), side=side, reason=reason.strip()
+            )
+            half.keeper.vote(vote)
+        self._keep()
+        self._take(VoteKept(choice=chosen, reason=reason.strip()))
+
+    def unblind(self) -> None:
+        """Tell which was which, with calls, times and raw text. The vote stays as it is then.
+
+        Raises:
+            UsageError: nobody has voted yet.
+        """
+        if self._state.stage is not Stage.VOTED:
+            raise UsageError("the names are told after a vote: vote first")
+        left, right = (
+            Revealed(identity=half.model.identity, record=half.keeper.record(self._catalog.locale))
+            for half in self._seated
+        )
+        for side, half in zip(SIDES, self._seated, strict=True):
+            half.screen.widget.title = (
+                f"{self._catalog.text(f'ab.{side}')} · {half.model.identity.model}"
+            )
+        self._take(Unblinded(left=left, right=right))
+
+    def begin(self) -> None:
+        """Begin another conversation: two fresh worlds, and a new order. Not while a turn runs."""
+        if not self.is_busy and self._state.stage is not Stage.OPT_IN:
+            self._seat()
+            self._take(Begun())
+
+    def stop(self) -> None:
+        """End the running turns; open cards are answered with no."""
+        self._stop(QuestionOutcome.STOPPED)
+
+    def answer(self, side: Side, *, is_allowed: bool) -> None:
+        """Answer the open card of one side from code, as a click would."""
+        self._seated[SIDES.index(side)].gate.settle(is_allowed=is_allowed)
+
+    def opt_in(self) -> None:
+        """Agree that text goes to both models; remembered for the next time.
+
+        Raises:
+            OSError: the agreement cannot be written; it holds for this panel all the same.
+        """
+        self._take(OptedIn())
+        for half in self._halves:
+            self._opt_ins.add(half.model.identity)
+
+    def close(self) -> None:
+        """End the turns, answer open cards with no, and take the panel off the page."""
+        for half in self._halves:
+            half.close()
+        self._board.widget.close()
+        self._widget.close()
+
+    def _seat(self) -> None:
+        """Draw who stands where, and give both a fresh world and an empty conversation."""
+        self._seated = self._halves[::-1] if self._draw() else [*self._halves]
+        for side, half in zip(SIDES, self._seated, strict=True):
+            half.begin(self._catalog.text(f"ab.{side}"))
+        self._widget.children[0].children = [half.screen.widget for half in self._seated]
+
+    async def _run(self, turns: Sequence[tuple[_Half, Coroutine[Any, Any, None]]]) -> None:
+        self._take(Asked())
+        try:
+            await self._running.turn(_all([turn for _, turn in turns]), self._interrupt)
+        finally:
+            for half in self._halves:
+                half.gate.answer_from_code(())
+                half.screen.flush()
+            self._take(Answered(has_failed=any(half.has_failed for half in self._halves)))
+            self._keep_shown()
+
+    def _keep(self) -> None:
+        """Write both conversations, under one name."""
+        first, second = self._halves
+        first.keeper.keep(self._catalog.locale)
+        second.keeper.keep(self._catalog.locale, name=first.keeper.name)
+
+    def _keep_shown(self) -> None:
+        try:
+            self._keep()
+        except (LhkitError, OSError) as error:
+            self._show_fault(error)
+
+    def _stop(self, outcome: QuestionOutcome) -> None:
+        for half in self._halves:
+            half.stop(outcome)
+
+    def _interrupt(self) -> None:
+        self._stop(QuestionOutcome.INTERRUPTED)
+
+    def _require_opt_in(self) -> None:
+        if self._state.stage is Stage.OPT_IN:
+            raise UsageError(
+                "nothing is sent before the user agrees: press the button in the panel, call "
+                "panel.opt_in(), or make the panel with opt_in=True"
+            )
+
+    def _ask_opt_in(self) -> None:
+        for half in self._halves:
+            identity = half.model.identity
+            if not self._opt_ins.has(identity):
+                licence = licence_of(identity, self._catalog)
+                self._take(
+                    OptInAsked(model=identity.model, address=identity.base_url, licence=licence)
+                )
+
+    def _take(self, event: ABEvent) -> None:
+        self._state = fold_ab(self._state, event)
+        self._show()
+
+    def _show(self) -> None:
+        self._board.show(ab_parts(self._state, self._catalog))
+
+    def _note(self, key: str, **values: object) -> None:
+        self._take(Told(text=self._catalog.text(key, **values)))
+
+    def _press(self, press: Press) -> None:
+        """Carry out a press, on the loop; a fault is shown."""
+        try:
+            self._carry_out(press)
+        except (LhkitError, OSError) as error:
+            self._show_fault(error)
+
+    def _carry_out(self, press: Press) -> None:  # noqa: C901 - one arm a button
+        fields = press.fields
+        match press.name:
+            case "send" if self._running.is_active or not self._state.may_send:
+                self._board.give_back(press.view, fields.get("message", ""))
+            case "send":
+                self._running.start(self.send(fields.get("message", "")))
+            case "retry":
+                self._running.start(self.retry())
+            case "stop":
+                self.stop()
+            case "begin":
+                self.begin()
+            case "opt_in":
+                self.opt_in()
+            case "vote" if press.value in {*Choice} and self._state.may_vote:
+                self.vote(press.value, self._reason(fields))
+            case "reason" if self._state.choice is not None and self._state.may_vote:
+                self.vote(self._state.choice, self._reason(fields))
+            case "unblind" if self._state.stage is Stage.VOTED:
+                self.unblind()
+            case _:
+                pass
+
+    def _reason(self, fields: Mapping[str, str]) -> str:
+        return fields.get(f"reason-{self._state.conversation}", self._state.reason)
+
+    def _show_fault(self, error: BaseException) -> None:
+        _log.warning("the panel failed", exc_info=error)
+        text = self._catalog.text("notebook.fault", type=type(error).__name__)
+        self._take(Told(text=f"{text}\n{error}", is_fault=True))
+
+
+async def _all(turns: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run turns beside each other, to the end of all."""
+    async with asyncio.TaskGroup() as group:
+        for turn in turns:
+            group.create_task(turn)
+
+
+def _with_store(toolset: Toolset, store: Any) -> Toolset:
+    if not isinstance(toolset, BareToolset) or store is None:
+        return toolset
+    return replace(toolset, assistant=replace(toolset.assistant, deps=copy.deepcopy(store)))

@@ -1,0 +1,154 @@
+// A board of lhkit: HTML that the kernel wrote, with buttons, keys and fields. It decides nothing
+// but what belongs to keys and focus.
+
+const EARLY_MS = 400; // a key meant for something else must not press anything
+
+const isEditable = (element) =>
+  element?.closest?.("input, textarea, select, [contenteditable='true']") != null;
+
+function render({ model, el }) {
+  const view = Math.random().toString(36).slice(2);
+  const root = document.createElement("section");
+  root.className = "lhkit-chat lhkit-board";
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  const line = document.createElement("div");
+  line.className = "lhkit-line";
+  line.setAttribute("role", "status");
+  let state = "waiting"; // until the kernel says "here"; a restart ends that
+  let armedAt = 0; // when a key may press
+  const focused = new Set(); // what has had the focus given once
+
+  const fields = () =>
+    Object.fromEntries([...root.querySelectorAll("[name]")].map((each) => [each.name, each.value]));
+
+  function send(pressed) {
+    if (pressed.disabled || state !== "heard") return;
+    model.send({ type: "press", press: pressed.dataset.press, value: pressed.dataset.value ?? "",
+      view, fields: fields() });
+    if (pressed.dataset.press === "send") {
+      const input = root.querySelector('[name="message"]');
+      if (input) input.value = "";
+    }
+  }
+
+  /** Show the parts that changed; what was typed and who had the focus stays. */
+  function paint() {
+    const parts = model.get("parts");
+    const active = document.activeElement;
+    const had = root.contains(active) ? active.name || active.dataset.key || active.dataset.value : null;
+    const kept = fields();
+    while (root.children.length - 1 > parts.length) root.lastElementChild.remove();
+    parts.forEach((html, index) => {
+      let slot = root.children[index + 1];
+      if (!slot) root.append((slot = Object.assign(document.createElement("div"), { className: "lhkit-slot" })));
+      if (slot.lhkitShown === html) return;
+      slot.lhkitShown = html;
+      slot.innerHTML = html; // from the kernel, which escapes everything foreign
+      for (const each of slot.querySelectorAll("[name]")) {
+        if (each.name in kept && !each.hasAttribute("data-fresh")) each.value = kept[each.name];
+      }
+    });
+    const lost = had !== null && !root.contains(document.activeElement);
+    if (lost) {
+      const again = [...root.querySelectorAll("[name], [data-key], [data-value]")].find(
+        (each) => (each.name || each.dataset.key || each.dataset.value) === had && !each.disabled,
+      );
+      (again ?? root).focus({ preventScroll: true });
+    }
+    giveFocus();
+  }
+
+  /** What the kernel marks gets the focus once, unless somebody is writing elsewhere. */
+  function giveFocus() {
+    for (const each of root.querySelectorAll("[data-focus]")) {
+      const name = each.dataset.focus;
+      if (!name || focused.has(name)) continue;
+      focused.add(name);
+      const from = document.activeElement;
+      const isWriting = isEditable(from) && (from.value ?? from.textContent) !== "";
+      if (isWriting && !each.contains(from)) continue;
+      armedAt = performance.now() + EARLY_MS;
+      each.focus({ preventScroll: true });
+      each.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  function onKey(event) {
+    event.stopPropagation(); // Lab would take it
+    if (event.isComposing || event.keyCode === 229 || !event.isTrusted) return; // a Korean syllable
+    const isPlain = !(event.shiftKey || event.ctrlKey || event.altKey || event.metaKey);
+    if (isEditable(event.target)) {
+      if (event.key === "Enter" && isPlain && event.target.dataset.enter) {
+        event.preventDefault();
+        const pressed = root.querySelector(`[data-press="${event.target.dataset.enter}"]`);
+        if (pressed && !event.repeat) send(pressed);
+      }
+      if (event.key === "Escape") root.focus({ preventScroll: true });
+      return;
+    }
+    if (!isPlain || event.repeat) return;
+    const pressed = root.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!pressed) return;
+    event.preventDefault();
+    if (performance.now() >= armedAt) send(pressed);
+  }
+
+  function onClick(event) {
+    const pressed = event.target.closest?.("[data-press]");
+    if (pressed && event.isTrusted) send(pressed);
+  }
+
+  function onChange(event) {
+    const { change } = event.target.dataset;
+    if (change && event.isTrusted && state === "heard") {
+      model.send({ type: "press", press: change, value: event.target.value, view, fields: fields() });
+    }
+  }
+
+  function turn(next) {
+    if (state !== "lost") state = next;
+    root.classList.toggle("lhkit-deaf", state !== "heard");
+    line.textContent = state === "heard" ? "" : model.get("labels")[state];
+  }
+
+  function words() {
+    root.lang = model.get("locale");
+    root.setAttribute("aria-label", model.get("labels").title);
+    turn(state);
+  }
+
+  const listeners = {
+    "change:parts": paint,
+    "change:labels": words,
+    "msg:custom": (message) => {
+      if (message.type === "here") turn("heard");
+      else if (message.type === "roll_call") model.send({ type: "ready", view });
+      else if (message.type === "unsent" && message.view === view) {
+        const input = root.querySelector('[name="message"]');
+        if (input) input.value = input.value ? `${message.text}\n${input.value}` : message.text;
+      }
+    },
+    comm_live_update: () => turn("lost"), // it was live before we were made
+  };
+  for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
+  const onFree = () => { // a card elsewhere in this panel was answered: its focus has nowhere to go
+    const input = root.querySelector('[name="message"]');
+    if (input && !input.disabled) input.focus({ preventScroll: true });
+  };
+  root.addEventListener("keydown", onKey);
+  root.addEventListener("click", onClick);
+  root.addEventListener("change", onChange);
+  root.addEventListener("lhkit-free", onFree);
+  root.tabIndex = -1;
+  root.append(line);
+  el.append(root);
+  words();
+  paint();
+  model.send({ type: "ready", view });
+  return () => {
+    for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
+    if (state !== "lost") model.send({ type: "gone", view });
+  };
+}
+
+export default { render };

@@ -1,0 +1,206 @@
+"""Two models beside each other in a real JupyterLab: keys, cards, votes, kept whatever happens."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Locator, Page, expect
+
+from lhkit.harness.compare import compare
+from lhkit.harness.results import Run
+from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+EARLY_MS = 400
+
+CELL = """
+import sqlite3
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.notebook import ABPanel
+from lhkit.notebook.demo import demo_reply
+import os
+
+os.environ["LHKIT_CONFIG_DIR"] = {folder!r} + "-agreed"
+EVIL = "<img src=x onerror=\\"document.title='owned'\\"><script>document.title='owned'</script>"
+models = [
+    ScriptedModel(demo_reply, name="bare"),
+    ScriptedModel(lambda request: {other}, name="tuned"),
+]
+panel = ABPanel(models=models, record={folder!r}, locale="en", opt_in={opt_in}, person="kim",
+                draw=lambda: False)
+print(os.getpid())
+panel
+"""
+
+OpenNotebook = Callable[..., Page]
+
+
+def cell(folder: Path, other: str = "demo_reply(request)", *, opt_in: bool = True) -> str:
+    return CELL.format(folder=str(folder), other=other, opt_in=opt_in)
+
+
+def sides(page: Page) -> tuple[Locator, Locator]:
+    both = page.locator(".lhkit-sides > *")
+    expect(both).to_have_count(2)
+    return both.nth(0), both.nth(1)
+
+
+def say(page: Page, text: str) -> None:
+    box = page.locator(".lhkit-board [name=message]")
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    box.click()
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def records(folder: Path, name: str) -> Run:
+    return Run.load(folder / name)
+
+
+def faults(page: Page) -> list[Any]:
+    """Return what axe-core calls serious or critical inside the panel."""
+    found = Axe().run(page, context=".lhkit-ab, .lhkit-board").response["violations"]
+    return [
+        (each["id"], each["nodes"][0]["html"][:200])
+        for each in found
+        if each["impact"] in {"serious", "critical"}
+    ]
+
+
+@pytest.mark.promise("ab.keys")
+def test_ten_votes_by_keys_alone_become_pairs(open_notebook: OpenNotebook, tmp_path: Path) -> None:
+    folder = tmp_path / "ab"
+    page = open_notebook(cell(folder, "say('I cannot do that.')"))
+    votes = page.locator(".lhkit-votes")
+    page.locator(".lhkit-board [name=message]").click()
+    for number in range(10):
+        expect(page.locator(".lhkit-send")).to_be_enabled()
+        page.keyboard.type(f"hello 1234 {number}")  # digits in a message vote for nothing
+        page.keyboard.press("Enter")
+        expect(votes).to_be_focused()
+        page.wait_for_timeout(EARLY_MS + 50)
+        page.keyboard.press("1" if number < 8 else "3")
+        reason = page.locator("[name^=reason]")
+        expect(reason).to_be_focused()
+        page.keyboard.type("it helps")
+        page.keyboard.press("Enter")
+        expect(page.locator(".lhkit-board")).to_contain_text(f"({number + 1} vote")
+        page.keyboard.press("Shift+Tab")
+        for _ in range(12):
+            if page.evaluate("() => document.activeElement.name") == "message":
+                break
+            page.keyboard.press("Shift+Tab")
+    found = compare(records(folder, "bare"), records(folder, "tuned"))
+    assert (len(found.pairs), len(found.lost), found.people[0].votes) == (10, 8, 10)
+    assert found.p_value == pytest.approx(2 * 0.5**8)
+    assert found.pairs[0].a.judgement.reasons == ("better", "it helps")
+
+
+@pytest.mark.promise("ab.gate")
+def test_each_side_has_its_card_and_a_doubled_enter_answers_one_of_them(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
+) -> None:
+    folder = tmp_path / "ab"
+    page = open_notebook(cell(folder))
+    left, right = sides(page)
+    say(page, "Add a habit to cut caffeine")
+    for side in (left, right):
+        expect(side.locator('.lhkit-confirm[data-state="open"]')).to_be_visible()
+    page.screenshot(path=shots / "ab-cards.png")
+    left.locator(".lhkit-run").focus()
+    page.wait_for_timeout(EARLY_MS + 100)
+    page.keyboard.press("Enter")
+    expect(left.locator(".lhkit-confirm")).to_have_attribute("data-state", "allowed")
+    expect(right.locator(".lhkit-run")).to_be_focused()
+    page.keyboard.press("Enter")  # doubled: it was meant for the card that is gone
+    page.wait_for_timeout(100)
+    expect(right.locator(".lhkit-confirm")).to_have_attribute("data-state", "open")
+    page.keyboard.press("Escape")
+    expect(right.locator(".lhkit-confirm")).to_have_attribute("data-state", "denied")
+    expect(page.locator(".lhkit-vote").first).to_be_enabled()
+    ran = {
+        name: [
+            call.ran
+            for call in records(folder, name).records[0].evidence.turns[0].calls
+            if call.destructive
+        ]
+        for name in ("bare", "tuned")
+    }
+    assert ran == {"bare": [True], "tuned": [False]}
+
+
+@pytest.mark.promise("ab.accessible")
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_axe_finds_nothing_serious_and_all_can_be_read_in_both_themes(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
+) -> None:
+    page = open_notebook(cell(tmp_path / "ab", opt_in=False), theme=f"JupyterLab {theme}")
+    opt_in = page.get_by_role("button", name="Got it, start")
+    expect(opt_in).to_be_visible()
+    assert faults(page) == []
+    opt_in.click()
+    say(page, "Add a habit to cut caffeine")
+    left, right = sides(page)
+    for side in (left, right):
+        expect(side.locator('.lhkit-confirm[data-state="open"]')).to_be_visible()
+    assert faults(page) == []
+    page.wait_for_timeout(EARLY_MS + 100)
+    left.locator(".lhkit-run").click()
+    right.locator(".lhkit-cancel").click()
+    page.locator('[data-press="vote"][data-value="left"]').click()
+    expect(page.locator("[name^=reason]")).to_be_visible()
+    assert faults(page) == []
+    page.locator(".lhkit-unblind").click()
+    expect(page.locator(".lhkit-facts")).to_contain_text("tuned")
+    expect(left).to_contain_text("Left · bare")
+    assert faults(page) == []
+    assert page.evaluate(LOW_CONTRAST) == {}
+    page.locator(".lhkit-ab").screenshot(path=shots / f"ab-{theme.lower()}.png")
+    panel = page.locator(".lhkit-ab")
+    panel.evaluate("panel => { panel.style.width = '340px'; }")
+    assert panel.evaluate(OUTSIDE) == []
+    panel.screenshot(path=shots / f"ab-narrow-{theme.lower()}.png")
+
+
+@pytest.mark.promise("ab.blind")
+def test_the_words_of_a_model_run_nothing_and_its_name_is_not_in_the_page(
+    open_notebook: OpenNotebook, tmp_path: Path
+) -> None:
+    page = open_notebook(cell(tmp_path / "ab", "say(EVIL)"))
+    say(page, "<img src=x onerror=\"document.title='owned'\">")
+    expect(page.locator(".lhkit-vote").first).to_be_enabled()
+    html = page.locator(".lhkit-ab").evaluate("panel => panel.outerHTML")
+    assert "tuned" not in html
+    assert "bare" not in html
+    page.locator('[data-press="vote"][data-value="tie"]').click()
+    page.locator("[name^=reason]").fill("<img src=x onerror=\"document.title='owned'\">")
+    page.keyboard.press("Enter")
+    page.locator(".lhkit-unblind").click()
+    expect(page.locator(".lhkit-facts")).to_be_visible()
+    assert "owned" not in page.title()
+    assert page.locator(".lhkit-ab img, .lhkit-ab script").count() == 0
+    assert page.requested == []  # type: ignore[attr-defined] - set when the page was opened
+
+
+@pytest.mark.promise("ab.crash")
+def test_a_kernel_killed_after_a_vote_has_kept_it_and_the_board_takes_no_more(
+    open_notebook: OpenNotebook, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ab"
+    page = open_notebook(cell(folder))
+    say(page, "hello")
+    expect(page.locator(".lhkit-vote").first).to_be_enabled()
+    page.locator('[data-press="vote"][data-value="right"]').click()
+    expect(page.locator(".lhkit-board")).to_contain_text("Your vote is kept")
+    pid = int(page.locator(".jp-OutputArea-output pre").first.inner_text())
+    os.kill(pid, signal.SIGKILL)
+    expect(page.locator(".lhkit-board")).to_contain_text("The kernel was restarted", timeout=40_000)
+    found = compare(records(folder, "bare"), records(folder, "tuned"))
+    assert [pair.gain for pair in found.pairs] == [1]
+    assert json.loads((folder / "bare/manifest.json").read_text())["user"] == "person"

@@ -1,0 +1,387 @@
+"""Two models beside each other: blinded, each in its own world, and votes that are kept."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import RunError, ServerUnreachableError, UsageError
+from lhkit.harness.compare import compare
+from lhkit.harness.record import Preference, Verdict
+from lhkit.harness.results import Run
+from lhkit.locales import load_catalog
+from lhkit.messages import ModelIdentity, ToolCall, ToolOk
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.notebook.ab import ABPanel, folders_of
+from lhkit.notebook.ab_view import (
+    ABState,
+    Choice,
+    Revealed,
+    Stage,
+    Told,
+    ab_parts,
+    fold_ab,
+)
+from lhkit.notebook.state import ErrorItem, OptInAsked, PanelState, QuestionOutcome, ToolItem
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareToolset
+from tests.children import search_paths
+from tests.notebook.conftest import FrontEnd
+from tests.notebook.test_render import EVIL, Elements
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+
+NOTES = ToolRegistry([echo_tool("write", is_destructive=True), echo_tool("look")])
+
+MakeAB = Callable[..., ABPanel]
+
+DYING = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from lhkit.harness.log import Journal
+from lhkit.harness.record import encode_record
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.notebook import ABPanel
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
+
+whole = Journal.append
+
+def between(self, record):
+    if record.vote is not None and self.folder.name == "second":
+        self._file.write(encode_record(record).encode()[:-40])
+        self._file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(self, record)
+
+async def talk():
+    models = [ScriptedModel([say("one")] * 3, name=name) for name in ("first", "second")]
+    panel = ABPanel(models=models, toolset=ToolRegistry([echo_tool("look")]), record="runs/ab",
+                    opt_in=True, draw=lambda: False, settings=Settings(config_dir=Path("config")))
+    await panel.send("hello")
+    panel.vote("left", "shorter")
+    await panel.send("again")
+    if sys.argv[1] == "between the two":
+        Journal.append = between
+    panel.vote("right")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(talk())
+"""
+
+
+@pytest.fixture
+def make_ab(settings: Settings, tmp_path: Path) -> MakeAB:
+    def made(first: Iterable[Reply], second: Iterable[Reply], **options: Any) -> ABPanel:
+        models = [ScriptedModel(first, name="bare"), ScriptedModel(second, name="tuned")]
+        given = {
+            "models": models,
+            "toolset": NOTES,
+            "record": tmp_path / "ab",
+            "opt_in": True,
+            "draw": lambda: False,
+            "locale": "en",
+            "settings": settings,
+            **options,
+        }
+        return ABPanel(**given)
+
+    return made
+
+
+def press(panel: ABPanel, name: str, value: str = "", **fields: str) -> None:
+    content = {"type": "press", "press": name, "value": value, "fields": fields, "view": "page"}
+    panel._board.take_message(content)  # noqa: SLF001 - the fake browser's way in
+
+
+def pages(panel: ABPanel) -> list[FrontEnd]:
+    return [FrontEnd(half.screen) for half in panel._seated]  # noqa: SLF001 - the same
+
+
+def shown(panel: ABPanel) -> str:
+    return "".join(panel._board.widget.parts)  # noqa: SLF001 - what the browser is given
+
+
+def runs(tmp_path: Path) -> tuple[Run, Run]:
+    return Run.load(tmp_path / "ab/bare"), Run.load(tmp_path / "ab/tuned")
+
+
+@pytest.mark.promise("ab.pairs")
+async def test_votes_are_read_as_pairs_with_a_test_and_by_person(
+    make_ab: MakeAB, tmp_path: Path
+) -> None:
+    for person, choices in (("kim", ["left"] * 6), ("lee", ["right", "tie", "both_bad"])):
+        replies = [say("hi")] * len(choices)
+        panel = make_ab(replies, replies, person=person)
+        for number, choice in enumerate(choices):
+            await panel.send(f"message {number}")
+            panel.vote(choice, f"because {number}")
+    found = compare(*runs(tmp_path))
+    assert (len(found.lost), len(found.gained), len(found.pairs)) == (6, 1, 9)
+    kim, lee = found.people
+    assert (kim.person, kim.votes, kim.preferred_a, kim.preferred_b) == ("kim", 6, 6, 0)
+    assert kim.p_value == pytest.approx(2 * 0.5**6)
+    assert kim.interval is not None
+    assert -1.0 in kim.interval
+    assert (lee.preferred_a, lee.preferred_b, lee.votes) == (0, 1, 3)
+    assert lee.p_value == 1.0
+    bare, _ = runs(tmp_path)
+    assert bare.records[0].judgement.reasons == ("better", "because 0")
+    assert {each["model"] for each in bare.manifest["models"]} == {"bare"}
+
+
+@pytest.mark.promise("ab.pairs")
+async def test_a_vote_says_the_same_whoever_stands_where(make_ab: MakeAB, tmp_path: Path) -> None:
+    orders = iter([False, True, False])
+    panel = make_ab([say("hi")] * 2, [say("hi")] * 2, draw=lambda: next(orders))
+    for choice in ("left", "left"):  # the second order is the other way round
+        panel.begin()
+        await panel.send("hello")
+        panel.vote(choice)
+    bare, tuned = (run.records for run in runs(tmp_path))
+    preferences = [each.vote.preference for each in bare if each.vote]
+    assert preferences == [Preference.WORSE, Preference.BETTER]
+    assert [each.vote.side for each in tuned if each.vote] == ["left", "right"]
+    assert [each.judgement.verdict for each in tuned] == [Verdict.PASS, Verdict.FAIL]
+
+
+@pytest.mark.promise("ab.crash")
+@pytest.mark.parametrize("moment", ["after a vote", "between the two"])
+def test_a_killed_kernel_loses_no_vote(moment: str, tmp_path: Path) -> None:
+    died = subprocess.run(
+        [sys.executable, "-c", DYING, moment],
+        cwd=tmp_path,
+        env=search_paths(),
+        check=False,
+        capture_output=True,
+        timeout=30,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    first, second = (Run.load(tmp_path / "runs/ab" / name) for name in ("first", "second"))
+    found = compare(first, second)
+    assert [pair.gain for pair in found.pairs] == [-1, 1]
+    assert found.people[0].votes == 2
+    assert found.pairs[0].a.vote is not None
+    assert found.pairs[0].a.vote.reason == "shorter"
+
+
+@pytest.mark.promise("ab.blind")
+async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_after_it(
+    make_ab: MakeAB,
+) -> None:
+    raw = 'write(secret_dialect="json")'
+    first = [Reply(calls=(ToolCall(name="write", args={"a": 1}, raw=raw),)), say("done")]
+    down = ServerUnreachableError("http://tuned:8000 is down")
+    panel = make_ab(first, [Reply(error=down), say("done")])
+    await panel.send("write", answers=[True])
+    assert panel.state.stage is Stage.FAILED
+    with pytest.raises(UsageError, match="a vote is taken when both have answered"):
+        panel.vote("left")
+    await panel.retry()
+    assert panel.state.stage is Stage.VOTING
+    before = repr(panel.sides) + shown(panel) + repr(panel)
+    assert not re.search(r"bare|tuned|scripted|secret_dialect", before)
+    assert all(side.identity is None for side in panel.sides)
+    calls = [item for item in panel.sides[0].items if isinstance(item, ToolItem)]
+    assert [each.raw for each in calls] == [""]
+    details = [item.detail for item in panel.sides[1].items if isinstance(item, ErrorItem)]
+    assert details == [""]
+    with pytest.raises(UsageError, match="vote first"):
+        panel.unblind()
+    panel.vote("left")
+    panel.unblind()
+    after = shown(panel)
+    for told in ("bare", "tuned", "write {&quot;a&quot;:1} → ok code_yes", "Raw text"):
+        assert told in after
+    with pytest.raises(UsageError, match="until the names are known"):
+        panel.vote("right")
+
+
+@pytest.mark.promise("ab.worlds")
+async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_conversation(
+    settings: Settings, tmp_path: Path
+) -> None:
+    def note(args: Any, deps: Any) -> ToolOk:
+        deps.append(args["a"])
+        return ToolOk({"notes": [*deps]})
+
+    schema = object_schema("a", a={"type": "integer"})
+    tools = ToolRegistry([echo_tool("note", parameters=schema, handler=note, is_destructive=True)])
+    store = ["kept"]
+    models = [
+        ScriptedModel([call("note", a=n), say("ok"), call("note", a=n), say("ok")], name=f"m{n}")
+        for n in (1, 2)
+    ]
+    panel = ABPanel(
+        models=models,
+        toolset=BareToolset(registry=tools),
+        store=store,
+        record=tmp_path / "ab",
+        opt_in=True,
+        draw=lambda: False,
+        settings=settings,
+    )
+    for _ in range(2):
+        await panel.send("note", answers=[True])
+        for number, side in enumerate(panel.sides, start=1):
+            (item,) = (each for each in side.items if isinstance(each, ToolItem))
+            assert item.result == ToolOk({"notes": ["kept", number]})
+        panel.vote("tie")
+    assert store == ["kept"]
+
+
+@pytest.mark.promise("ab.gate")
+async def test_a_card_is_answered_on_its_own_side_and_stop_means_no_on_both(
+    make_ab: MakeAB,
+) -> None:
+    panel = make_ab([call("write", a=1), say("x")] * 2, [call("write", a=2), say("y")] * 2)
+    left, right = pages(panel)
+    press(panel, "send", message="write")
+    await left.until_asked()
+    await right.until_asked()
+    left.answer("run")
+    await left.until(lambda: _outcomes(panel.sides[0]) == [QuestionOutcome.RUN])
+    assert panel.sides[1].open_card is not None
+    right.press("answer", card="another", how="run")
+    right.answer("escape")
+    await left.until(lambda: panel.state.stage is Stage.VOTING)
+    assert _ran(panel.sides[0]) == [True]
+    assert _ran(panel.sides[1]) == [False]
+    press(panel, "send", message="write again")
+    await left.until_asked()
+    await right.until_asked()
+    press(panel, "stop")
+    await left.until(lambda: not panel.is_busy)
+    assert [_outcomes(side)[-1] for side in panel.sides] == [QuestionOutcome.STOPPED] * 2
+    assert [_ran(side)[-1] for side in panel.sides] == [False, False]
+
+
+@pytest.mark.promise("ab.gate")
+async def test_nobody_there_to_click_means_that_nothing_runs_on_either_side(
+    make_ab: MakeAB,
+) -> None:
+    panel = make_ab([call("write"), say("x")], [call("write"), say("y")])
+    await panel.send("write")
+    assert [_ran(side) for side in panel.sides] == [[False], [False]]
+
+
+def _outcomes(side: PanelState) -> list[QuestionOutcome]:
+    return [each.outcome for each in side.items if hasattr(each, "outcome") and each.outcome]
+
+
+def _ran(side: PanelState) -> list[bool]:
+    return [bool(e.trace and e.trace.ran) for e in side.items if isinstance(e, ToolItem)]
+
+
+async def test_keys_vote_and_a_reason_is_added_to_the_vote(make_ab: MakeAB, tmp_path: Path) -> None:
+    panel = make_ab([say("hi")] * 2, [say("hi")] * 2)
+    press(panel, "vote", "left")  # nothing was said yet
+    assert panel.state.choice is None
+    await panel.send("hello")
+    press(panel, "vote", "nonsense")
+    assert panel.state.choice is None
+    press(panel, "vote", "right")
+    press(panel, "reason", **{f"reason-{panel.state.conversation}": "  it is <b>shorter</b>  "})
+    assert panel.state.votes == 1
+    bare, _ = runs(tmp_path)
+    assert bare.records[0].judgement.reasons == ("worse", "it is <b>shorter</b>")
+    press(panel, "unblind")
+    press(panel, "vote", "left")  # too late
+    assert panel.state.choice is Choice.RIGHT
+    await panel.send("another")
+    assert panel.state.choice is None
+    assert len(runs(tmp_path)[0].records) == 2
+
+
+async def test_nothing_is_sent_before_the_user_agrees_to_both(
+    make_ab: MakeAB, settings: Settings
+) -> None:
+    panel = make_ab([say("hi")], [say("hi")], opt_in=False)
+    with pytest.raises(UsageError, match="nothing is sent before the user agrees"):
+        await panel.send("hello")
+    assert "bare" in shown(panel)
+    assert "tuned" in shown(panel)
+    press(panel, "opt_in")
+    await panel.send("hello")
+    assert panel.state.stage is Stage.VOTING
+    assert len(json.loads((settings.config_dir / "chat-opt-in.json").read_text())["agreed"]) == 2
+    assert make_ab([], [], opt_in=False).state.stage is Stage.READY
+
+
+async def test_a_disk_that_refuses_a_vote_says_so_and_the_vote_is_not_shown_as_kept(
+    make_ab: MakeAB, tmp_path: Path
+) -> None:
+    panel = make_ab([say("hi")], [say("hi")])
+    (tmp_path / "ab").write_text("a file is in the way", encoding="utf-8")
+    await panel.send("hello")
+    assert any(each.is_fault for each in panel.state.told)
+    with pytest.raises(RunError):
+        panel.vote("left")
+    assert panel.state.choice is None
+    (tmp_path / "ab").unlink()
+    panel.vote("left")
+    assert [each.vote is not None for run in runs(tmp_path) for each in run.records] == [True] * 2
+
+
+async def test_another_model_under_the_same_name_is_kept_elsewhere(
+    make_ab: MakeAB, settings: Settings, tmp_path: Path
+) -> None:
+    await make_ab([say("hi")], [say("hi")]).send("hello")
+    other = ScriptedModel([], identity=ModelIdentity(model="bare", weights_sha256="0" * 64))
+    with pytest.raises(UsageError, match="another model under the same name"):
+        ABPanel(
+            models=[other, ScriptedModel([], name="tuned")],
+            toolset=NOTES,
+            record=tmp_path / "ab",
+            settings=settings,
+        )
+    with pytest.raises(UsageError, match="compares two models, and 1 were given"):
+        ABPanel(models=[other], record=tmp_path / "other", settings=settings)
+
+
+def test_folders_are_called_by_what_tells_the_models_apart() -> None:
+    def named(*told: tuple[str, str]) -> tuple[str, ...]:
+        return folders_of([ModelIdentity(model=model, dialect=dialect) for model, dialect in told])
+
+    assert named(("google/gemma", ""), ("../tuned", "")) == ("google-gemma", "tuned")
+    assert named(("gemma", "json"), ("gemma", "gemma4")) == ("gemma-json", "gemma-gemma4")
+    assert named(("gemma", ""), ("gemma", "")) == ("gemma-a", "gemma-b")
+
+
+@pytest.mark.promise("ab.blind")
+@pytest.mark.parametrize("locale", ["ko", "en"])
+async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -> None:
+    catalog = load_catalog(locale)
+    panel = make_ab([call(EVIL, **{EVIL: EVIL}), say(EVIL)], [say(EVIL)])
+    await panel.send(EVIL)
+    panel.vote("tie", EVIL)
+    panel.unblind()
+    revealed = panel.state.revealed
+    assert revealed is not None
+    named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
+    told = fold_ab(panel.state, Told(text=EVIL, is_fault=True))
+    asked = fold_ab(ABState(), OptInAsked(model=EVIL, address=EVIL, licence=EVIL))
+    for state in (replace(told, revealed=(named[0], named[1])), replace(told, stage=Stage.VOTED)):
+        _is_harmless("".join(ab_parts(state, catalog)))
+    _is_harmless("".join(ab_parts(asked, catalog)))
+    assert isinstance(revealed[0], Revealed)
+
+
+def _is_harmless(html: str) -> None:
+    found = Elements(html)
+    assert found.tags <= {
+        *("div", "span", "button", "kbd", "textarea", "input", "ul", "li", "pre"),
+        *("table", "caption", "thead", "tbody", "tr", "th", "td"),
+    }
+    assert not any(name.startswith("on") for name in found.attributes)
+    assert "src" not in found.attributes
