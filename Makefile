@@ -120,7 +120,7 @@ $(STAMP): $(PACKAGES) pyproject.toml
 ifeq ($(PLATFORM),Linux x86_64)
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 else
-	@$(PIP) install -qq -e '.[report,notebook,tune,export]' $$($(BIN)/python -c 'import tomllib; \
+	@$(PIP) install -qq -e '.[report,notebook,tune,export,ray]' $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 endif
 	@touch $(STAMP)

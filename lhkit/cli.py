@@ -110,6 +110,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit eval --limit 8",
             "lhkit eval mine.yaml --toolset mine.py:own --model gold",
             "lhkit eval --base-url http://127.0.0.1:8000 --fail-under 85",
+            "lhkit eval --ray local --replicas 2",
         ),
         "chat": (
             "lhkit chat --locale en",
@@ -315,6 +316,7 @@ Dtype = Annotated[
 MOST = 1_000_000
 """The most of whatever is counted: conversations, steps, tokens. More is a slip of the hand."""
 MOST_SEED = 2**32
+MOST_REPLICAS = 4_096
 Toolset = Annotated[
     str,
     typer.Option(
@@ -842,6 +844,50 @@ _ExitZero = Annotated[
 ]
 
 
+_Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Play on replicas that Ray places: local (a cluster for this command), auto (this "
+        "node's), or HOST:PORT.",
+    ),
+]
+_Replicas = Annotated[
+    int | None,
+    typer.Option(min=1, max=MOST_REPLICAS, help="With --ray: how many servers. Default: 1."),
+]
+_Gpus = Annotated[
+    int | None,
+    typer.Option(
+        "--gpus-per-replica", min=0, help="With --ray: graphics cards of each. Default: 0."
+    ),
+]
+_Cpus = Annotated[
+    float | None,
+    typer.Option("--cpus-per-replica", min=0, help="With --ray: cores of each. Default: 1."),
+]
+
+
+def _placement(
+    address: str | None, replicas: int | None, gpus: int | None, cpus: float | None
+) -> Any:
+    """Return where replicas are put; None without `--ray`.
+
+    Raises:
+        typer.BadParameter: there is something to place and no cluster.
+    """
+    if address is None:
+        given = {"--replicas": replicas, "--gpus-per-replica": gpus, "--cpus-per-replica": cpus}
+        if idle := next((name for name, value in given.items() if value is not None), None):
+            raise typer.BadParameter(f"{idle} is for --ray: give both, or neither")
+        return None
+    from lhkit.scale import Placement  # noqa: PLC0415 - scipy, aiohttp
+
+    return Placement(
+        address=address, replicas=replicas or 1, gpus=gpus or 0, cpus=1 if cpus is None else cpus
+    )
+
+
 def add_eval(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit eval`."""
 
@@ -863,6 +909,10 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
         name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
         runs_dir: RunsDir = Path("runs"),
+        ray: _Ray = None,
+        replicas: _Replicas = None,
+        gpus: _Gpus = None,
+        cpus: _Cpus = None,
         fail_under: _FailUnder = None,
         max_violations: _MaxViolations = None,
         baseline: _Baseline = None,
@@ -889,6 +939,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             max_tokens=max_tokens,
             name=name,
             runs_dir=runs_dir,
+            placement=_placement(ray, replicas, gpus, cpus),
             fail_under=fail_under,
             max_violations=max_violations,
             baseline=baseline,

@@ -108,3 +108,15 @@ def hardware() -> dict[str, str | int]:
         "python": platform.python_version(),
         "cores": os.cpu_count() or 0,
     }
+
+
+def quiet_ray() -> None:
+    """Have Ray report to nobody and leave the graphics cards that a process sees as they are.
+
+    Ray reads this from the environment only; what somebody has set stays.
+    """
+    for name, value in (
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+        ("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"),
+    ):
+        os.environ.setdefault(name, value)

@@ -60,7 +60,7 @@ def main() -> None:
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
     heavy = [*extras["gemma"], *extras["tune"], *extras["llama"]]
-    small = [*extras["report"], *extras["notebook"], *extras["export"]]
+    small = [*extras["report"], *extras["notebook"], *extras["export"], *extras["ray"]]
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
     client = closure(roots, installed)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client

@@ -5,21 +5,24 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from lhkit import app
-from lhkit.chat.controller import Assistant
+from lhkit import app, scale
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
-from lhkit.harness.author.baselines import gold_model, silent_model
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
 from lhkit.harness.log import RECORDS, Resumption, read_manifest, read_records, unsure_models
@@ -41,16 +44,15 @@ from lhkit.models.http import Endpoint, require_address
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
-from lhkit.models.serving import StartProgress
+from lhkit.models.serving import MAX_NUM_SEQS, StartProgress
 from lhkit.models.weights import weights_sha256
+from lhkit.scale import SCRIPTED, Part, Placement, RayPlayers
 from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import (
     DEFAULT,
-    Session,
     Toolset,
-    ToolsetAround,
     label_of,
     limited,
     load,
@@ -207,11 +209,14 @@ def unsure_lines(manifest: Mapping[str, Any], catalog: Catalog) -> Iterator[str]
         yield catalog.text("eval.unsure", models=", ".join(models))
 
 
-def left_lines(source: ModelSource, catalog: Catalog) -> Iterator[str]:
-    """Yield for each of several servers that failed meanwhile how often it was left."""
-    if isinstance(source, ServerPool):
-        for address, count in source.times_left.items():
+def left_lines(opened: "Opened", catalog: Catalog) -> Iterator[str]:
+    """Yield how often each of several servers was left, and how many replicas were lost."""
+    if isinstance(opened.source, ServerPool):
+        for address, count in opened.source.times_left.items():
             yield catalog.text("eval.left", address=address, count=count)
+    if opened.players is not None and opened.players.deaths:
+        why = opened.players.causes[-1]
+        yield catalog.text("eval.lost_replicas", count=opened.players.deaths, why=why)
 
 
 def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
@@ -226,10 +231,21 @@ def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A model that is ready. `server_s` is how long a server started for it took, in seconds."""
+    """A model that is ready. `server_s` is how long a server started for it took, in seconds.
+
+    Where there are `players`, they play, and `source` only tells who they are.
+    """
 
     source: ModelSource
     server_s: float = 0.0
+    players: RayPlayers | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """How many conversations to have at once if nobody says."""
+        if self.players is not None:
+            return min(MOST_CONCURRENCY, self.players.at_once)
+        return concurrency_for(self.source)
 
 
 def concurrency_for(source: ModelSource) -> int:
@@ -240,9 +256,16 @@ def concurrency_for(source: ModelSource) -> int:
     return min(MOST_CONCURRENCY, servers * fitting_concurrency(source.identity))
 
 
+Replicas: TypeAlias = Callable[[], AbstractAsyncContextManager[RayPlayers]]
+"""Asks for the replicas of a run."""
+
+
 @asynccontextmanager
 async def opened_source(
-    choice: app.ModelChoice, settings: Settings, is_answered: Callable[[ModelSource], bool]
+    choice: app.ModelChoice,
+    settings: Settings,
+    is_answered: Callable[[ModelSource], bool],
+    replicas: Replicas | None = None,
 ) -> AsyncIterator[Opened]:
     """Yield what plays; no server is started where `is_answered` says that nothing is left.
 
@@ -250,23 +273,68 @@ async def opened_source(
         choice: which model; `gold` and `silent` are scripts, at an address they are names.
         settings: where weights and servers are.
         is_answered: whether a run of this model would have nothing to play.
+        replicas: asks for those who play, if it is not this process.
 
     Raises:
         LhkitError: the model cannot be had.
     """
-    if choice.is_embedded and choice.name in SCRIPTED:
+    is_script = choice.is_embedded and choice.name in SCRIPTED
+    if is_script and replicas is None:
         yield Opened(source=SCRIPTED[choice.name]())
         return
-    with setup_progress() as shown:
-        identity = await app.expected_identity(choice, settings, shown.weights)
+    identity = (
+        None if is_script or "/" in (choice.name or "") else await _expected(choice, settings)
+    )
     if identity:
-        nobody = ScriptedModel(_not_left_to_play, identity=identity)
+        nobody = _named(identity)
         if is_answered(nobody):
             yield Opened(source=nobody)
             return
+    if replicas is not None:
+        async with replicas() as players:
+            told = players.identity or ModelIdentity(model="")
+            source = SCRIPTED[choice.name]() if is_script else _named(told)
+            yield Opened(source=source, server_s=players.server_s, players=players)
+        return
     start = _StartTime()
     async with opened_model(choice, settings, start) as model:
         yield Opened(source=model, server_s=start.elapsed_s)
+
+
+async def _expected(choice: app.ModelChoice, settings: Settings) -> ModelIdentity | None:
+    with setup_progress() as shown:
+        return await app.expected_identity(choice, settings, shown.weights)
+
+
+def _named(identity: ModelIdentity) -> ModelSource:
+    """Return a model that only says who it is."""
+    return ScriptedModel(_not_left_to_play, identity=identity)
+
+
+def part_of(
+    choice: app.ModelChoice,
+    settings: Settings,
+    placement: Placement,
+    *,
+    concurrency: int | None,
+    **more: Any,
+) -> Part:
+    """Return what each replica of a run plays with; `more` are fields of `Part` as they are."""
+    base_urls = () if choice.base_url is None else (choice.base_url, *choice.beside)
+    part = Part(
+        model=choice.name,
+        base_urls=base_urls,
+        dialect=choice.dialect,
+        constraint=choice.constraint,
+        dtype=settings.dtype,
+        gpus=placement.gpus,
+        **more,
+    )
+    if concurrency is not None:
+        return replace(part, at_once=-(-concurrency // placement.replicas))
+    if part.is_scripted:
+        return part
+    return replace(part, at_once=scale.AT_ONCE_ON_GPUS if placement.gpus else MAX_NUM_SEQS)
 
 
 def choice_of(
@@ -288,12 +356,6 @@ def choice_of(
         dialect=dialect,
         constraint=constraint,
     )
-
-
-SCRIPTED: dict[str | None, Callable[[], ModelSource]] = {
-    "gold": lambda: gold_model,
-    "silent": silent_model,
-}
 
 
 def _not_left_to_play(_: ModelRequest) -> NoReturn:
@@ -323,9 +385,9 @@ class EvalOptions:
     """What the user asked for on the command line.
 
     Without `split` and `paths` the split `dev` is played. `base_urls` are as `addresses_of` takes
-    them. Without `concurrency` it is chosen for the server. With `exit_zero` a finding (exit code
-    1) is told and ends with 0; wrong use and a world that failed end as ever. `begun_s` is when all
-    began, on the clock of `time.perf_counter`.
+    them. Without `concurrency` it is chosen for the server. With a `placement` replicas play. With
+    `exit_zero` a finding (exit code 1) is told and ends with 0; wrong use and a world that failed
+    end as ever. `begun_s` is when all began, on the clock of `time.perf_counter`.
     """
 
     paths: tuple[Path, ...] = ()
@@ -343,6 +405,7 @@ class EvalOptions:
     max_tokens: int = 128
     name: str | None = None
     runs_dir: Path = Path("runs")
+    placement: Placement | None = None
     fail_under: float | None = None
     max_violations: int | None = None
     baseline: Path | None = None
@@ -377,14 +440,15 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     tools = _constrained_tools(options, plain, scenarios)
     choice = replace(_choice(options, settings), tools=tools)
     if choice.base_url is not None or choice.name not in SCRIPTED:
-        app.require_choice(choice)
+        scale.require_model(choice) if options.placement else app.require_choice(choice)
 
     def is_answered(source: ModelSource) -> bool:
         model, toolset = stressed(source, plain, stress)
         plan = plan_run(scenarios, model, toolset, repeats=options.repeats, user=user)
         return plan.is_answered_by(read_records(run_dir))
 
-    async with opened_source(choice, settings, is_answered) as opened:
+    replicas = _replicas(options, choice, settings, scenarios) if options.placement else None
+    async with opened_source(choice, settings, is_answered, replicas) as opened:
         model, toolset = stressed(opened.source, plain, stress)
         told = await provenance(settings, options.command)
         setup_s = time.perf_counter() - begun_s - opened.server_s
@@ -393,10 +457,11 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 scenarios,
                 model,
                 toolset=toolset,
+                players=opened.players,
                 run_dir=run_dir,
                 repeats=options.repeats,
                 user=user,
-                concurrency=options.concurrency or concurrency_for(opened.source),
+                concurrency=options.concurrency or opened.concurrency,
                 keep_prompts=options.keep_prompts,
                 keep_states=options.keep_states,
                 report=lambda found: _print_lines(resumed(found, catalog)),
@@ -409,10 +474,50 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
         run,
         run_dir,
         words,
-        [*left_lines(opened.source, catalog), *found.remarks, *outcome],
+        [*left_lines(opened, catalog), *found.remarks, *outcome],
         catalog,
     )
     return 0 if options.exit_zero and found.exit_code == EXIT_MISSED else found.exit_code
+
+
+def _replicas(
+    options: EvalOptions,
+    choice: app.ModelChoice,
+    settings: Settings,
+    scenarios: Sequence[Scenario],
+) -> Replicas:
+    """Return how to ask for the replicas of a run.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+    """
+    scale.require_ray()
+    placement = options.placement or Placement(address=scale.LOCAL)
+    part = part_of(
+        choice,
+        settings,
+        placement,
+        concurrency=options.concurrency,
+        toolset=options.toolset,
+        max_tokens=options.max_tokens,
+        stress=options.stress,
+        keep_prompts=options.keep_prompts,
+        keep_states=options.keep_states,
+    )
+    played = [each.played_by(user_of(options.user)) for each in scenarios]
+
+    @asynccontextmanager
+    async def replicas() -> AsyncIterator[RayPlayers]:
+        catalog = load_catalog(settings.locale)
+        words = catalog.text("eval.ray", count=placement.replicas, address=placement.address)
+        Console(stderr=True).print(Text(printable(words)), soft_wrap=True)
+        async with (
+            scale.connected(placement, options.toolset) as cluster,
+            RayPlayers(cluster, part, played) as players,
+        ):
+            yield players
+
+    return replicas
 
 
 def _paths(options: EvalOptions) -> tuple[Path, ...]:
@@ -791,13 +896,7 @@ class _Stage:
         return recorded.weights_sha256 == await weights_sha256(folder, self.settings.cache_dir)
 
     def _under_stress(self, source: ModelSource) -> tuple[ModelSource, Toolset]:
-        told = self.arm.instructions
-
-        def assistant(session: Session, locale: str) -> Assistant:
-            own = session.assistant
-            return replace(own, instructions=told.get(locale, own.instructions))
-
-        toolset = ToolsetAround(inner=self.toolset, assistant=assistant) if told else self.toolset
+        toolset = scale.told_instructions(self.toolset, self.arm.instructions)
         return stressed(source, toolset, parse_stress(self.arm.stress))
 
 

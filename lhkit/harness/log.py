@@ -113,15 +113,18 @@ class Journal:
         self._file = file
         self._fault: OSError | None = None
 
-    def append(self, *records: SampleRecord) -> None:
+    def append(self, *records: SampleRecord | str) -> None:
         """Write records, a line each, and wait until they are on the disk.
+
+        One that came as its line is written as it is.
 
         After a fault nothing more is taken: it would stand behind half a line, and be lost with it.
 
         Raises:
             RunError: the disk does not take it.
         """
-        lines = memoryview("".join(f"{encode_record(each)}\n" for each in records).encode())
+        told = (each if isinstance(each, str) else encode_record(each) for each in records)
+        lines = memoryview("".join(f"{each}\n" for each in told).encode())
         try:
             if self._fault is not None:
                 raise self._fault

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tqdm.auto import tqdm
 
@@ -40,7 +40,6 @@ from lhkit.harness.log import (
     resumption,
     stored_records,
     versions,
-    without_evidence,
     write_manifest,
 )
 from lhkit.harness.matching import FEW, MadeCall, load_solver, match_calls
@@ -67,6 +66,7 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
     WallTime,
+    encode_record,
     turn_record,
 )
 from lhkit.harness.results import Run
@@ -167,6 +167,42 @@ async def warm_up(job: Job, stage: SampleStage) -> bool:
             if model is not stage.model:
                 await model.aclose()
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """A sample that was played elsewhere: its record as a line, and what is asked of it here."""
+
+    line: str
+    verdict: Verdict
+    cause: str | None = None
+
+    @classmethod
+    def of(cls, record: SampleRecord) -> "Played":
+        """Return what travels of a record."""
+        verdict = record.judgement.verdict
+        return cls(line=encode_record(record), verdict=verdict, cause=cause_of(record))
+
+
+class Players(Protocol):
+    """Others who play the samples of a run, each with a model, tools and worlds of its own.
+
+    Plan, retries, journal and progress stay with the run.
+    """
+
+    async def play(self, job: Job, attempt: int) -> Played:
+        """Have one sample played once; one that got lost on the way is played anew, unnoticed.
+
+        Raises:
+            ServerUnreachableError: there is nobody any more who could play.
+        """
+
+    async def warm_up(self, openings: Sequence[Job]) -> int:
+        """Have all of them read what many samples begin with (`warm_up`); return how many."""
+
+    @property
+    def state(self) -> str:
+        """A few words for the progress bar."""
 
 
 async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> SampleRecord:
@@ -380,6 +416,7 @@ async def replay(
     model: ModelSource,
     *,
     toolset: ToolsetSource = DEFAULT,
+    players: Players | None = None,
     run_dir: Path | None = None,
     repeats: int = 1,
     user: User = "script",
@@ -409,6 +446,8 @@ async def replay(
         scenarios: what to play.
         model: one model, or a maker of one for each scenario.
         toolset: opens an isolated world for each sample; or its reference (`toolset.load`).
+        players: who plays instead of this process (see `scale`): `model` is then only who they
+            say they are, and the records stay on disk, as with `keep_records=False`.
         run_dir: folder of the records; None keeps them in memory only.
         repeats: samples per scenario.
         user: who clicks where a scenario says yes: the script, a careful reader of the cards, or
@@ -433,8 +472,10 @@ async def replay(
     require_playable(
         len(scenarios), repeats=repeats, concurrency=concurrency, max_attempts=max_attempts
     )
+    keep_records = keep_records and players is None
     if run_dir is None and not keep_records:
-        raise UsageError("keep_records=False needs a run_dir: where else should the records be?")
+        what = "keep_records=False" if players is None else "players"
+        raise UsageError(f"{what} needs a run_dir: where else should the records be?")
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
     own = toolset_of(toolset)
     plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
@@ -456,6 +497,7 @@ async def replay(
         journal = stack.enter_context(open_journal(run_dir)) if run_dir else None
         crew = _Crew(
             stage=stage,
+            players=players,
             journal=journal,
             keep_records=keep_records,
             writer=stack.enter_context(ThreadPoolExecutor(1, "lhkit-journal")),
@@ -485,7 +527,8 @@ async def _replayed(
     resumed = resumption(asked, found, before, {"versions": versions(), **facts})
     report(resumed)
     kept = plan.kept(found)
-    crew.done |= {sample_id: crew.held(record) for sample_id, record in kept.items()}
+    for record in kept.values():
+        crew.hold(record.sample_id, record)
     todo = [job for job in jobs if job.sample_id not in kept]
     sitting = Sitting(
         started_at=crew.stage.moment(),
@@ -508,7 +551,7 @@ async def _replayed(
     try:
         with tqdm(total=len(jobs), initial=len(kept), unit="sample", disable=not progress) as bar:
             await crew.warm_up(plan.openings(todo) if concurrency > 1 else ())
-            await crew.work(todo, concurrency, bar.update)
+            await crew.work(todo, concurrency, lambda: crew.tell(bar))
     finally:
         manifest = file_manifest(_closed(sitting, crew, len(jobs)))
     records = _records(jobs, crew)
@@ -530,13 +573,13 @@ def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:
 
 
 def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
-    verdicts = [record.judgement.verdict for record in crew.done.values()]
+    done = crew.verdicts.total()
     return replace(
         sitting,
         ended_at=crew.stage.moment(),
-        played=len(verdicts) - sitting.kept,
-        invalid=verdicts.count(Verdict.INVALID),
-        finished=len(verdicts) == asked,
+        played=done - sitting.kept,
+        invalid=crew.verdicts[Verdict.INVALID],
+        finished=done == asked,
         warmed_up=crew.warmed_up,
         **crew.wall.seconds(),
     )
@@ -547,6 +590,7 @@ class _Crew:
     """The workers of one run, what they have done, and how long they put up with a dead server."""
 
     stage: SampleStage
+    players: Players | None
     journal: Journal | None
     keep_records: bool
     writer: ThreadPoolExecutor
@@ -556,14 +600,18 @@ class _Crew:
     wall: WallTime
     unreachable: int = 0
     warmed_up: int = 0
-    unwritten: deque[SampleRecord] = field(default_factory=deque)
+    unwritten: deque[SampleRecord | str] = field(default_factory=deque)
     write: "asyncio.Future[None] | None" = None
     is_write_due: bool = False
     done: dict[SampleId, SampleRecord] = field(default_factory=dict)
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
 
     async def warm_up(self, openings: Sequence[Job]) -> None:
         """Have the server read what many samples begin with, before they all ask at once."""
         with self.wall.asking():
+            if self.players is not None:
+                self.warmed_up = await self.players.warm_up(openings)
+                return
             done = await asyncio.gather(*(warm_up(each, self.stage) for each in openings))
         self.warmed_up = sum(done)
 
@@ -577,43 +625,64 @@ class _Crew:
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
+    def tell(self, bar: "tqdm[Any]") -> None:
+        """Show that a sample is done."""
+        if self.players is not None:
+            bar.set_postfix_str(self.players.state, refresh=False)
+        bar.update()
+
     async def _worker(self, jobs: Iterator[Job], tick: Callable[[], object]) -> None:
         for job in jobs:
             record = await self._settled(job)
-            await self._keep(record)
+            await self._keep(job, record)
             tick()
 
-    async def _settled(self, job: Job) -> SampleRecord:
-        record: SampleRecord | None = None
+    async def _settled(self, job: Job) -> SampleRecord | Played:
+        record: SampleRecord | Played | None = None
         for attempt in range(1, self.max_attempts + 1):
             if self.unreachable >= self.patience:
                 break
-            record = await play_sample(job, self.stage, attempt=attempt)
-            cause = _cause(record)
+            record = await self._played(job, attempt)
+            cause = record.cause if isinstance(record, Played) else cause_of(record)
             self.unreachable = self.unreachable + 1 if cause == _UNREACHABLE else 0
             if cause not in _PASSING:
                 break
             if attempt < self.max_attempts:
                 await self.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (attempt - 1)))
-        return record or self._not_tried(job)
+        times = f"the server was unreachable {self.unreachable} times in a row"
+        return record or self._not_tried(job, times)
 
-    def _not_tried(self, job: Job) -> SampleRecord:
-        reason = f"not tried: the server was unreachable {self.unreachable} times in a row"
+    async def _played(self, job: Job, attempt: int) -> SampleRecord | Played:
+        if self.players is None:
+            return await play_sample(job, self.stage, attempt=attempt)
+        try:
+            with self.wall.asking():
+                return await self.players.play(job, attempt)
+        except ServerUnreachableError as error:
+            return self._not_tried(job, str(error))
+
+    def _not_tried(self, job: Job, why: str) -> SampleRecord:
+        reason = f"not tried: {why}"
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(reason,))
         started_at = self.stage.moment()
         return sample_record(
             job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
         )
 
-    def held(self, record: SampleRecord) -> SampleRecord:
-        """Return what is kept of a record in memory."""
-        return record if self.keep_records else without_evidence(record)
+    def hold(self, sample_id: SampleId, record: SampleRecord | Played) -> None:
+        """Keep in memory what is kept of a record there."""
+        if isinstance(record, Played):
+            self.verdicts[record.verdict] += 1
+            return
+        self.verdicts[record.judgement.verdict] += 1
+        if self.keep_records:
+            self.done[sample_id] = record
 
-    async def _keep(self, record: SampleRecord) -> None:
+    async def _keep(self, job: Job, record: SampleRecord | Played) -> None:
         """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
-        self.done[record.sample_id] = self.held(record)
+        self.hold(job.sample_id, record)
         if self.journal is not None:
-            self.unwritten.append(record)
+            self.unwritten.append(record.line if isinstance(record, Played) else record)
             write = self._next_write(self.journal)
             with self.wall.writing():
                 await asyncio.wait({write})  # which does not cancel it: it gets written
@@ -636,7 +705,7 @@ class _Crew:
             journal.append(*waiting)
 
 
-def _cause(record: SampleRecord) -> str | None:
+def cause_of(record: SampleRecord) -> str | None:
     """Return the type of the fault that ended an invalid sample, None for a valid one."""
     is_invalid = record.judgement.verdict is Verdict.INVALID
     return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None

@@ -1,0 +1,798 @@
+"""One run over many replicas, placed and watched by Ray: the only module that knows Ray.
+
+A replica is an actor: it starts a server on its node (or talks to servers that are there), opens
+the toolset and plays samples. The driver keeps what must be one: plan, hashes, journal, retries. A
+replica that is lost gives back what it had not finished; it was never a verdict.
+"""
+
+import asyncio
+import math
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from lhkit import app
+from lhkit.chat.controller import Assistant
+from lhkit.errors import (
+    LhkitError,
+    MissingPackageError,
+    ServerUnreachableError,
+    SetupError,
+    UsageError,
+)
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.log import versions
+from lhkit.harness.plan import Job, Scene, plan_run
+from lhkit.harness.run import Played, SampleStage, play_sample, warm_up
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.messages import ModelIdentity
+from lhkit.models import served
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.families import family_of
+from lhkit.models.http import Endpoint
+from lhkit.models.request import OPENAI
+from lhkit.models.serving import MAX_NUM_SEQS, ServerSettings, VllmServer
+from lhkit.models.weights import EMBEDDED_NAMES, require_unchanged, weights_sha256
+from lhkit.precision import Dtype
+from lhkit.settings import Settings, load_settings, quiet_ray
+from lhkit.toolset import Session, Toolset, ToolsetAround, limited, load, registry_of
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
+    "gold": lambda: gold_model,
+    "silent": silent_model,
+}
+"""Models that are scripts: nothing is served for them."""
+
+AT_ONCE_ON_GPUS = 64
+"""Conversations at once that a server on graphics cards is started for where nobody says."""
+
+LOCAL = "local"
+"""An address: a cluster that is started here, for this command only."""
+
+_GIVE_AFTER_S = 0.005
+_TAKE_AFTER_S = 0.02
+"""So long more is waited for what else is there, so that a message carries more than one sample."""
+_LOOK_S = 2.0
+_END_S = 25.0
+_DEATHS_A_REPLICA = 3
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 30.0
+_STORE_BYTES = 80 * 2**20
+"""Of a cluster of our own: records pass through it, none stays."""
+
+
+# What a replica is, and what is asked of it: plain values, of which none is secret.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where replicas are put: how many, and what each takes.
+
+    `address` is `local`, `auto` (the cluster of this node) or the HOST:PORT of a cluster's head.
+    A node that could hold a replica is waited for `patience_s` seconds.
+    """
+
+    address: str
+    replicas: int = 1
+    gpus: int = 0
+    cpus: float = 1.0
+    patience_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What every replica plays with. A key is not in it: each node has it in its environment.
+
+    Without `base_urls` a replica starts a server of its own for `model`. `at_once` is how many
+    conversations one has.
+    """
+
+    toolset: str
+    max_tokens: int | None
+    model: str | None = None
+    base_urls: tuple[str, ...] = ()
+    dialect: str = "json"
+    constraint: Constraint = "off"
+    dtype: Dtype | None = None
+    stress: str = ""
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    keep_prompts: bool = False
+    keep_states: bool = False
+    at_once: int = served.UNKNOWN_CONCURRENCY
+    gpus: int = 0
+    versions: Mapping[str, str] = field(default_factory=versions)
+
+    @property
+    def is_scripted(self) -> bool:
+        """Whether a script plays."""
+        return not self.base_urls and self.model in SCRIPTED
+
+
+class Asked(NamedTuple):
+    """One try of one sample, by the number of its scenario among those that a replica has."""
+
+    ticket: int
+    scenario: int
+    repeat: int
+    content_hash: str
+    attempt: int
+
+
+class Introduction(NamedTuple):
+    """Who a replica is; `identity` is None of a script, and `server_s` how long it took."""
+
+    identity: ModelIdentity | None
+    server_s: float
+
+
+def require_ray() -> None:
+    """Tell before anything is started that Ray is not there.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    if find_spec("ray") is None:
+        raise MissingPackageError(
+            "Ray is not installed here: `pip install 'lhkit[ray]'`, in the clone `pip install -e "
+            "'.[ray]'`; several servers without it are given by --base-url"
+        )
+
+
+def require_model(choice: app.ModelChoice) -> None:
+    """Refuse a model that no replica could have.
+
+    Raises:
+        UsageError: as `app.require_choice`; beside the embedded ones, `org/model` and a folder
+            may be named, for which each replica starts a vLLM.
+    """
+    if choice.is_embedded and "/" in (choice.name or ""):
+        served.require_constraint(choice.dialect, choice.constraint, choice.tools)
+    else:
+        app.require_choice(choice)
+
+
+def told_instructions(toolset: Toolset, told: Mapping[str, str]) -> Toolset:
+    """Return the toolset with other instructions, by language; the same one for none."""
+
+    def assistant(session: Session, locale: str) -> Assistant:
+        own = session.assistant
+        return replace(own, instructions=told.get(locale, own.instructions))
+
+    return ToolsetAround(inner=toolset, assistant=assistant) if told else toolset
+
+
+# The actor's side. It is an ordinary class, so that it runs without Ray as well.
+
+
+class Replica:
+    """Plays samples where it is. `begin` it, `give` it samples, `take` what has become of them."""
+
+    def __init__(self, part: Part, scenarios: Sequence[Scenario]) -> None:
+        self._part = part
+        self._scenarios = scenarios
+        self._stack = AsyncExitStack()
+        self._stage: SampleStage | None = None
+        self._scenes: dict[int, Scene] = {}
+        self._playing: set[asyncio.Task[None]] = set()
+        self._done: list[tuple[int, Played]] = []
+        self._fault: BaseException | None = None
+        self._news = asyncio.Event()
+
+    async def begin(self) -> Introduction:
+        """Make all ready and tell who plays.
+
+        Raises:
+            UsageError: this node has another lhkit, or the toolset cannot be opened here.
+            SetupError: the server cannot be had.
+            ModelError: a server does not answer as it should.
+        """
+        _require_same(self._part.versions, versions())
+        settings, began_s = load_settings(), time.perf_counter()
+        toolset = limited(_loaded(self._part.toolset), self._part.max_tokens)
+        source = await self._stack.enter_async_context(self._source(toolset, settings))
+        server_s = time.perf_counter() - began_s
+        stress = parse_stress(self._part.stress)
+        model, toolset = stressed(
+            source, told_instructions(toolset, self._part.instructions), stress
+        )
+        self._stage = SampleStage(
+            model=model,
+            toolset=toolset,
+            clock=time.perf_counter,
+            keep_prompts=self._part.keep_prompts,
+            keep_states=self._part.keep_states,
+            begun_s=time.perf_counter(),
+            started_at=settings.now(),
+        )
+        return Introduction(None if callable(source) else source.identity, server_s)
+
+    async def give(self, asked: Sequence[Asked]) -> None:
+        """Take samples to play."""
+        for each in asked:
+            task = asyncio.create_task(self._play(each))
+            self._playing.add(task)
+            task.add_done_callback(self._playing.discard)
+
+    async def take(self) -> list[tuple[int, Played]]:
+        """Wait until a sample is done, and return all that are, by their tickets.
+
+        Raises:
+            UsageError: a sample would be another question here than where it was planned.
+        """
+        await self._news.wait()
+        await asyncio.sleep(_TAKE_AFTER_S)
+        if self._fault is not None:
+            raise self._fault
+        self._news.clear()
+        done, self._done = self._done, []
+        return done
+
+    async def warm(self, openings: Sequence[Asked]) -> int:
+        """Have the server read what many samples begin with; return how many it did."""
+        stage = self._ready()
+        return sum(await asyncio.gather(*(warm_up(self._job(each), stage) for each in openings)))
+
+    async def end(self) -> None:
+        """Leave no server behind."""
+        for task in self._playing:
+            task.cancel()
+        await asyncio.gather(*self._playing, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _play(self, asked: Asked) -> None:
+        try:
+            job = self._job(asked)
+            record = await play_sample(job, self._ready(), attempt=asked.attempt)
+            self._done.append((asked.ticket, Played.of(record)))
+        except LhkitError as error:
+            self._fault = error
+        self._news.set()
+
+    def _ready(self) -> SampleStage:
+        if self._stage is None:
+            raise UsageError("a replica was given samples before it began: call begin() first")
+        return self._stage
+
+    def _job(self, asked: Asked) -> Job:
+        """Return the sample, which has to be the same question here as where it was planned.
+
+        Raises:
+            UsageError: it is another one.
+        """
+        scenario, stage = self._scenarios[asked.scenario], self._ready()
+        if asked.scenario not in self._scenes:
+            plan = plan_run([scenario], stage.model, stage.toolset, repeats=1)
+            (self._scenes[asked.scenario],) = plan.scenes
+        job = self._scenes[asked.scenario].job(asked.repeat)
+        if job.content_hash != asked.content_hash:
+            raise UsageError(
+                f"{scenario.id} would be asked otherwise than where the run was planned: the "
+                f"toolset {self._part.toolset} is another one here, or what it reads: give all "
+                "nodes the same files"
+            )
+        return job
+
+    @asynccontextmanager
+    async def _source(self, toolset: Toolset, settings: Settings) -> AsyncIterator[ModelSource]:
+        part = self._part
+        if part.is_scripted:
+            yield SCRIPTED[part.model]()
+        elif part.base_urls:
+            first, *beside = part.base_urls
+            opening = self._scenarios[0]
+            choice = app.ModelChoice(
+                name=part.model,
+                base_url=first,
+                beside=tuple(beside),
+                api_key=settings.api_key,
+                dialect=part.dialect,
+                constraint=part.constraint,
+                tools=registry_of(toolset, opening.world, opening.locale).definitions,
+            )
+            async with app.open_model(choice, settings) as model:
+                yield model
+        else:
+            plan = await _server_plan(part, settings)
+            async with VllmServer(plan) as server:
+                if plan.served_name in EMBEDDED_NAMES:
+                    await require_unchanged(plan, settings.cache_dir)
+                endpoint = Endpoint(
+                    base_url=server.base_url,
+                    model=plan.served_name,
+                    dialect=part.dialect,
+                    constraint=part.constraint,
+                )
+                model = await served.connect(endpoint)
+                try:
+                    yield model
+                finally:
+                    await model.aclose()
+
+
+def _loaded(reference: str) -> Toolset:
+    try:
+        return load(reference)
+    except UsageError as error:
+        raise UsageError(
+            f"{error} - a toolset of FILE.py:NAME travels with all that lies in its folder, what "
+            "it imports from elsewhere has to be installed on every node"
+        ) from error
+
+
+def _require_same(there: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Refuse to play with other versions than the run was planned with.
+
+    Raises:
+        UsageError: one differs; the message names all that do.
+    """
+    different = [
+        f"{name} {here.get(name, 'not installed')} instead of {version}"
+        for name, version in there.items()
+        if here.get(name) != version
+    ]
+    if different:
+        raise UsageError(
+            f"this node has {', '.join(different)}: install on all nodes what the driver has"
+        )
+
+
+async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
+    """Return how this node serves the model, on a free port."""
+    settings = settings.model_copy(update={"dtype": part.dtype})
+    is_parsing = part.dialect == OPENAI
+    name = part.model or app.EMBEDDED
+    if "/" not in name:
+        embedded = app.embedded_name(part.model)
+        plan = await app.embedded_server(settings, name=embedded, server_parser=is_parsing)
+    else:
+        family = family_of(name)
+        is_folder = await asyncio.to_thread(Path(name).is_dir)
+        plan = ServerSettings(
+            model=Path(name),
+            served_name=name,
+            log_path=settings.cache_dir / "logs" / f"{Path(name).name}.log",
+            enforce_eager=not part.gpus,
+            extra_args=(
+                *(family.serve_args if family else ()),
+                *(family.parser_args if family and is_parsing else ()),
+                *(("--tensor-parallel-size", str(part.gpus)) if part.gpus > 1 else ()),
+            ),
+            env={} if is_folder else {"HF_HUB_OFFLINE": "0"},
+            weights_sha256=await weights_sha256(Path(name), settings.cache_dir)
+            if is_folder
+            else "",
+            dtype=part.dtype or "auto",
+        )
+    log = plan.log_path.with_stem(f"{plan.log_path.stem}-{os.getpid()}")
+    return replace(plan, log_path=log, max_num_seqs=max(MAX_NUM_SEQS, part.at_once))
+
+
+# The driver's side.
+
+
+class _LostError(Exception):
+    """An actor, or its node, is no longer there."""
+
+
+@asynccontextmanager
+async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluster"]:
+    """Yield the cluster, with the toolset's file sent to its nodes if it is one.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+        SetupError: there is no cluster at the address.
+        UsageError: the toolset's folder cannot be sent, or the address is none.
+    """
+    require_ray()
+    quiet_ray()
+    import ray  # optional, and slow
+
+    if placement.address.startswith("ray://"):
+        raise UsageError(
+            f"--ray {placement.address}: the driver has to run on a node of the cluster: give it "
+            "there with --ray auto, for example by `ray job submit`"
+        )
+    file, _, name = toolset.rpartition(":")
+    travels = file.endswith(".py") and placement.address != LOCAL
+    path = await asyncio.to_thread(Path(file).resolve)
+    cores = math.ceil(placement.replicas * placement.cpus)
+    local = {
+        "num_cpus": max(os.cpu_count() or 1, cores),
+        "object_store_memory": _STORE_BYTES,
+        "include_dashboard": False,
+    }
+    try:
+        ray.init(
+            address=placement.address,
+            log_to_driver=False,
+            logging_level="ERROR",
+            runtime_env={"working_dir": str(path.parent)} if travels else None,
+            **(local if placement.address == LOCAL else {}),
+        )
+    except (ConnectionError, TimeoutError) as error:
+        raise SetupError(
+            f"--ray {placement.address}: no cluster answers there: start one with `ray start "
+            "--head`, give its HOST:PORT, or `local` for one that ends with this command"
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"--ray {placement.address}: {' '.join(str(error).split())[:300]}"
+            + (f" (the folder {path.parent} was to travel to the nodes)" if travels else "")
+        ) from error
+    reference = toolset
+    if file.endswith(".py"):
+        reference = f"{path.name if travels else path}:{name}"
+    try:
+        yield Cluster(ray=ray, placement=placement, toolset=reference)
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster that we are connected to. `toolset` is the reference as nodes have to load it."""
+
+    ray: "ModuleType"
+    placement: Placement
+    toolset: str
+
+    def keep(self, value: Any) -> Any:
+        """Put a value where every replica can have it, once for all."""
+        return self.ray.put(value)
+
+    def start(self, part: Part, scenarios: Any) -> Any:
+        """Ask for one more actor, on the node that has the most room."""
+        asked = self.ray.remote(Replica).options(
+            num_cpus=self.placement.cpus,
+            num_gpus=self.placement.gpus,
+            scheduling_strategy="SPREAD",
+            max_restarts=0,
+            max_concurrency=8,
+        )
+        return asked.remote(part, scenarios)
+
+    def end(self, actor: Any) -> None:
+        """End an actor at once; what it started ends by itself."""
+        with suppress(self.ray.exceptions.RayError):
+            self.ray.kill(actor)
+
+    async def answer(self, asked: Awaitable[Any]) -> Any:
+        """Return what an actor answers.
+
+        Raises:
+            _LostError: it is no longer there.
+            LhkitError: as the actor raised it.
+        """
+        try:
+            return await asked
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, LhkitError) else error from None
+        except self.ray.exceptions.RayError as error:
+            raise _LostError(" ".join(str(error).split())[:300]) from error
+
+    def fits(self) -> bool:
+        """Whether a node that is there could hold a replica, if nothing else were on it."""
+        place = self.placement
+        nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+        return any(
+            each.get("CPU", 0) >= place.cpus and each.get("GPU", 0) >= place.gpus for each in nodes
+        )
+
+    def unfit(self) -> str:
+        """Return the sentence for when no node fits."""
+        place = self.placement
+        nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+        most = [max((each.get(kind, 0) for each in nodes), default=0) for kind in ("GPU", "CPU")]
+        return (
+            f"a replica takes {place.gpus} GPUs and {place.cpus:g} CPUs, and no node of the cluster"
+            f" has them (the most are {most[0]:g} GPUs and {most[1]:g} CPUs): give smaller "
+            "--gpus-per-replica and --cpus-per-replica, or add a node"
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Life:
+    """One actor from its start to its end, and what it has not finished yet, by ticket."""
+
+    actor: Any
+    is_up: bool = False
+    has_finished: bool = False
+    unfinished: dict[int, asyncio.Future[Played]] = field(default_factory=dict)
+    outbox: list[Asked] = field(default_factory=list)
+
+
+class RayPlayers:
+    """The replicas of one run, kept up: `harness.run.Players` over a cluster.
+
+    `async with RayPlayers(…) as players:` begins as soon as one of them is ready.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        part: Part,
+        scenarios: Sequence[Scenario],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.deaths = 0
+        self.server_s = 0.0
+        self.causes: list[str] = []
+        self._cluster = cluster
+        self._part = replace(part, toolset=cluster.toolset)
+        self._scenarios = scenarios
+        self._numbers = {each.id: number for number, each in enumerate(scenarios)}
+        self._sleep = sleep
+        self._identity: ModelIdentity | None = None
+        self._has_begun = asyncio.Event()
+        self._openings: list[Asked] = []
+        self._lives: set[_Life] = set()
+        self._room: deque[_Life] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._in_a_row = 0
+        self._tickets = 0
+        self._fault: LhkitError | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many there are to be."""
+        return self._cluster.placement.replicas
+
+    @property
+    def up(self) -> int:
+        """How many play."""
+        return sum(each.is_up for each in self._lives)
+
+    @property
+    def at_once(self) -> int:
+        """How many conversations all of them have together."""
+        return self.replicas * self._part.at_once
+
+    @property
+    def identity(self) -> ModelIdentity | None:
+        """What all of them say they are, None of a script; each has an address of its own."""
+        if self._identity is None or self._part.base_urls:
+            return self._identity
+        return replace(self._identity, base_url="ray")
+
+    @property
+    def state(self) -> str:
+        """A few words for the progress bar."""
+        died = f", {self.deaths} died" if self.deaths else ""
+        return f"{self.up} of {self.replicas} replicas{died}"
+
+    async def __aenter__(self) -> Self:
+        """Ask for all replicas and wait until one is ready.
+
+        Raises:
+            LhkitError: a replica says why it cannot be, or none can.
+        """
+        scenarios = self._cluster.keep(list(self._scenarios))
+        for _ in range(self.replicas):
+            self._keepers.append(asyncio.create_task(self._keep_up(scenarios)))
+        try:
+            await self._has_begun.wait()
+            self._require_no_fault()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    @property
+    def _is_over(self) -> bool:
+        return self._fault is not None
+
+    def _require_no_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    async def __aexit__(self, *_: object) -> None:
+        """End all replicas and their servers."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End all replicas: first as they like to, after a while for sure."""
+        ending = [
+            self._cluster.answer(life.actor.end.remote()) for life in self._lives if life.is_up
+        ]
+        if ending:
+            await asyncio.wait(
+                [asyncio.ensure_future(_quietly(each)) for each in ending], timeout=_END_S
+            )
+        for task in self._keepers:
+            task.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+
+    async def play(self, job: Job, attempt: int) -> Played:
+        """Have one sample played once; where its replica is lost, by another one.
+
+        Raises:
+            ServerUnreachableError: replicas were lost again and again and nothing got finished.
+            UsageError: a node would ask another question.
+        """
+        while True:
+            life = await self._with_room()
+            self._tickets += 1
+            ticket = self._tickets
+            answer: asyncio.Future[Played] = asyncio.get_running_loop().create_future()
+            life.unfinished[ticket] = answer
+            self._send(life, self._asked(job, attempt, ticket))
+            try:
+                return await answer
+            except _LostError:
+                continue
+            finally:
+                life.unfinished.pop(ticket, None)
+
+    async def warm_up(self, openings: Sequence[Job]) -> int:
+        """Have every replica read what many samples begin with, also those that come later."""
+        self._openings = [self._asked(each, 1, 0) for each in openings]
+        up = [each for each in self._lives if each.is_up]
+        done = await asyncio.gather(*map(self._warm, up))
+        return max(done, default=0)
+
+    async def _warm(self, life: _Life) -> int:
+        if not self._openings:
+            return 0
+        try:
+            return int(await self._cluster.answer(life.actor.warm.remote(self._openings)))
+        except _LostError:  # whoever keeps it up is told as well
+            return 0
+
+    def _asked(self, job: Job, attempt: int, ticket: int) -> Asked:
+        number = self._numbers[job.scenario.id]
+        return Asked(ticket, number, job.repeat, job.content_hash, attempt)
+
+    async def _with_room(self) -> _Life:
+        """Return a replica that can take one more conversation, and count it there."""
+        while True:
+            self._require_no_fault()
+            while self._room:
+                life = self._room.popleft()
+                if life.is_up:
+                    return life
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    def _make_room(self, life: _Life) -> None:
+        if life.is_up:
+            self._room.append(life)
+            while self._waiting:
+                waiter = self._waiting.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    break
+
+    def _send(self, life: _Life, asked: Asked) -> None:
+        """Send a sample, with all others that come at the same time."""
+        if not life.outbox:
+            asyncio.get_running_loop().call_later(_GIVE_AFTER_S, self._flush, life)
+        life.outbox.append(asked)
+
+    def _flush(self, life: _Life) -> None:
+        asked, life.outbox = life.outbox, []
+        if life.is_up:
+            life.actor.give.remote(asked)  # a fault shows where answers are taken
+
+    async def _keep_up(self, scenarios: Any) -> None:
+        """Have a replica, and another one whenever it is lost, until too many were."""
+        pauses = 0
+        while not self._is_over:
+            life = _Life(actor=self._cluster.start(self._part, scenarios))
+            self._lives.add(life)
+            try:
+                await self._live(life)
+            except _LostError as error:
+                self._count_death(str(error))
+            except LhkitError as error:
+                if isinstance(error, UsageError) or not self._has_begun.is_set():
+                    self._stop(error)
+                else:
+                    self._count_death(str(error))
+            finally:
+                self._bury(life)
+            pauses = 0 if life.has_finished else pauses + 1
+            if pauses > 1 and not self._is_over:
+                await self._sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (pauses - 2)))
+
+    async def _live(self, life: _Life) -> None:
+        """Begin a replica, and hear what it has finished for as long as it is there."""
+        told: Introduction = await self._begun(life)
+        if self._has_begun.is_set():
+            _require_one_model(self._identity, told.identity)
+        else:
+            self._identity, self.server_s = told.identity, told.server_s
+        await self._warm(life)
+        life.is_up = True
+        self._has_begun.set()
+        for _ in range(self._part.at_once):
+            self._make_room(life)
+        while True:
+            for ticket, played in await self._cluster.answer(life.actor.take.remote()):
+                self._in_a_row, life.has_finished = 0, True
+                answer = life.unfinished.pop(ticket, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(played)
+                self._make_room(life)
+
+    async def _begun(self, life: _Life) -> Introduction:
+        """Wait for as long as a node could hold it, and for one that could a while only."""
+        begun = asyncio.ensure_future(self._cluster.answer(life.actor.begin.remote()))
+        unfit_s = 0.0
+        is_local = self._cluster.placement.address == LOCAL
+        patience_s = 0.0 if is_local else self._cluster.placement.patience_s
+        try:
+            while not (await asyncio.wait({begun}, timeout=_LOOK_S))[0]:
+                unfit_s = 0.0 if self._cluster.fits() else unfit_s + _LOOK_S
+                if unfit_s > patience_s and not self.up:
+                    self._stop(ServerUnreachableError(self._cluster.unfit()))
+                    raise _LostError(self._cluster.unfit())
+            introduction: Introduction = begun.result()
+        finally:
+            begun.cancel()
+        return introduction
+
+    def _count_death(self, why: str) -> None:
+        self.deaths += 1
+        self._in_a_row += 1
+        if why not in self.causes:
+            self.causes.append(why)
+        if self._in_a_row >= _DEATHS_A_REPLICA * self.replicas:
+            self._stop(
+                ServerUnreachableError(
+                    f"{self._in_a_row} replicas were lost in a row and nothing got finished ({why})"
+                )
+            )
+
+    def _stop(self, fault: LhkitError) -> None:
+        """Let nobody wait any more for a replica."""
+        self._fault = self._fault or fault
+        self._has_begun.set()
+        for life in self._lives:
+            for answer in life.unfinished.values():
+                if not answer.done():
+                    answer.set_exception(_LostError(str(fault)))
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _bury(self, life: _Life) -> None:
+        """Give back what a replica has not finished, and see that it is gone."""
+        life.is_up = False
+        self._lives.discard(life)
+        self._cluster.end(life.actor)
+        for answer in life.unfinished.values():
+            if not answer.done():
+                answer.set_exception(_LostError("its replica is gone"))
+
+
+async def _quietly(ending: Awaitable[Any]) -> None:
+    with suppress(_LostError, LhkitError):
+        await ending
+
+
+def _require_one_model(first: ModelIdentity | None, other: ModelIdentity | None) -> None:
+    """Refuse a replica that is another model than the first one.
+
+    Raises:
+        UsageError: it is.
+    """
+    if first is None or other is None or replace(other, base_url=first.base_url) == first:
+        return
+    raise UsageError(
+        f"two replicas serve different models ({first} and {other}): give all nodes the same "
+        "weights and the same vLLM"
+    )
