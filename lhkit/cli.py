@@ -858,13 +858,11 @@ _Replicas = Annotated[
 ]
 _Gpus = Annotated[
     int | None,
-    typer.Option(
-        "--gpus-per-replica", min=0, help="With --ray: graphics cards of each. Default: 0."
-    ),
+    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: graphics cards of each. Default: 0."),
 ]
 _Cpus = Annotated[
     float | None,
-    typer.Option("--cpus-per-replica", min=0, help="With --ray: cores of each. Default: 1."),
+    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: cores of each. Default: 1."),
 ]
 
 
@@ -911,8 +909,8 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         runs_dir: RunsDir = Path("runs"),
         ray: _Ray = None,
         replicas: _Replicas = None,
-        gpus: _Gpus = None,
-        cpus: _Cpus = None,
+        gpus_per_replica: _Gpus = None,
+        cpus_per_replica: _Cpus = None,
         fail_under: _FailUnder = None,
         max_violations: _MaxViolations = None,
         baseline: _Baseline = None,
@@ -939,7 +937,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             max_tokens=max_tokens,
             name=name,
             runs_dir=runs_dir,
-            placement=_placement(ray, replicas, gpus, cpus),
+            placement=_placement(ray, replicas, gpus_per_replica, cpus_per_replica),
             fail_under=fail_under,
             max_violations=max_violations,
             baseline=baseline,

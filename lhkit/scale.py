@@ -380,7 +380,7 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
 # The driver's side.
 
 
-class _LostError(Exception):
+class LostError(Exception):
     """An actor, or its node, is no longer there."""
 
 
@@ -470,7 +470,7 @@ class Cluster:
         """Return what an actor answers.
 
         Raises:
-            _LostError: it is no longer there.
+            LostError: it is no longer there.
             LhkitError: as the actor raised it.
         """
         try:
@@ -478,7 +478,7 @@ class Cluster:
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, LhkitError) else error from None
         except self.ray.exceptions.RayError as error:
-            raise _LostError(" ".join(str(error).split())[:300]) from error
+            raise LostError(" ".join(str(error).split())[:300]) from error
 
     def fits(self) -> bool:
         """Whether a node that is there could hold a replica, if nothing else were on it."""
@@ -630,7 +630,7 @@ class RayPlayers:
             self._send(life, self._asked(job, attempt, ticket))
             try:
                 return await answer
-            except _LostError:
+            except LostError:
                 continue
             finally:
                 life.unfinished.pop(ticket, None)
@@ -647,7 +647,7 @@ class RayPlayers:
             return 0
         try:
             return int(await self._cluster.answer(life.actor.warm.remote(self._openings)))
-        except _LostError:  # whoever keeps it up is told as well
+        except LostError:  # whoever keeps it up is told as well
             return 0
 
     def _asked(self, job: Job, attempt: int, ticket: int) -> Asked:
@@ -694,7 +694,7 @@ class RayPlayers:
             self._lives.add(life)
             try:
                 await self._live(life)
-            except _LostError as error:
+            except LostError as error:
                 self._count_death(str(error))
             except LhkitError as error:
                 if isinstance(error, UsageError) or not self._has_begun.is_set():
@@ -738,7 +738,7 @@ class RayPlayers:
                 unfit_s = 0.0 if self._cluster.fits() else unfit_s + _LOOK_S
                 if unfit_s > patience_s and not self.up:
                     self._stop(ServerUnreachableError(self._cluster.unfit()))
-                    raise _LostError(self._cluster.unfit())
+                    raise LostError(self._cluster.unfit())
             introduction: Introduction = begun.result()
         finally:
             begun.cancel()
@@ -763,7 +763,7 @@ class RayPlayers:
         for life in self._lives:
             for answer in life.unfinished.values():
                 if not answer.done():
-                    answer.set_exception(_LostError(str(fault)))
+                    answer.set_exception(LostError(str(fault)))
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -776,11 +776,11 @@ class RayPlayers:
         self._cluster.end(life.actor)
         for answer in life.unfinished.values():
             if not answer.done():
-                answer.set_exception(_LostError("its replica is gone"))
+                answer.set_exception(LostError("its replica is gone"))
 
 
 async def _quietly(ending: Awaitable[Any]) -> None:
-    with suppress(_LostError, LhkitError):
+    with suppress(LostError, LhkitError):
         await ending
 
 

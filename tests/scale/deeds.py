@@ -1,0 +1,53 @@
+"""A toolset whose tool kills on demand: its own process, its node, or who started the run.
+
+A file `FOLDER/N` says what call N does, once: it is gone before it is done. Sent to the nodes as a
+file, with what lies beside it.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neighbour import ODD_ONE
+
+from lhkit.messages import ToolErr, ToolOk
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+
+WHOLE = {"type": "integer"}
+
+
+def work(args: Mapping[str, Any], _deps: Any) -> ToolOk | ToolErr:
+    deed = Path(args["folder"]) / str(args["n"])
+    if deed.exists():
+        if deed.is_fifo():  # two calls on two nodes: none goes on before both are there
+            deed.open("r" if args["n"] == 1 else "w").close()
+            return ToolOk({"process": os.getpid(), "node": os.getppid()})
+        told = deed.read_text()
+        if told != "always":
+            deed.unlink()
+        pid = {"replica": os.getpid(), "always": os.getpid(), "node": os.getppid()}.get(told)
+        os.kill(pid or int(told), signal.SIGKILL)
+        signal.pause()  # until that has come about
+    if args["n"] % ODD_ONE == 0:
+        return ToolErr("odd", "this one fails, on whatever machine")
+    return ToolOk({"process": os.getpid(), "node": os.getppid()})
+
+
+TOOLS = ToolRegistry(
+    [
+        ToolDefinition(
+            name="work",
+            description="Do a piece of work",
+            parameters={
+                "type": "object",
+                "properties": {"n": WHOLE, "folder": {"type": "string"}},
+                "required": ["n", "folder"],
+            },
+            handler=work,
+            timeout_s=120.0,
+        )
+    ]
+)

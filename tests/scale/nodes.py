@@ -1,0 +1,33 @@
+"""A cluster of several Ray nodes on this machine, as a process that a test ends by its input.
+
+The head holds no replica, so that any other node may die. Its first line is the address; each line
+that it reads adds a node. Logs lie in the folder that is given.
+"""
+
+import sys
+
+from ray.cluster_utils import Cluster  # noqa: TID253 - it is nothing else
+
+STORE_BYTES = 80 * 2**20
+
+
+def main(folder: str, count: int) -> None:
+    small = {"object_store_memory": STORE_BYTES}
+    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder, **small}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(count):
+            cluster.add_node(num_cpus=2, wait=False, **small)
+        cluster.wait_for_nodes(timeout=120)
+        sys.stdout.write(f"{cluster.address}\n")
+        sys.stdout.flush()
+        for _ in sys.stdin:
+            cluster.add_node(num_cpus=2, wait=False, **small)
+            sys.stdout.write("added\n")
+            sys.stdout.flush()
+    finally:
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

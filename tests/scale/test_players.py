@@ -1,0 +1,284 @@
+"""Replicas as a run sees them, on a cluster that is played here: who plays, who is lost."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import ServerUnreachableError, SetupError, UsageError
+from lhkit.harness.log import read_manifest, read_records, versions
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import Played, replay
+from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.messages import ModelIdentity
+from lhkit.scale import SCRIPTED, Introduction, LostError, Part, Placement, RayPlayers, Replica
+from tests.children import search_paths
+
+pytestmark = pytest.mark.anyio
+
+FEW = 12
+PART = Part(toolset="life-helper", max_tokens=None, model="silent", at_once=2)
+
+
+class Method:
+    """A method of an actor: `remote` calls it, unless the actor is dead by then."""
+
+    def __init__(self, actor: "Actor", call: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self._actor = actor
+        self._call = call
+
+    def remote(self, *args: Any) -> "asyncio.Task[Any]":
+        return self._actor.run(self._call(*args))
+
+
+class Actor:
+    """A replica in this process. It dies when it takes more than `takes` times."""
+
+    def __init__(self, replica: Replica, takes: int | None) -> None:
+        self._replica = replica
+        self._takes = takes
+        self._dead = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Method:
+        return Method(self, getattr(self._replica, name))
+
+    @property
+    def take(self) -> Method:
+        return Method(self, self._take)
+
+    async def _take(self) -> Any:
+        if self._takes == 0:
+            self.die()
+            await asyncio.Event().wait()
+        self._takes = None if self._takes is None else self._takes - 1
+        return await self._replica.take()
+
+    def die(self) -> None:
+        self._dead.set()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        return asyncio.create_task(self._until_dead(work))
+
+    async def _until_dead(self, work: Coroutine[Any, Any, Any]) -> Any:
+        task, death = asyncio.ensure_future(work), asyncio.ensure_future(self._dead.wait())
+        try:
+            await asyncio.wait({task, death}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise LostError("it was killed")
+            return task.result()
+        finally:
+            task.cancel()
+            death.cancel()
+            await asyncio.gather(task, death, return_exceptions=True)
+
+
+@dataclass(kw_only=True)
+class Here:
+    """What `scale.Cluster` is, without Ray: `lives` says of each new actor when it dies."""
+
+    placement: Placement
+    toolset: str = "life-helper"
+    lives: list[int | None] = field(default_factory=list)
+    replica: Callable[[Part, Sequence[Scenario]], Replica] = Replica
+    started: list[Actor] = field(default_factory=list)
+    has_room: bool = True
+
+    def keep(self, value: Any) -> Any:
+        return value
+
+    def start(self, part: Part, scenarios: Sequence[Scenario]) -> Actor:
+        takes = self.lives.pop(0) if self.lives else None
+        self.started.append(Actor(self.replica(part, scenarios), takes))
+        return self.started[-1]
+
+    def end(self, actor: Actor) -> None:
+        actor.die()
+
+    async def answer(self, asked: "asyncio.Task[Any]") -> Any:
+        return await asked
+
+    def fits(self) -> bool:
+        return self.has_room
+
+    def unfit(self) -> str:
+        return "a replica takes more than any node has"
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> tuple[Scenario, ...]:
+    return load_scenarios(scenario_paths("dev"), limit=FEW)
+
+
+def here(*lives: int | None, replicas: int = 2, **more: Any) -> Here:
+    return Here(placement=Placement(address="local", replicas=replicas), lives=[*lives], **more)
+
+
+async def no_pause(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+async def played(
+    scenarios: Sequence[Scenario], cluster: Here, folder: Path, part: Part = PART
+) -> tuple[Run, RayPlayers]:
+    async with RayPlayers(cluster, part, scenarios, sleep=no_pause) as players:  # type: ignore[arg-type]
+        run = await replay(
+            scenarios,
+            SCRIPTED[part.model](),
+            players=players,
+            run_dir=folder,
+            concurrency=4,
+            sleep=no_pause,
+            progress=False,
+        )
+    return run, players
+
+
+def verdicts(run: Run) -> dict[str, Verdict]:
+    return {each.sample_id.scenario: each.judgement.verdict for each in run.records}
+
+
+@pytest.mark.promise("scale.same_verdicts")
+async def test_replicas_write_the_journal_that_one_process_writes(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    alone = await replay(
+        scenarios, SCRIPTED["silent"](), run_dir=tmp_path / "alone", progress=False
+    )
+    run, players = await played(scenarios, here(), tmp_path / "many")
+    assert verdicts(run) == verdicts(alone)
+    assert len(read_records(tmp_path / "many")) == FEW
+    hashes = {each.content_hash for each in alone.records}
+    assert {each.content_hash for each in run.records} == hashes
+    manifests = [read_manifest(tmp_path / each) for each in ("alone", "many")]
+    assert manifests[0]["questions"] == manifests[1]["questions"]
+    assert players.deaths == 0
+
+
+async def test_a_run_of_one_process_goes_on_with_replicas(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    await replay(scenarios[:5], SCRIPTED["silent"](), run_dir=tmp_path, progress=False)
+    run, _ = await played(scenarios, here(), tmp_path)
+    assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
+
+
+@pytest.mark.promise("scale.deaths")
+@pytest.mark.parametrize("takes", [0, 1, 2])
+async def test_what_a_lost_replica_had_is_played_once_by_another(
+    takes: int, scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    cluster = here(takes, takes)
+    run, players = await played(scenarios, cluster, tmp_path)
+    assert len(read_records(tmp_path)) == FEW
+    assert Verdict.INVALID not in verdicts(run).values()
+    assert players.deaths >= 1
+    assert len(cluster.started) == 2 + players.deaths
+
+
+async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_why(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    run, players = await played(scenarios, here(*[0] * 40), tmp_path)
+    assert set(verdicts(run).values()) == {Verdict.INVALID}
+    assert run.records[0].evidence.fault == (
+        "not tried: 6 replicas were lost in a row and nothing got finished (it was killed)"
+    )
+    again, _ = await played(scenarios, here(), tmp_path)
+    assert Verdict.INVALID not in verdicts(again).values()
+    assert players.deaths == 6
+
+
+async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    class Waiting(Replica):
+        async def begin(self) -> Introduction:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    cluster = here(replica=Waiting, has_room=False)
+    with pytest.raises(ServerUnreachableError, match="more than any node has"):
+        await played(scenarios, cluster, tmp_path)
+
+
+async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    class Broken(Replica):
+        async def begin(self) -> Introduction:
+            raise SetupError("vLLM is not installed here")
+
+    with pytest.raises(SetupError, match="vLLM is not installed here"):
+        await played(scenarios, here(replica=Broken), tmp_path)
+    assert not (tmp_path / "records.jsonl").exists()
+
+
+@pytest.mark.promise("scale.agree")
+async def test_a_node_with_another_version_is_refused_and_told_which(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    part = replace(PART, versions={**versions(), "lhkit": "0.0.9"})
+    with pytest.raises(UsageError, match=r"this node has lhkit \S+ instead of 0\.0\.9: install"):
+        await played(scenarios, here(), tmp_path, part)
+
+
+@pytest.mark.promise("scale.agree")
+async def test_a_node_that_would_ask_something_else_is_refused(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    part = replace(PART, instructions={each.locale: "Others." for each in scenarios})
+    with pytest.raises(UsageError, match="would be asked otherwise than where the run was planned"):
+        await played(scenarios, here(), tmp_path, part)
+    assert read_records(tmp_path) == ()
+
+
+@pytest.mark.promise("scale.agree")
+async def test_two_replicas_of_different_models_are_refused(
+    scenarios: Sequence[Scenario], tmp_path: Path
+) -> None:
+    names = iter(["one", "other"])
+
+    class Named(Replica):
+        async def begin(self) -> Introduction:
+            await super().begin()
+            return Introduction(ModelIdentity(model=next(names)), 0.0)
+
+        async def take(self) -> list[tuple[int, Played]]:
+            await asyncio.Event().wait()  # nothing is finished before both are there
+            raise AssertionError
+
+    with pytest.raises(UsageError, match="two replicas serve different models"):
+        await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 60)
+
+
+def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['ray'] = None; import lhkit.__main__ as it; it.main()"
+    words = ["eval", "--model", "gold", "--ray", "local", "--runs-dir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env={**search_paths(), "HOME": str(tmp_path), "LHKIT_LOCALE": "en"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in " ".join(done.stderr.split())
+
+
+def test_replicas_without_ray_are_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--replicas", "2"],
+        env={**search_paths(), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--replicas is for --ray: give both, or neither" in done.stderr

@@ -1,0 +1,254 @@
+"""Real nodes of Ray on this machine: what a run is on them, and what it is when they die."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from aiohttp import web
+
+from lhkit.harness.log import read_records
+from lhkit.harness.record import SampleRecord, Verdict
+from tests.children import search_paths
+from tests.models.fake_vllm import FakeVllm, completion, streams
+
+HERE = Path(__file__).parent
+TOOLSET = f"{HERE / 'deeds.py'}:TOOLS"
+COUNT = 24
+CANARY = f"canary-{os.getpid()}"
+LIMIT_S = 240
+SCENARIO = """
+- id: work-{n}
+  ac: AC-1
+  locale: en
+  turns:
+    - user: "do {n}"
+      expect: {{calls: [{{tool: work, args: {{n: {n}, folder: "{folder}"}}, result: ok}}]}}
+"""
+
+
+class Nodes:
+    """The cluster's process, and how `lhkit` is run against it."""
+
+    def __init__(self, process: "subprocess.Popen[str]", logs: Path) -> None:
+        self._process = process
+        self.logs = logs
+        self.address = self._line()
+
+    def add(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("add\n")
+        self._process.stdin.flush()
+        assert self._line() == "added"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line, (self.logs / "nodes.log").read_text()
+        return line
+
+
+def environment(home: Path) -> dict[str, str]:
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "LHKIT_LOCALE": "en"}
+    quick = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "4"}
+    return {**search_paths(), "HOME": str(home), "LHKIT_CACHE_DIR": str(home), **quiet, **quick}
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    logs = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # a socket's path is short
+    with (
+        (logs / "nodes.log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, str(HERE / "nodes.py"), str(logs), "2"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(logs) | {"LHKIT_API_KEY": CANARY},
+        ) as process,
+    ):
+        try:
+            yield Nodes(process, logs)
+        finally:
+            children = psutil.Process(process.pid).children(recursive=True)
+            process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(60)
+            for each in (process, *filter(psutil.Process.is_running, children)):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+    shutil.rmtree(logs)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "deeds").mkdir()
+    file = tmp_path / "work.yaml"
+    lines = (SCENARIO.format(n=n, folder=tmp_path / "deeds") for n in range(1, COUNT + 1))
+    file.write_text("".join(lines), encoding="utf-8")
+    return file
+
+
+def words(suite: Path, *more: str, name: str = "run") -> list[str]:
+    return [
+        *(sys.executable, "-m", "lhkit", "eval", str(suite), "--toolset", TOOLSET),
+        *("--model", "gold", "--name", name, "--runs-dir", str(suite.parent / "runs"), *more),
+    ]
+
+
+def lhkit(suite: Path, *more: str, name: str = "run") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words(suite, *more, name=name),
+        env=environment(suite.parent),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+
+
+def on(nodes: Nodes, replicas: int = 2) -> tuple[str, ...]:
+    return ("--ray", nodes.address, "--replicas", str(replicas), "--concurrency", "4")
+
+
+def deed(suite: Path, n: int, told: str) -> None:
+    (suite.parent / "deeds" / str(n)).write_text(told)
+
+
+def records(suite: Path, name: str = "run") -> tuple[SampleRecord, ...]:
+    return read_records(suite.parent / "runs" / name)
+
+
+def verdicts(found: tuple[SampleRecord, ...]) -> dict[str, Verdict]:
+    return {each.sample_id.scenario: each.judgement.verdict for each in found}
+
+
+def assert_each_is_answered_once(suite: Path) -> None:
+    valid = [each for each in records(suite) if each.judgement.verdict is not Verdict.INVALID]
+    counted = Counter(each.sample_id.scenario for each in valid)
+    assert counted == {f"work-{n}": 1 for n in range(1, COUNT + 1)}
+
+
+def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
+    calls = [call for each in found for turn in each.evidence.turns for call in turn.calls]
+    payloads = (call.result.get("data", {}) for call in calls)
+    return {told[key] for told in payloads if key in told}
+
+
+@pytest.mark.promise("scale.same_verdicts")
+def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, suite: Path) -> None:
+    here = lhkit(suite, name="here")
+    os.mkfifo(suite.parent / "deeds" / "1")
+    (suite.parent / "deeds" / str(COUNT)).hardlink_to(suite.parent / "deeds" / "1")
+    there = lhkit(suite, *on(nodes), name="there")
+    assert (here.returncode, there.returncode) == (0, 0), there.stderr
+    asked = verdicts(records(suite, "here"))
+    assert verdicts(records(suite, "there")) == asked
+    assert set(asked.values()) == {Verdict.PASS, Verdict.FAIL}
+    assert len(results(records(suite, "there"), "node")) == 2
+
+
+@pytest.mark.promise("scale.deaths")
+def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite: Path) -> None:
+    deed(suite, 7, "replica")
+    done = lhkit(suite, *on(nodes))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_each_is_answered_once(suite)
+    assert len(records(suite)) == COUNT
+    assert "1 replica was lost" in done.stdout
+
+
+@pytest.mark.promise("scale.deaths")
+def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
+    deed(suite, 9, "node")
+    done = lhkit(suite, *on(nodes))
+    nodes.add()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_each_is_answered_once(suite)
+    assert len(records(suite)) == COUNT
+
+
+@pytest.mark.promise("scale.deaths")
+def test_after_the_driver_was_killed_the_same_command_plays_the_rest(
+    nodes: Nodes, suite: Path
+) -> None:
+    driver = subprocess.Popen(
+        words(suite, *on(nodes)),
+        env=environment(suite.parent),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deed(suite, 20, str(driver.pid))
+    assert driver.wait(LIMIT_S) == -9
+    before = verdicts(records(suite))
+    assert "work-20" not in before
+    done = lhkit(suite, *on(nodes))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_each_is_answered_once(suite)
+    assert f"{len(before)} of {COUNT} samples" in done.stdout or not before
+
+
+def test_a_sample_that_kills_every_replica_is_invalid_and_all_others_are_played(
+    nodes: Nodes, suite: Path
+) -> None:
+    deed(suite, 3, "always")
+    done = lhkit(suite, *on(nodes, replicas=1), "--concurrency", "1")
+    assert done.returncode == 3, done.stdout + done.stderr
+    told = verdicts(records(suite))
+    assert told["work-3"] is Verdict.INVALID
+    assert "were lost in a row" in done.stdout
+    (suite.parent / "deeds" / "3").unlink()
+    assert lhkit(suite, *on(nodes)).returncode == 0
+    assert_each_is_answered_once(suite)
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("scale.secrets")
+async def test_a_key_of_the_nodes_reaches_the_server_and_is_written_nowhere(
+    nodes: Nodes, suite: Path
+) -> None:
+    keys: set[str] = set()
+    lines: set[str] = set()
+
+    async def speak(request: web.Request) -> web.StreamResponse:
+        keys.add(request.headers.get("Authorization", ""))
+        lines.update(_command_lines())
+        return await streams(completion(["there is nothing to do"]))(request)
+
+    server = FakeVllm(routes={"/v1/completions": speak})
+    async with server:
+        asked = ["--base-url", server.base_url, "--model", "gemma", *on(nodes)]
+        done = await asyncio.to_thread(lhkit, suite, *asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(records(suite)) == COUNT
+    assert keys == {f"Bearer {CANARY}"}
+    assert any("ray::Replica" in line for line in lines)
+    assert [line for line in lines if CANARY in line] == []
+    assert [file for file in _files(suite.parent, nodes.logs) if _holds_the_key(file)] == []
+    assert CANARY not in done.stdout + done.stderr
+
+
+def _command_lines() -> set[str]:
+    found: set[str] = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            found.add(" ".join(process.cmdline()))
+    return found
+
+
+def _files(*folders: Path) -> list[Path]:
+    return [each for folder in folders for each in folder.rglob("*") if each.is_file()]
+
+
+def _holds_the_key(file: Path) -> bool:
+    return CANARY.encode() in file.read_bytes()
