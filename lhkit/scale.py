@@ -440,11 +440,15 @@ async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluste
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that we are connected to. `toolset` is the reference as nodes have to load it."""
+    """A cluster that we are connected to. `toolset` is the reference as nodes have to load it.
+
+    `replica` is the class of what plays.
+    """
 
     ray: "ModuleType"
     placement: Placement
     toolset: str
+    replica: type[Replica] = Replica
 
     def keep(self, value: Any) -> Any:
         """Put a value where every replica can have it, once for all."""
@@ -452,7 +456,7 @@ class Cluster:
 
     def start(self, part: Part, scenarios: Any) -> Any:
         """Ask for one more actor, on the node that has the most room."""
-        asked = self.ray.remote(Replica).options(
+        asked = self.ray.remote(self.replica).options(
             num_cpus=self.placement.cpus,
             num_gpus=self.placement.gpus,
             scheduling_strategy="SPREAD",

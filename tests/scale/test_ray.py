@@ -145,7 +145,7 @@ def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
     return {told[key] for told in payloads if key in told}
 
 
-@pytest.mark.promise("scale.same_verdicts")
+@pytest.mark.promise("replicas.same_verdicts")
 def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, suite: Path) -> None:
     here = lhkit(suite, name="here")
     os.mkfifo(suite.parent / "deeds" / "1")
@@ -158,7 +158,7 @@ def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, su
     assert len(results(records(suite, "there"), "node")) == 2
 
 
-@pytest.mark.promise("scale.deaths")
+@pytest.mark.promise("replicas.deaths")
 def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite: Path) -> None:
     deed(suite, 7, "replica")
     done = lhkit(suite, *on(nodes))
@@ -168,7 +168,7 @@ def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite:
     assert "1 replica was lost" in done.stdout
 
 
-@pytest.mark.promise("scale.deaths")
+@pytest.mark.promise("replicas.deaths")
 def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
     deed(suite, 9, "node")
     done = lhkit(suite, *on(nodes))
@@ -178,7 +178,7 @@ def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
     assert len(records(suite)) == COUNT
 
 
-@pytest.mark.promise("scale.deaths")
+@pytest.mark.promise("replicas.deaths")
 def test_after_the_driver_was_killed_the_same_command_plays_the_rest(
     nodes: Nodes, suite: Path
 ) -> None:
@@ -213,7 +213,7 @@ def test_a_sample_that_kills_every_replica_is_invalid_and_all_others_are_played(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("scale.secrets")
+@pytest.mark.promise("replicas.secrets")
 async def test_a_key_of_the_nodes_reaches_the_server_and_is_written_nowhere(
     nodes: Nodes, suite: Path
 ) -> None:
