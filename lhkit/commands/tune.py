@@ -39,10 +39,12 @@ from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, read_phrases
 from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
+    MisfitError,
     Said,
     answers_of,
     conversations,
     identity,
+    require_playable,
     skeleton,
 )
 from lhkit.tuning.recipe import KOREAN_SHARE, TuneSettings
@@ -91,11 +93,13 @@ async def write_played(
     options: DataOptions,
     settings: Settings,
     *,
+    require: Callable[[], None] = lambda: None,
     progress: bool = True,
 ) -> None:
     """Play conversations, write them and say so.
 
     The dev file holds no text that the training file holds, too; without a text there is none.
+    Once everything is played, `require` may refuse it.
 
     Raises:
         UsageError: nothing is left to learn from.
@@ -107,6 +111,7 @@ async def write_played(
     with tqdm(total=len(told), unit="conversation", disable=not progress) as bar:
         learnt = await _played(told[:learnt_count], toolset, bar)
         dev = await _played(told[learnt_count:], toolset, bar)
+    require()
     known = {sequence.text for sequence in learnt}
     fresh = [sequence for sequence in dev if sequence.text not in known]
     learnt = _cut(learnt, options)
@@ -419,7 +424,8 @@ async def make_own_data(
     book = read_phrases(phrases)
     own = load(toolset or DEFAULT)
     said: list[Said] = []
-    stages = {locale: _stage(own, book, locale, said.append) for locale in book.phrases.locales}
+    misfits: list[MisfitError] = []
+    stages = _stages(own, book, said.append, misfits.append)
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
     drawn = tuple(
         conversations(
@@ -432,7 +438,14 @@ async def make_own_data(
             "tune_own.fewer", different=different, count=options.count
         )
         Console().print(text, soft_wrap=True, highlight=False, markup=False)
-    await write_played(drawn, own, options, settings, progress=progress)
+    await write_played(
+        drawn,
+        own,
+        options,
+        settings,
+        require=lambda: require_playable(misfits),
+        progress=progress,
+    )
     for answers in answers_of(book, said):
         line = printable(_told(answers, load_catalog(settings.locale)))
         Console().print(line, soft_wrap=True, highlight=False, markup=False)
@@ -447,22 +460,56 @@ def _told(answers: Answers, catalog: Catalog) -> str:
     ]
     if answers.is_missing_much:
         parts.append(catalog.text("tune_own.missing", share=round(100 * answers.missing)))
+    if answers.blind:
+        parts.append(catalog.text("tune_own.blind", replies=", ".join(map(repr, answers.blind))))
     if answers.unused:
         parts.append(catalog.text("tune_own.unused", replies=", ".join(answers.unused)))
     return " ".join(parts)
 
 
-def _stage(
-    toolset: Toolset, book: PhraseFile, locale: str, notify: Callable[[Said], None]
-) -> DrawingStage:
-    """Open each world once and return its day, with the tools, which are the same in all."""
-    days: list[date] = []
-    for number, world in enumerate(book.phrases.worlds):
+def _stages(
+    toolset: Toolset,
+    book: PhraseFile,
+    notify: Callable[[Said], None],
+    refuse: Callable[[MisfitError], None],
+) -> dict[str, DrawingStage]:
+    """Return the tools of each language.
+
+    Raises:
+        TuningError: a world does not open; a line for each.
+    """
+    faults: list[str] = []
+    stages: dict[str, DrawingStage] = {}
+    for locale in book.phrases.locales:
         try:
-            with opened(toolset, world, locale) as session:
-                days.append(session.today)
-                registry = session.registry
-                most_calls = session.assistant.max_turns - 1
+            stage = _stage(toolset, book, locale)
+        except TuningError as error:
+            faults += str(error).splitlines()
+        else:
+            stages[locale] = replace(stage, notify=notify, refuse=refuse)
+    if faults:
+        raise TuningError("\n".join(dict.fromkeys(faults)))
+    return stages
+
+
+def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
+    """Open each world once and return its day, with the tools, which are the same in all."""
+    worlds, own = book.worlds(locale), book.own_worlds(locale)
+    faults: list[str] = []
+    days: dict[int, date] = {}
+    stage: DrawingStage | None = None
+    for number, world in enumerate((*worlds, *own.values())):
+        try:
+            with opened(toolset, world.state, locale) as session:
+                days[number] = session.today
+                stage = stage or DrawingStage(
+                    registry=session.registry,
+                    days=(),
+                    most_calls=session.assistant.max_turns - 1,
+                )
         except UsageError as error:
-            raise TuningError(f"{book.place(('worlds', number))}: {error}") from error
-    return DrawingStage(registry=registry, days=tuple(days), most_calls=most_calls, notify=notify)
+            faults.append(f"{book.place(world.path)}: {error}")
+    if faults or stage is None:
+        raise TuningError("\n".join(faults))
+    own_days = {number: days[len(worlds) + at] for at, number in enumerate(own)}
+    return replace(stage, days=[days[number] for number in range(len(worlds))], own_days=own_days)

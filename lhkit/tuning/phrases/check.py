@@ -1,7 +1,7 @@
 """What a phrase file promises, checked."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lhkit.errors import TuningError
@@ -9,15 +9,35 @@ from lhkit.harness.matchers import Fault, Path
 from lhkit.json_values import compact
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.phrases.file import PhraseFile, Sentence, ToolPhrases, refuse_faults, slots_of
+from lhkit.tuning.phrases.file import (
+    Gap,
+    LocalePhrases,
+    PhraseFile,
+    Reply,
+    Sentence,
+    TalkLine,
+    ToolPhrases,
+    WishedCall,
+    refuse_faults,
+    reply_of,
+    slots_of,
+)
 from lhkit.tuning.phrases.values import (
     CHECK_DAY,
+    SAY,
+    Filling,
+    Fillings,
     LookUp,
+    Row,
     Value,
     expected_of,
     given_values,
     is_look_up,
+    meant,
+    part_of,
     schema_fault,
+    slot_value_of,
+    slots_in,
     value_of,
 )
 
@@ -52,23 +72,55 @@ def values_of(phrases: ToolPhrases, tool: ToolDefinition, argument: str) -> tupl
     return given_values(tool.parameters, argument)
 
 
-def unsaid(sentence: Sentence, phrases: ToolPhrases, tool: ToolDefinition) -> dict[str, Value]:
-    """Return the arguments that a sentence means without saying them.
-
-    These are its own `args`, and required arguments that can have one value only.
-    """
-    said = {slot.name for slot in slots_of(sentence.text)}
-    single = {
+def single(sentence: Sentence, phrases: ToolPhrases, tool: ToolDefinition) -> dict[str, Value]:
+    """Return the required arguments that a sentence does not fill and that have one value only."""
+    filled = filled_by(sentence, phrases)
+    found = {
         name: values_of(phrases, tool, name)
         for name in tool.parameters.get("required", ())
-        if name not in said and name not in sentence.args
+        if name not in filled
     }
-    fixed = {name: found[0] for name, found in single.items() if len(found) == 1}
-    meant = {
-        name: value_of(raw) if is_look_up(raw) else Value(words=(), value=raw)
-        for name, raw in sentence.args.items()
-    }
-    return {**fixed, **meant}
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
+
+
+def filled_by(sentence: Sentence, phrases: ToolPhrases) -> set[str]:
+    """Return the arguments that a sentence says or means, also by rows."""
+    filled = set(sentence.args)
+    for slot in slots_of(sentence.text):
+        if slot.name not in phrases.slots:
+            filled.add(slot.name)
+        elif slot.key:
+            filled.add(slot.key)
+        else:
+            rows = map(slot_value_of, phrases.slots[slot.name])
+            filled |= set.intersection(*(set(row.parts) for row in rows))
+    return filled
+
+
+def slot_values(
+    entries: Sequence[Any] | str, spoken: LocalePhrases, registry: ToolRegistry
+) -> tuple[Value, ...]:
+    """Return what a slot of a talk may be: as written, or as an argument or slot of a tool.
+
+    Raises:
+        TuningError: an entry is none, or there is no such argument with values.
+    """
+    if not isinstance(entries, str):
+        return tuple(map(slot_value_of, entries))
+    name, _, argument = entries.partition(".")
+    tool = registry.get(name)
+    if tool is None:
+        known = ", ".join(registry)
+        raise TuningError(f"{entries!r}: there is no tool {name!r}: write tool.argument ({known})")
+    phrases = spoken.tools.get(name, ToolPhrases())
+    if argument in phrases.slots:
+        return tuple(map(slot_value_of, phrases.slots[argument]))
+    if argument not in tool.parameters.get("properties", {}):
+        raise TuningError(f"{entries!r}: {_no_argument(tool, argument)}")
+    values = values_of(phrases, tool, argument)
+    if not values:
+        raise TuningError(f"{entries!r} has no values: list some here, or under `values` there")
+    return values
 
 
 def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Iterator[Fault]:
@@ -77,18 +129,141 @@ def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Ite
     for name in spoken.tools.keys() - registry.keys():
         known = ", ".join(registry)
         yield Fault((*at, "tools", name), f"there is no tool {name!r}: choose one of {known}")
+    called = _called_in(spoken)
     for tool in registry.definitions:
         phrases = spoken.tools.get(tool.name, ToolPhrases())
-        if phrases.say:
-            yield from _ToolCheck(registry, tool, phrases, (*at, "tools", tool.name)).faults()
-        else:
+        path = (*at, "tools", tool.name)
+        yield from _ToolCheck(registry, tool, phrases, path).faults()
+        if phrases.say is None and tool.name not in called:
             yield Fault(
-                (*at, "tools", tool.name),
-                f"the tool {tool.name} has no `say`: write what people say when they want it",
+                path,
+                f"the tool {tool.name} has no `say`: write what people say when they want it, or "
+                "`say: []` if nobody asks for it alone",
             )
     for number, joint in enumerate(spoken.two_wishes):
         path = (*at, "two_wishes", number)
         yield from _only_slots(joint, path, {"first", "second"}, "slots are {first} and {second}")
+    yield from _talk_faults(spoken, registry, at)
+
+
+def _talk_faults(spoken: LocalePhrases, registry: ToolRegistry, at: Path) -> Iterator[Fault]:
+    for key, talks in (
+        ("small_talk", spoken.small_talk),
+        ("out_of_scope", spoken.out_of_scope),
+        ("near_misses", spoken.near_misses),
+    ):
+        for number, talk in enumerate(talks):
+            check = _TalkCheck(registry, spoken, talk.slots, (*at, key, number))
+            yield from check.slot_faults()
+            yield from check.texts("say", talk.say)
+            yield from check.texts("answer", talk.answer)
+    for number, follow_up in enumerate(spoken.follow_ups):
+        path = (*at, "follow_ups", number)
+        check = _TalkCheck(registry, spoken, follow_up.slots, path)
+        yield from check.slot_faults()
+        for index, line in enumerate(follow_up.lines):
+            yield from replace(check, path=(*path, "lines", index)).line(line)
+
+
+def _called_in(spoken: LocalePhrases) -> set[str]:
+    """Return the tools that something else in the phrases calls."""
+    raws = [
+        raw
+        for phrases in spoken.tools.values()
+        for raw in (
+            *(each for table in (phrases.values, phrases.failing) for each in table.values()),
+            *(sentence.args for sentence in phrases.sentences()),
+        )
+    ]
+    calls = [call for each in spoken.follow_ups for line in each.lines for call in line.calls]
+    return {call.tool for call in calls} | set(_tools_in([*raws, *(call.args for call in calls)]))
+
+
+def _tools_in(raw: Any) -> Iterator[str]:
+    if is_look_up(raw):
+        yield str(raw["tool"])
+    inside = raw.values() if isinstance(raw, Mapping) else raw
+    if isinstance(inside, Iterable) and not isinstance(inside, str):
+        for each in inside:
+            yield from _tools_in(each)
+
+
+@dataclass(frozen=True, slots=True)
+class _TalkCheck:
+    """What is wrong with a talk that has slots of its own."""
+
+    registry: ToolRegistry
+    spoken: LocalePhrases
+    slots: Mapping[str, Any]
+    path: Path
+
+    def slot_faults(self) -> Iterator[Fault]:
+        for name, entries in self.slots.items():
+            path = (*self.path, "slots", name)
+            try:
+                values = slot_values(entries, self.spoken, self.registry)
+            except TuningError as error:
+                yield Fault(path, str(error))
+                continue
+            if not values:
+                yield Fault(path, "has no values: list some, or write tool.argument")
+            for value in values:
+                yield from _looked_up_faults(self.registry, value, path)
+
+    def texts(self, key: str, texts: Sequence[str]) -> Iterator[Fault]:
+        """Check that the slots of texts are there and can be said."""
+        for number, text in enumerate(texts):
+            path = (*self.path, key, number)
+            try:
+                slots = slots_of(text)
+            except TuningError as error:
+                yield Fault(path, str(error))
+                continue
+            for slot in slots:
+                yield from self._said(slot, path)
+
+    def _said(self, slot: Gap, path: Path) -> Iterator[Fault]:
+        if slot.name not in self.slots:
+            known = ", ".join(self.slots) or "none"
+            yield Fault(path, f"{{{slot}}} is no slot here: slots are {known}")
+            return
+        yield from _unsayable(slot, self._values(slot.name), path)
+
+    def line(self, line: TalkLine) -> Iterator[Fault]:
+        yield from self.texts("say", line.say)
+        yield from self.texts("answer", line.answer)
+        if bool(line.calls) == bool(line.answer):
+            yield Fault(self.path, "needs `calls` or an `answer`: one of the two")
+        for number, call in enumerate(line.calls):
+            yield from self._call(call, (*self.path, "calls", number))
+        for outcome, replies in line.replies.items():
+            for number, reply in enumerate(replies):
+                yield from _only_slots(
+                    reply_of(reply).text, (*self.path, "replies", outcome, number), None, ""
+                )
+
+    def _call(self, call: WishedCall, path: Path) -> Iterator[Fault]:
+        tool = self.registry.get(call.tool)
+        if tool is None:
+            known = ", ".join(self.registry)
+            yield Fault((*path, "tool"), f"there is no tool {call.tool!r}: choose one of {known}")
+            return
+        for name in tool.parameters.get("required", ()):
+            if name not in call.args:
+                yield Fault(path, f"{tool.name} needs {name!r}: write it under `args`")
+        for name, raw in call.args.items():
+            at = (*path, "args", name)
+            if name not in tool.parameters.get("properties", {}):
+                yield Fault(at, _no_argument(tool, name))
+                continue
+            part = _Part(name, raw, {slot: self._values(slot) for slot in self.slots})
+            yield from _part_faults(self.registry, tool, part, at)
+
+    def _values(self, name: str) -> tuple[Value, ...]:
+        try:
+            return slot_values(self.slots[name], self.spoken, self.registry)
+        except TuningError:
+            return ()  # told where the slot stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +278,7 @@ class _ToolCheck:
     def faults(self) -> Iterator[Fault]:
         yield from self._table("values", self.phrases.values)
         yield from self._table("failing", self.phrases.failing)
+        yield from self._own_slots()
         for number, sentence in enumerate(self.phrases.sentences()):
             yield from self._sentence(sentence, (*self.path, "say", number))
         yield from self._replies()
@@ -126,25 +302,57 @@ class _ToolCheck:
         except TuningError as error:
             yield Fault(path, str(error))
             return
+        yield from self._fitting(name, value, path)
+
+    def _fitting(self, name: str, value: Value, path: Path) -> Iterator[Fault]:
         if value.look_up is not None:
-            yield from _look_up_faults(self.registry, value.look_up, value.words, path)
+            yield from _looked_up_faults(self.registry, value, path)
         elif fault := schema_fault(self.tool.parameters, name, value):
             yield Fault(path, fault)
 
-    def _sentence(self, sentence: Sentence, path: Path) -> Iterator[Fault]:
+    def _own_slots(self) -> Iterator[Fault]:
+        for name, entries in self.phrases.slots.items():
+            path: Path = (*self.path, "slots", name)
+            if name in self._arguments:
+                yield Fault(path, f"{name!r} is an argument: list its values under `values`")
+            if not entries:
+                yield Fault(path, "has no values: list some")
+            for number, raw in enumerate(entries):
+                yield from self._own_slot(raw, (*path, number))
+
+    def _own_slot(self, raw: Any, path: Path) -> Iterator[Fault]:
         try:
-            said = {slot.name for slot in slots_of(sentence.text)}
+            value = slot_value_of(raw)
         except TuningError as error:
             yield Fault(path, str(error))
             return
-        for name in sorted(said - set(self._arguments)):
-            yield Fault(path, f"{{{name}}}: {_no_argument(self.tool, name)}")
-        for name in sorted(said & set(self._arguments)):
-            yield from self._spoken(name, path)
+        yield from _looked_up_faults(self.registry, value, path)
+        for name, part in value.parts.items():
+            at = (*path, "args", name)
+            if name in self._arguments:
+                yield from self._fitting(name, part, at)
+            else:
+                yield Fault(at, _no_argument(self.tool, name))
+
+    def _sentence(self, sentence: Sentence, path: Path) -> Iterator[Fault]:
+        try:
+            said = slots_of(sentence.text)
+            filled = filled_by(sentence, self.phrases)
+        except TuningError as error:
+            yield Fault(path, str(error))
+            return
+        for slot in dict.fromkeys(said):
+            if slot.name in self.phrases.slots:
+                yield from _unsayable(slot, self._slot_values(slot.name), path)
+            elif slot.name in self._arguments:
+                yield from self._spoken(slot.name, path)
+            else:
+                yield Fault(path, f"{{{slot.name}}}: {_no_argument(self.tool, slot.name)}")
+        names = {slot.name for slot in said}
         for name, fixed in sentence.args.items():
-            yield from self._fixed(name, fixed, said, (*path, "args", name))
+            yield from self._fixed(name, fixed, names, (*path, "args", name))
         for name in self.tool.parameters.get("required", ()):
-            if name not in said and name not in sentence.args:
+            if name not in filled:
                 yield from self._silent(name, path)
 
     def _fixed(self, name: str, value: Any, said: set[str], path: Path) -> Iterator[Fault]:
@@ -153,8 +361,15 @@ class _ToolCheck:
         elif name in said:
             yield Fault(path, f"{{{name}}} is said in the sentence, too: keep one of both")
         else:
-            raw = value if is_look_up(value) else {"say": "-", "value": value}
-            yield from self._value(name, raw, path)
+            slots = {**{each: self._readable(each) or () for each in self._arguments}}
+            slots |= {each: self._slot_values(each) for each in self.phrases.slots}
+            yield from _part_faults(self.registry, self.tool, _Part(name, value, slots), path)
+
+    def _slot_values(self, name: str) -> tuple[Value, ...]:
+        try:
+            return tuple(map(slot_value_of, self.phrases.slots[name]))
+        except TuningError:
+            return ()  # told where it stands
 
     def _readable(self, name: str) -> tuple[Value, ...] | None:
         """Return the values of an argument; None where a fault of them is told elsewhere."""
@@ -219,7 +434,7 @@ class _ToolCheck:
     def _replies(self) -> Iterator[Fault]:
         needed = {"ok"} | ({"cancelled"} if self.tool.is_destructive else set())
         needed |= {"not_found"} if self._looks_up() else set()
-        for outcome in sorted(needed):
+        for outcome in sorted(needed) if self.phrases.say else ():
             if not self.phrases.replies.get(outcome):
                 yield Fault(
                     (*self.path, "replies", outcome),
@@ -227,30 +442,114 @@ class _ToolCheck:
                 )
         for outcome, replies in self.phrases.replies.items():
             for number, reply in enumerate(replies):
-                yield from self._reply(outcome, reply, (*self.path, "replies", outcome, number))
+                path = (*self.path, "replies", outcome, number)
+                yield from self._reply(outcome, reply_of(reply), path)
 
-    def _reply(self, outcome: str, reply: str, path: Path) -> Iterator[Fault]:
+    def _reply(self, outcome: str, reply: Reply, path: Path) -> Iterator[Fault]:
+        for name in reply.each:
+            for way in reply.ways(name):
+                yield from _only_slots(way, (*path, "each", name), None, "")
         if outcome in OUTCOMES_OF_RESULT:  # fields of a result are known when it is there
-            yield from _only_slots(reply, path, None, "")
+            yield from _only_slots(reply.text, path, None, "")
             return
         extra = frozenset() if outcome == "cancelled" else REFUSAL_SLOTS
-        known = ", ".join([*self._arguments, *sorted(extra)])
-        yield from _only_slots(reply, path, {*self._arguments, *extra}, f"slots are {known}")
+        known = [*self._arguments, *self.phrases.slots, *sorted(extra)]
+        yield from _only_slots(reply.text, path, set(known), f"slots are {', '.join(known)}")
 
 
-def _look_up_faults(
-    registry: ToolRegistry, look_up: LookUp, words: Sequence[str], path: Path
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An argument as it is written in a call, and what the slots in it may be."""
+
+    name: str
+    raw: Any
+    slots: Mapping[str, Sequence[Value]]
+
+    def fillings(self, used: Sequence[str]) -> Iterator[Fillings]:
+        """Yield ways to fill the slots: each value of each once, the others as they come first."""
+        each = {slot: tuple(self._filled(slot)) for slot in used}
+        if not all(each.values()):
+            return
+        firsts = {slot: filled[0] for slot, filled in each.items()}
+        yield firsts
+        for slot, filled in each.items():
+            yield from ({**firsts, slot: other} for other in filled[1:])
+
+    def _filled(self, slot: str) -> Iterator[Filling]:
+        name, _, key = slot.partition(".")
+        for value in self.slots.get(name, ()):
+            part = value.parts.get(key) if key else value
+            if part is not None:
+                yield part.filling(CHECK_DAY, part.words[0] if part.words else "-")
+
+
+def _part_faults(
+    registry: ToolRegistry, tool: ToolDefinition, part: _Part, path: Path
 ) -> Iterator[Fault]:
-    """Yield what is wrong with a call that has to come first; `words` are what may be said."""
+    """Yield what is wrong with an argument of a call that a sentence or a line means."""
+    try:
+        read = part_of(part.raw)
+    except TuningError as error:
+        yield Fault(path, str(error))
+        return
+    used = slots_in(read)
+    for slot in used:
+        if slot.partition(".")[0] not in part.slots:
+            known = ", ".join(part.slots) or "none"
+            told = f"{{{slot}}} is no slot here: slots are {known}"
+            silent = "{say}: nothing is said for it: use it under `values`, or write the words"
+            yield Fault(path, silent if slot == SAY else told)
+            return
+    found = [meant(read, CHECK_DAY, fillings) for fillings in part.fillings(used)]
+    asked = [each for each in found if isinstance(each, LookUp)]
+    if asked:
+        yield from _look_up_faults(registry, asked, path)
+    elif any(isinstance(each, Row) for each in found):
+        yield Fault(path, "a row of values is no argument: write one of them, like {row.argument}")
+    else:
+        faults = (schema_fault(tool.parameters, part.name, _plain(each)) for each in found)
+        yield from (Fault(path, fault) for fault in dict.fromkeys(faults) if fault)
+
+
+def _plain(value: Any) -> Value:
+    return Value(words=(), value=value)
+
+
+def _unsayable(slot: Gap, values: Sequence[Value], path: Path) -> Iterator[Fault]:
+    """Yield why a slot of one's own cannot be filled with words."""
+    for value in values:
+        if not slot.key and not value.words:
+            told = "has no `say`" if value.parts else f"{compact(value.value)} is no word"
+            yield Fault(
+                path, f"{{{slot}}}: {told}: write {{say: words, …}}, or {{{slot}.argument}}"
+            )
+            return
+        if slot.key and (slot.key not in value.parts or not value.parts[slot.key].words):
+            known = ", ".join(value.parts) or "none"
+            yield Fault(path, f"{{{slot}}}: a row without words for it (there are: {known})")
+            return
+
+
+def _looked_up_faults(registry: ToolRegistry, value: Value, path: Path) -> Iterator[Fault]:
+    """Yield what is wrong with the look-up of a value, if it is one."""
+    if value.look_up is None:
+        return
+    if not value.words and SAY in slots_in(value.look_up):
+        yield Fault(
+            path, "{say}: nothing is said for it: use it under `values`, or write the words"
+        )
+        return
+    asked = [value.on(CHECK_DAY, word) for word in value.words or ("",)]
+    yield from _look_up_faults(registry, asked, path)
+
+
+def _look_up_faults(registry: ToolRegistry, asked: Sequence[LookUp], path: Path) -> Iterator[Fault]:
+    """Yield what is wrong with a call that has to come first, in any wording."""
+    look_up = asked[0]
     tool = registry.get(look_up.tool)
     if tool is None:
         known = ", ".join(registry)
         yield Fault((*path, "tool"), f"there is no tool {look_up.tool!r}: choose one of {known}")
-        return
-    if not words and look_up.on(CHECK_DAY, "") != look_up.on(CHECK_DAY, "-"):
-        yield Fault(
-            path, "{say}: nothing is said for it: use it under `values`, or write the words"
-        )
         return
     for name in tool.parameters.get("required", ()):
         if name not in look_up.args:
@@ -260,11 +559,9 @@ def _look_up_faults(
         if name not in tool.parameters.get("properties", {}):
             yield Fault(at, _no_argument(tool, name))
         elif isinstance(value, LookUp):
-            yield from _look_up_faults(registry, value, words, at)
+            yield from _look_up_faults(registry, [each.args[name] for each in asked], at)
         else:
-            yield from _asked_faults(
-                tool, name, [look_up.on(CHECK_DAY, w) for w in words or ("",)], at
-            )
+            yield from _asked_faults(tool, name, asked, at)
 
 
 def _asked_faults(

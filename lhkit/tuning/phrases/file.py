@@ -5,14 +5,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lhkit.errors import ScenarioError, TuningError
 from lhkit.harness.matchers import Fault, equal, folded, shown_path
 from lhkit.harness.matchers import Path as DataPath
-from lhkit.harness.scenario import Document, SourceFault, read_document, shape_faults
+from lhkit.harness.scenario import (
+    Document,
+    SourceFault,
+    read_document,
+    shape_faults,
+    world_with_days,
+)
 from lhkit.json_values import compact
 from lhkit.locales import available_locales
 from lhkit.tools.schema import SchemaNode
@@ -307,24 +313,56 @@ class Sentence(_Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reply(_Strict):
+    """What is answered, with slots.
+
+    `each` says how a row of a list is told: `{list: "{title} at {start}"}`. Of several ways the
+    first is taken whose slots the row has. `join` stands between the rows.
+    """
+
+    text: _Words
+    each: Mapping[str, _Words | tuple[_Words, ...]] = field(default_factory=dict)
+    join: str = ", "
+
+    def ways(self, name: str) -> tuple[str, ...]:
+        """Return how a row of that list is told; empty where nothing is written for it."""
+        written = self.each.get(name, ())
+        return (written,) if isinstance(written, str) else written
+
+
+_Replies: TypeAlias = Mapping[str, tuple[_Words | Reply, ...]]
+
+
+def reply_of(written: str | Reply) -> Reply:
+    """Return a reply, however short it is written."""
+    return written if isinstance(written, Reply) else Reply(text=written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPhrases(_Strict):
     """What is said of one tool.
 
     `values` are what its arguments may be; `failing` are values that the tool refuses or does not
-    find. `replies` are keyed by what a call came to: `ok`, `not_found`, `refused`, `cancelled`, or
-    an error code of the tool.
+    find; `slots` are further slots of its sentences, rows of values that belong together among
+    them. `replies` are keyed by what a call came to: `ok`, `not_found`, `several`, `refused`,
+    `cancelled`, or an error code of the tool. Without `say` nobody asks for it alone.
     """
 
-    say: tuple[_Words | Sentence, ...] = ()
+    say: tuple[_Words | Sentence, ...] | None = None
     values: _Values = field(default_factory=dict)
     failing: _Values = field(default_factory=dict)
-    replies: Mapping[str, tuple[_Words, ...]] = field(default_factory=dict)
+    slots: _Values = field(default_factory=dict)
+    replies: _Replies = field(default_factory=dict)
 
     def sentences(self) -> tuple[Sentence, ...]:
         """Return what users say, each with its fixed arguments."""
         return tuple(
-            each if isinstance(each, Sentence) else Sentence(text=each) for each in self.say
+            each if isinstance(each, Sentence) else Sentence(text=each) for each in self.say or ()
         )
+
+
+_Slots: TypeAlias = Mapping[str, tuple[Any, ...] | _Words]
+"""Slots of a talk: their values, or `tool.argument` for the values of a tool's argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +371,43 @@ class Talk(_Strict):
 
     say: Annotated[tuple[_Words, ...], Field(min_length=1)]
     answer: Annotated[tuple[_Words, ...], Field(min_length=1)]
+    slots: _Slots = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishedCall(_Strict):
+    """A call that a line of a follow-up means. Its arguments may hold the follow-up's slots."""
+
+    tool: _Words
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TalkLine(_Strict):
+    """One thing that is said in a follow-up: `calls` that it means, or an `answer` and none.
+
+    `confirm` is what the user clicks. `replies` go before those of the tool. `outcome` is what the
+    last call has to come to, so that the next line fits.
+    """
+
+    say: Annotated[tuple[_Words, ...], Field(min_length=1)]
+    calls: tuple[WishedCall, ...] = ()
+    answer: tuple[_Words, ...] = ()
+    confirm: Literal["accept", "reject"] = "accept"
+    outcome: str | None = None
+    replies: _Replies = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp(_Strict):
+    """Lines that belong together, one after the other; a slot means the same in all of them.
+
+    `world` is a state of its own to begin in.
+    """
+
+    lines: Annotated[tuple[TalkLine, ...], Field(min_length=1)]
+    slots: _Slots = field(default_factory=dict)
+    world: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,15 +415,19 @@ class LocalePhrases(_Strict):
     """Everything in one language.
 
     `two_wishes` joins `{first}` and `{second}` in one message. `before` and `after` are words that
-    people put around a wish.
+    people put around a wish. `near_misses` sound like a wish and are none. `worlds` take the place
+    of the file's.
     """
 
     tools: Mapping[str, ToolPhrases] = field(default_factory=dict)
     small_talk: tuple[Talk, ...] = ()
     out_of_scope: tuple[Talk, ...] = ()
+    near_misses: tuple[Talk, ...] = ()
+    follow_ups: tuple[FollowUp, ...] = ()
     two_wishes: tuple[_Words, ...] = ()
     before: tuple[_Words, ...] = ()
     after: tuple[_Words, ...] = ()
+    worlds: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,12 +444,38 @@ class Phrases(_Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A state that conversations begin in, and where it stands in the file."""
+
+    path: DataPath
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhraseFile:
     """Phrases and where each of them stands."""
 
     file: Path
     document: Document
     phrases: Phrases
+
+    def worlds(self, locale: str) -> tuple[World, ...]:
+        """Return the states that conversations of a language begin in."""
+        own = self.phrases.locales[locale].worlds
+        path: DataPath = ("locales", locale, "worlds") if own else ("worlds",)
+        return tuple(
+            World(path=(*path, number), state=state)
+            for number, state in enumerate(own or self.phrases.worlds)
+        )
+
+    def own_worlds(self, locale: str) -> dict[int, World]:
+        """Return the states of a language's follow-ups that have one of their own, by number."""
+        path: DataPath = ("locales", locale, "follow_ups")
+        return {
+            number: World(path=(*path, number, "world"), state=each.world)
+            for number, each in enumerate(self.phrases.locales[locale].follow_ups)
+            if each.world is not None
+        }
 
     def place(self, path: DataPath) -> str:
         """Return `file:line: field`, for a sentence about a fault."""
@@ -465,4 +570,42 @@ def _parsed(file: Path, document: Document) -> Phrases:
         if locale not in known
     )
     refuse_faults(file, document, tuple(unknown))
-    return phrases
+    return _with_days(phrases, file, document)
+
+
+def _with_days(phrases: Phrases, file: Path, document: Document) -> Phrases:
+    """Return the phrases with the days in their worlds that are told from the world's clock."""
+    faults: list[Fault] = []
+
+    def dated(world: Mapping[str, Any], path: DataPath) -> Mapping[str, Any]:
+        try:
+            return world_with_days(world)
+        except ScenarioError as error:
+            faults.append(Fault(path, str(error)))
+            return world
+
+    def numbered(
+        worlds: Sequence[Mapping[str, Any]], path: DataPath
+    ) -> tuple[Mapping[str, Any], ...]:
+        return tuple(dated(world, (*path, number)) for number, world in enumerate(worlds))
+
+    def follow_up(each: FollowUp, path: DataPath) -> FollowUp:
+        return each if each.world is None else replace(each, world=dated(each.world, path))
+
+    told = replace(
+        phrases,
+        worlds=numbered(phrases.worlds, ("worlds",)),
+        locales={
+            name: replace(
+                spoken,
+                worlds=numbered(spoken.worlds, ("locales", name, "worlds")),
+                follow_ups=tuple(
+                    follow_up(each, ("locales", name, "follow_ups", number, "world"))
+                    for number, each in enumerate(spoken.follow_ups)
+                ),
+            )
+            for name, spoken in phrases.locales.items()
+        },
+    )
+    refuse_faults(file, document, tuple(faults))
+    return told

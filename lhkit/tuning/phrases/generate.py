@@ -5,8 +5,9 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from lhkit.chat.step import MAX_TURNS
@@ -20,36 +21,50 @@ from lhkit.messages import (
     ToolCancelled,
     ToolErr,
     ToolOk,
-    ToolResult,
     encode_tool_result,
 )
-from lhkit.models.scripted import Reply, say
+from lhkit.models.scripted import Reply as Answer
+from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.noise import careless, is_literal, surrounded
-from lhkit.tuning.phrases.check import unsaid, values_of
+from lhkit.tuning.phrases.check import single, slot_values, values_of
 from lhkit.tuning.phrases.file import (
+    COUNT,
     TODO,
+    FollowUp,
     Gap,
     LocalePhrases,
     PhraseFile,
+    Reply,
     Sentence,
     Taken,
     Talk,
+    TalkLine,
+    ToolPhrases,
     filled,
+    plain_word,
+    reply_of,
     slots_of,
     taken,
     word_in,
 )
 from lhkit.tuning.phrases.values import (
     SAY,
+    Filling,
+    Fillings,
     LookUp,
+    Row,
     Value,
     calls_for,
     expected_of,
     given_values,
     is_day,
+    meant,
+    part_of,
     schema_fault,
+    slot_value_of,
+    slots_in,
     value_of,
 )
 from lhkit.tuning.teacher import Act, Conversation, Line
@@ -60,25 +75,71 @@ from lhkit.tuning.teacher import Act, Conversation, Line
 _OURS = frozenset({"handler_error", "validation", "unknown_tool", "repeated_call"})
 """Results that no phrase is written for: the tool broke, or the call should not have been made."""
 
+_TRUNCATED = "_truncated"
+_CALLED_WITH = "value"
+"""`{argument.value}` is what was called with, not what was said."""
+
+_NO_WORDS = "–"
+"""Said where nothing fits; such a play is never learnt from."""
+
 _SHOWN_ROWS = 3
 _SHOWN_CHARS = 60
+
+
+class MisfitError(TuningError):
+    """What was played does not fit what is written: told once for all plays of the same `cause`."""
+
+    def __init__(self, place: str, message: str, *cause: str) -> None:
+        super().__init__(f"{place}: {message}")
+        self.cause = (place, *cause)
+
+
+def refuse(misfit: MisfitError) -> None:
+    """Raise it: the first one ends the play."""
+    raise misfit
+
+
+def require_playable(misfits: Sequence[MisfitError]) -> None:
+    """Do nothing if everything fitted when it was played.
+
+    Raises:
+        TuningError: something did not; a line for each cause, with how often it came.
+    """
+    if not misfits:
+        return
+    counts = Counter(each.cause for each in misfits)
+    firsts = {each.cause: each for each in reversed(misfits)}
+    told = (
+        f"{each} ({counts[cause] - 1} more of this)" if counts[cause] > 1 else str(each)
+        for cause, each in sorted(firsts.items(), key=lambda item: _numbered(item[0][0]))
+    )
+    raise TuningError("\n".join(told))
+
+
+def _numbered(place: str) -> tuple[int, str]:
+    found = re.search(r":(\d+): ", place)
+    return int(found[1]) if found else 0, place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """One call, the words that stand for its arguments, and what may be said afterwards.
 
-    An argument may be a `LookUp`: then it is called for first. `place` says where a part of the
-    tool's phrases stands: `file:line: field`. One that `is_to_fail` was drawn from `failing`.
+    An argument may be a `LookUp`: then it is called for first. `words` are those of replies, by
+    slot. `place` says where a part of the tool's phrases stands: `file:line: field`. One that
+    `is_to_fail` was drawn from `failing`; one that `is_reading` changes nothing. It has to come to
+    `outcome`, if one is given.
     """
 
     tool: str
     locale: str
     args: Mapping[str, Any]
     words: Mapping[str, str]
-    replies: Mapping[str, Sequence[str]]
+    replies: Mapping[str, Sequence[str | Reply]]
     place: Callable[[str], str]
     is_to_fail: bool = False
+    is_reading: bool = False
+    outcome: str | None = None
 
     def calls(self) -> int:
         """Return how many calls it takes at most."""
@@ -87,12 +148,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What became of a wish: a key of its `replies`, the reply under it, and that in words."""
+    """What became of a wish: a key of its `replies`, the reply under it, and that in words.
+
+    `is_blind` if a list was empty, and the reply is one for results and does not speak of it.
+    """
 
     wish: Wish
     outcome: str
     reply: str
     text: str
+    is_blind: bool = False
 
 
 def ignore(_said: Said) -> None:
@@ -107,11 +172,18 @@ class _Missed:
     data: Mapping[str, Any]
 
 
-_Known: TypeAlias = dict[str, ToolResult]
+_Known: TypeAlias = dict[str, ToolCallMessage]
 """Results of this turn that still hold, by call."""
 
 _T = TypeVar("_T")
-_Course: TypeAlias = Generator[ToolCall, ToolResult, _T]
+_Course: TypeAlias = Generator[ToolCall, ToolCallMessage, _T]
+
+
+@dataclass(slots=True)
+class Memory:
+    """Results that still hold when the next line of a follow-up is said."""
+
+    known: _Known = field(default_factory=dict)
 
 
 def acting(
@@ -120,6 +192,9 @@ def acting(
     seed: int,
     most_calls: int,
     notify: Callable[[Said], None] = ignore,
+    refuse: Callable[[MisfitError], None] = refuse,
+    before: Memory | None = None,
+    after: Memory | None = None,
 ) -> Act:
     """Return an act that makes the calls one after the other and then speaks of all of them.
 
@@ -128,54 +203,80 @@ def acting(
         seed: decides the words.
         most_calls: so many fit into a turn.
         notify: told of each wish when all of them are carried out.
+        refuse: told of what does not fit; unless it raises, the turn ends without words.
+        before: what is known when it begins.
+        after: is given what is known when it ends.
 
     Raises (when it acts):
-        TuningError: a tool broke, a look-up does not find what it should, no reply fits what came
+        MisfitError: a tool broke, a look-up does not find what it should, no reply fits what came
             of a call, or there are too many calls.
     """
 
-    def act(settled: Sequence[ToolCallMessage]) -> Reply:
-        rng = random.Random(seed)  # noqa: S311 - a choice of words, no secret
-        course = _course(wishes, rng)
+    def act(settled: Sequence[ToolCallMessage]) -> Answer:
+        known = dict(before.known) if before else {}
+        course = _course(wishes, random.Random(seed), known)  # noqa: S311 - words, no secret
         try:
             call = next(course)
             for message in settled:
-                call = course.send(message.result)
+                call = course.send(message)
         except StopIteration as end:
             told: Sequence[Said] = end.value
+            if after is not None:
+                after.known = known
             for each in told:
                 notify(each)
             return say(" ".join(each.text for each in told))
+        except MisfitError as misfit:
+            refuse(misfit)
+            return say(_NO_WORDS)
         if len(settled) >= most_calls:
-            raise TuningError(
-                f"{wishes[0].place('say')}: it takes more than {most_calls} calls, and a turn of "
-                "your assistant allows no more: raise its max_turns"
+            refuse(
+                MisfitError(
+                    wishes[0].place("say"),
+                    f"it takes more than {most_calls} calls, and a turn of your assistant allows "
+                    "no more: raise its max_turns",
+                    "calls",
+                )
             )
-        return Reply(calls=(call,))
+            return say(_NO_WORDS)
+        return Answer(calls=(call,))
 
     return act
 
 
-def _course(wishes: Sequence[Wish], rng: random.Random) -> _Course[Sequence[Said]]:
+def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Course[Sequence[Said]]:
     """Yield each call, be sent its result, and return what is said in the end."""
-    known: _Known = {}
     told: list[Said] = []
     for wish in wishes:
-        args = yield from _arguments(wish.args, wish, known)
+        rows: dict[str, Any] = {}
+        args = yield from _arguments(wish.args, wish, known, rows)
         if isinstance(args, _Missed):
-            told.append(_words(wish, args.outcomes, args.data, wish.args, rng))
+            told.append(_words(wish, args.outcomes, _Field(args.data, wish.args, rows), rng))
             continue
-        result = yield from _called(wish.tool, args, known)
-        told.append(_words(wish, *_outcomes(wish, wish.tool, args, result), args, rng))
-        known.clear()  # it may have changed what a look-up would find
-        known[_call_key(wish.tool, args)] = result
+        message = yield from _called(wish.tool, args, known)
+        outcomes, data = _outcomes(wish, wish.tool, args, message)
+        told.append(_words(wish, outcomes, _Field(data, args, rows), rng))
+        if wish.is_reading:
+            continue
+        known.pop(_call_key(wish.tool, args))  # to try again is another call
+        if isinstance(message.result, ToolOk):
+            known.clear()  # it may have changed what a look-up would find
     return told
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What a reply may speak of: the result, the arguments, and the rows that were looked up."""
+
+    data: Mapping[str, Any]
+    args: Mapping[str, Any]
+    rows: Mapping[str, Any]
+
+
 def _arguments(
-    args: Mapping[str, Any], wish: Wish, known: _Known
+    args: Mapping[str, Any], wish: Wish, known: _Known, rows: dict[str, Any]
 ) -> _Course[dict[str, Any] | _Missed]:
-    """Return the arguments with everything looked up."""
+    """Return the arguments with everything looked up; put the row of each into `rows`."""
     found: dict[str, Any] = {}
     for name, value in args.items():
         if isinstance(value, LookUp):
@@ -183,34 +284,41 @@ def _arguments(
             if isinstance(looked_up, _Missed):
                 return looked_up
             found[name] = looked_up.values[0]
+            rows[name] = looked_up.rows[0]
         else:
             found[name] = value
     return found
 
 
 def _looked_up(look_up: LookUp, wish: Wish, known: _Known) -> _Course[Taken | _Missed]:
-    args = yield from _arguments(look_up.args, wish, known)
+    args = yield from _arguments(look_up.args, wish, known, {})
     if isinstance(args, _Missed):
         return args
-    result = yield from _called(look_up.tool, args, known)
-    outcomes, data = _outcomes(wish, look_up.tool, args, result)
+    message = yield from _called(look_up.tool, args, known)
+    outcomes, data = _outcomes(replace(wish, is_reading=False), look_up.tool, args, message)
     if outcomes[0] != "ok":
         return _Missed(tuple(each for each in outcomes if each != "ok"), data)
-    asked = f"{wish.place('values')}: {look_up.tool} {compact(args)}, {look_up.take}"
+    asked = f"{look_up.tool} {compact(args)}, {look_up.take}"
     try:
         found = taken(data, look_up.take, look_up.where)
     except TuningError as error:
-        raise TuningError(f"{asked}: {error}") from error
+        raise MisfitError(
+            wish.place("values"), f"{asked}: {error}", look_up.tool, look_up.take, str(error)
+        ) from error
     if not found.values:
         return _Missed(("not_found",), found.data)
     if len(found.values) == 1:
         return found
     if "several" in wish.replies:
         return _Missed(("several",), found.data)
-    raise TuningError(
+    raise MisfitError(
+        wish.place("values"),
         f"{asked}: {len(found.values)} different values are there, in {_shown(found)}: say which "
         "with `where: {field: …}`, take the first like rows[0].id, or write under `several` in "
-        "`replies` how to ask back"
+        "`replies` how to ask back",
+        look_up.tool,
+        look_up.take,
+        "several",
     )
 
 
@@ -223,7 +331,7 @@ def _shown(found: Taken) -> str:
     return ", ".join(short) + more
 
 
-def _called(tool: str, args: Mapping[str, Any], known: _Known) -> _Course[ToolResult]:
+def _called(tool: str, args: Mapping[str, Any], known: _Known) -> _Course[ToolCallMessage]:
     """Return what a call came to; one whose result is known and still holds is not made again."""
     key = _call_key(tool, args)
     if key not in known:
@@ -235,74 +343,139 @@ def _call_key(tool: str, args: Mapping[str, Any]) -> str:
     return compact([tool, dict(args)])
 
 
-def _words(
-    wish: Wish,
-    outcomes: Sequence[str],
-    data: Mapping[str, Any],
-    args: Mapping[str, Any],
-    rng: random.Random,
-) -> Said:
-    for outcome in outcomes:
+def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Random) -> Said:
+    if wish.outcome is not None and wish.outcome not in outcomes:
+        raise MisfitError(
+            wish.place("outcome"),
+            f"{wish.tool} came to `{outcomes[0]}` with {_called_with(field.args)}, not to "
+            f"`{wish.outcome}`: change the line, or give these lines a `world` of their own",
+            outcomes[0],
+        )
+    for outcome in [wish.outcome] if wish.outcome else outcomes:
         replies = list(wish.replies.get(outcome, ()))
-        for template in rng.sample(replies, len(replies)):
-            text = filled(template, lambda slot: _word(wish, data, slot))
+        for written in rng.sample(replies, len(replies)):
+            reply = reply_of(written)
+            text = filled(reply.text, partial(_word, wish, field, reply))
             if text is not None:
-                return Said(wish=wish, outcome=outcome, reply=template, text=text)
-    raise TuningError(_unsaid(wish, outcomes, data, args))
+                return Said(
+                    wish=wish,
+                    outcome=outcome,
+                    reply=reply.text,
+                    text=text,
+                    is_blind=outcome == "ok" and wish.is_reading and _is_blind(reply, field),
+                )
+    raise MisfitError(wish.place("replies"), _unsaid(wish, outcomes, field), wish.tool, outcomes[0])
 
 
-def _word(wish: Wish, data: Mapping[str, Any], slot: Gap) -> str | None:
-    if slot.name in wish.words and not slot.key:
-        return wish.words[slot.name]
-    return word_in(data, slot)
+def _is_blind(reply: Reply, field: _Field) -> bool:
+    """Return True if every list of a result is empty and the reply speaks of none."""
+    lists = {name: value for name, value in field.data.items() if isinstance(value, list)}
+    spoken = {slot.name for slot in slots_of(reply.text)}
+    return bool(lists) and not any(lists.values()) and spoken.isdisjoint(lists)
+
+
+def _word(wish: Wish, field: _Field, reply: Reply, slot: Gap) -> str | None:
+    """Return what a slot of a reply says; None if there is nothing for it to say."""
+    if str(slot) in wish.words:
+        return wish.words[str(slot)]
+    if slot.key and slot.name in field.rows:
+        word = word_in({slot.name: field.rows[slot.name]}, slot)
+        if word is not None:
+            return word
+    if slot.key == _CALLED_WITH and slot.name in field.args:
+        return plain_word(field.args[slot.name])
+    ways = reply.ways(slot.name)
+    if ways and not slot.key and slot.spec != COUNT:
+        return _enumerated(field.data.get(slot.name), ways, reply.join)
+    return word_in(field.data, slot)
+
+
+def _enumerated(rows: Any, ways: Sequence[str], join: str) -> str | None:
+    """Return the rows of a list, each told in the first way that it has the fields for."""
+    if not isinstance(rows, list) or not rows:
+        return None
+    told = [
+        next(
+            (
+                text
+                for way in ways
+                if isinstance(row, Mapping)
+                and (text := filled(way, partial(word_in, row))) is not None
+            ),
+            None,
+        )
+        for row in rows
+    ]
+    return None if None in told else join.join(each for each in told if each is not None)
 
 
 def _outcomes(
-    wish: Wish, tool: str, args: Mapping[str, Any], result: ToolResult
+    wish: Wish, tool: str, args: Mapping[str, Any], message: ToolCallMessage
 ) -> tuple[tuple[str, ...], Mapping[str, Any]]:
     """Return under which keys a reply may stand, best first, and the fields it may name.
 
-    These are the fields that the model sees: a result that is too long has lost its data.
+    These are the fields that the model sees.
     """
-    match result:
+    match message.result:
         case ToolCancelled():
             return ("cancelled",), {}
         case ToolErr(code=code, reason=reason):
             if code in _OURS:
-                raise TuningError(
-                    f"{wish.place('say')}: the tool {tool} answered {code} to {compact(args)} "
-                    f"({reason}): mend the tool, or change the values or worlds of the phrase file"
+                raise MisfitError(
+                    wish.place("say"),
+                    f"the tool {tool} answered {code} to {compact(args)} ({reason}): mend the "
+                    "tool, or change the values or worlds of the phrase file",
+                    tool,
+                    code,
                 )
             is_missing = code.endswith("not_found")
             keys = (code, "not_found", "refused") if is_missing else (code, "refused")
             return keys, {"code": code, "reason": reason}
         case ToolOk():
-            data: Mapping[str, Any] = json.loads(encode_tool_result(result))["data"]
-            return _outcomes_of(data), data
+            text = encode_tool_result(message.result, message.max_bytes)
+            data: Mapping[str, Any] = json.loads(text)["data"]
+            if _TRUNCATED in data:
+                raise MisfitError(
+                    wish.place("say"),
+                    f"the result of {tool} {compact(args)} takes more than {message.max_bytes} "
+                    "bytes, so that the model is shown nothing of it: put fewer rows into the "
+                    "worlds, let the tool return less, or raise Assistant(max_result_bytes=…)",
+                    tool,
+                    _TRUNCATED,
+                )
+            return _outcomes_of(
+                data, asks_several="several" in wish.replies and wish.is_reading
+            ), data
 
 
-def _outcomes_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+def _outcomes_of(data: Mapping[str, Any], *, asks_several: bool) -> tuple[str, ...]:
     """Return the keys for a result: one that holds nothing at all is not found.
 
     With an empty list beside other fields it may be either, and so with numbers alone (none left
-    may be good news); the replies decide, by their slots.
+    may be good news); the replies decide, by their slots. Several rows may be `several`.
     """
+    if asks_several and any(isinstance(rows, list) and len(rows) > 1 for rows in data.values()):
+        return ("several", "ok")
     if not data or any(data.values()):
         return ("ok", "not_found") if [] in data.values() else ("ok",)
     is_numbers_only = all(is_number(value) for value in data.values())
     return ("ok", "not_found") if is_numbers_only else ("not_found", "ok")
 
 
-def _unsaid(
-    wish: Wish, outcomes: Sequence[str], data: Mapping[str, Any], args: Mapping[str, Any]
-) -> str:
-    fields = ", ".join([*wish.words, *data]) or "none"
-    keys = " or ".join(f"`{outcome}`" for outcome in outcomes)
-    told = {name: value for name, value in args.items() if not isinstance(value, LookUp)}
-    return (
-        f"{wish.place('replies')}: {wish.tool} came to `{outcomes[0]}` with {compact(told)} and no "
-        f"reply for it can be filled (slots there: {fields}): write one under {keys}"
+def _unsaid(wish: Wish, outcomes: Sequence[str], field: _Field) -> str:
+    rows = (
+        f"{name}.{key}" for name, row in field.rows.items() if isinstance(row, dict) for key in row
     )
+    fields = ", ".join([*wish.words, *field.data, *rows]) or "none"
+    keys = " or ".join(f"`{outcome}`" for outcome in outcomes)
+    return (
+        f"{wish.tool} came to `{outcomes[0]}` with {_called_with(field.args)} and no reply for it "
+        f"can be filled (slots there: {fields}): write one under {keys}"
+    )
+
+
+def _called_with(args: Mapping[str, Any]) -> str:
+    return compact({name: value for name, value in args.items() if not isinstance(value, LookUp)})
 
 
 # What became of the wishes of a phrase file, tool by tool. Pure.
@@ -318,13 +491,15 @@ class Answers:
 
     `outcomes` counts them by key of `replies`, the most frequent first. `unused` are replies that
     were never said, such as `ok[1] (phrases.yaml:23)`. `missing` is the share of wishes that were
-    not found, though their words are not from `failing`.
+    not found, though their words are not from `failing`. `blind` are replies under `ok` that were
+    said of an empty list without a word about it.
     """
 
     tool: str
     outcomes: Mapping[str, int]
     unused: Sequence[str]
     missing: float
+    blind: Sequence[str] = ()
 
     @property
     def is_missing_much(self) -> bool:
@@ -346,6 +521,7 @@ def answers_of(book: PhraseFile, said: Sequence[Said]) -> tuple[Answers, ...]:
             outcomes=dict(Counter(each.outcome for each in ours).most_common()),
             unused=tuple(_unused(book, tool, ours, locales)),
             missing=_missing(ours),
+            blind=tuple(dict.fromkeys(each.reply for each in ours if each.is_blind)),
         )
         for tool in tools
         for ours in ([each for each in said if each.wish.tool == tool],)
@@ -362,15 +538,27 @@ def _unused(book: PhraseFile, tool: str, said: Sequence[Said], locales: set[str]
     used = {(each.wish.locale, each.outcome, each.reply) for each in said}
     for locale in sorted(locales):
         phrases = book.phrases.locales[locale].tools.get(tool)
+        offered = _offered(locale)
         for outcome, replies in phrases.replies.items() if phrases else ():
             path = ("locales", locale, "tools", tool, "replies", outcome)
-            silent = [n for n, reply in enumerate(replies) if (locale, outcome, reply) not in used]
-            if len(silent) == len(replies):
+            texts = [reply_of(reply).text for reply in replies]
+            silent = [
+                n
+                for n, text in enumerate(texts)
+                if (locale, outcome, text) not in used and text not in offered
+            ]
+            if silent and len(silent) == len(replies):
                 yield f"{outcome} ({book.file.name}:{book.document.line(path)})"
                 continue
             for number in silent:
                 line = book.document.line((*path, number))
                 yield f"{outcome}[{number}] ({book.file.name}:{line})"
+
+
+def _offered(locale: str) -> frozenset[str]:
+    """Return the replies that a skeleton comes with: nobody has to use them."""
+    words = load_catalog(locale)
+    return frozenset(words.text(f"tune_own.reply_{outcome}") for outcome in _OFFERED)
 
 
 # The phrase file that `lhkit tune init` writes: everything that the tools say, and TODOs.
@@ -380,6 +568,7 @@ _PLAIN_KEY = re.compile(
     r"(?!(?:true|false|null|yes|no|on|off)$)[a-z_]\w*", re.ASCII | re.IGNORECASE
 )
 _ID = re.compile(r"(?:(\w+?)_)?(?:id|uuid)|([a-z]\w*?)Id", re.ASCII)
+_OFFERED = ("cancelled", "refused", "not_found")
 _DAYS = {"today": "today", "tomorrow": "today+1d", "yesterday": "today-1d"}
 
 
@@ -613,9 +802,12 @@ _WEIGHTS: Mapping[str, float] = {
     "rejected": 12,
     "failing": 11,
     "two-wishes": 10,
+    "follow-up": 16,
+    "near-miss": 8,
     "small-talk": 6,
     "out-of-scope": 6,
 }
+_FOLLOW_UP = "follow-up"
 _JOINED_SHARE = 0.25
 _MOST_LINES = 4
 
@@ -625,23 +817,26 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawingStage:
-    """The tools of one language, and the day of each world of the phrase file.
+    """The tools of one language, and the day of each of its worlds.
 
-    `most_calls` is how many calls the assistant makes in a turn, before it answers. `notify` is
-    told of each wish when it is played.
+    `own_days` are those of follow-ups with a world of their own, by number. `most_calls` is how
+    many calls the assistant makes in a turn, before it answers. `notify` is told of each wish when
+    it is played, `refuse` of what does not fit then.
     """
 
     registry: ToolRegistry
     days: Sequence[date]
+    own_days: Mapping[int, date] = field(default_factory=dict)
     most_calls: int = MAX_TURNS - 1
     notify: Callable[[Said], None] = ignore
+    refuse: Callable[[MisfitError], None] = refuse
 
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """One line and its calls, which are not to be made twice in a row."""
+    """Lines and their calls, which are not to be made twice in a row."""
 
-    line: Line
+    lines: tuple[Line, ...]
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 
 
@@ -699,52 +894,68 @@ class _Drawing:
         self._book = book
         self._phrases: LocalePhrases = book.phrases.locales[locale]
         self._locale = locale
+        self._stage = stage
         self._registry = stage.registry
-        self._tools = stage.registry.definitions
-        self._most_calls = stage.most_calls
-        self._notify = stage.notify
+        self._tools = tuple(
+            tool
+            for tool in stage.registry.definitions
+            if tool.name in self._phrases.tools and self._phrases.tools[tool.name].say
+        )
         self._rng = rng
-        self._world = rng.randrange(len(book.phrases.worlds))
-        self._today = stage.days[self._world]
+        worlds = book.worlds(locale)
+        number = rng.randrange(len(worlds))
+        self._world: Mapping[str, Any] = worlds[number].state
+        self._today = stage.days[number]
         self._makers = self._possible()
 
-    def kind(self) -> str:
-        """Return what the first line is about."""
-        weights = [_WEIGHTS[kind] for kind in self._makers]
-        return self._rng.choices(tuple(self._makers), weights)[0]
+    def kind(self, *, is_first: bool = True) -> str:
+        """Return what the next line is about."""
+        makers = [kind for kind in self._makers if is_first or kind != _FOLLOW_UP]
+        weights = [_WEIGHTS[kind] for kind in makers]
+        return self._rng.choices(makers, weights)[0]
 
     def conversation(self, name: str, kind: str) -> Conversation:
-        """Return a conversation whose first line is of that kind; others may follow."""
+        """Return a conversation that begins with lines of that kind; others may follow."""
         drawn = [self._makers[kind]()]
-        while len(drawn) < _MOST_LINES and self._rng.random() < _JOINED_SHARE:
-            following = self._makers[self.kind()]()
+        while (
+            sum(len(each.lines) for each in drawn) < _MOST_LINES
+            and self._rng.random() < _JOINED_SHARE
+            and kind != _FOLLOW_UP
+        ):
+            following = self._makers[self.kind(is_first=False)]()
             if not following.calls or following.calls[0] not in drawn[-1].calls:
                 drawn.append(following)
         return Conversation(
             name=name,
             kind=kind,
             locale=self._locale,
-            world=dict(self._book.phrases.worlds[self._world]),
-            lines=tuple(each.line for each in drawn),
+            world=dict(self._world),
+            lines=tuple(line for each in drawn for line in each.lines),
         )
 
     def _possible(self) -> dict[str, Callable[[], _Drawn]]:
         """Return the kinds of lines that these phrases and tools allow."""
         writes = [tool for tool in self._tools if tool.is_destructive]
         failing = [tool for tool in self._tools if self._failing(tool)]
-        makers: dict[str, Callable[[], _Drawn]] = {
-            "call": lambda: self._called(self._wish(self._any(self._tools)))
-        }
+        makers: dict[str, Callable[[], _Drawn]] = {}
+        if self._tools:
+            makers["call"] = lambda: self._called(self._wish(self._any(self._tools)))
         if writes:
             makers["rejected"] = lambda: self._rejected(self._wish(self._any(writes)))
         if failing:
             makers["failing"] = lambda: self._called(self._failing_wish(self._any(failing)))
         if self._phrases.two_wishes and len(self._tools) > 1:
             makers["two-wishes"] = self._two_wishes
-        if self._phrases.small_talk:
-            makers["small-talk"] = lambda: self._talk(self._phrases.small_talk)
-        if self._phrases.out_of_scope:
-            makers["out-of-scope"] = lambda: self._talk(self._phrases.out_of_scope)
+        if self._phrases.follow_ups:
+            makers[_FOLLOW_UP] = self._follow_up
+        talks = {
+            "small-talk": self._phrases.small_talk,
+            "out-of-scope": self._phrases.out_of_scope,
+            "near-miss": self._phrases.near_misses,
+        }
+        for kind, told in talks.items():
+            if told:
+                makers[kind] = partial(self._talk, told)
         return makers
 
     def _any(self, tools: Sequence[ToolDefinition]) -> ToolDefinition:
@@ -752,23 +963,30 @@ class _Drawing:
 
     def _called(self, *wished: tuple[str, Wish], user: str = "") -> _Drawn:
         wishes = [wish for _, wish in wished]
-        act = acting(
+        line = Line(user=self._surrounded(user or wished[0][0]), act=self._acting(wishes))
+        return _Drawn((line,), tuple((wish.tool, wish.args) for wish in wishes))
+
+    def _acting(
+        self, wishes: Sequence[Wish], before: Memory | None = None, after: Memory | None = None
+    ) -> Act:
+        return acting(
             wishes,
             seed=self._rng.getrandbits(32),
-            most_calls=self._most_calls,
-            notify=self._notify,
+            most_calls=self._stage.most_calls,
+            notify=self._stage.notify,
+            refuse=self._stage.refuse,
+            before=before,
+            after=after,
         )
-        line = Line(user=self._surrounded(user or wished[0][0]), act=act)
-        return _Drawn(line, tuple((wish.tool, wish.args) for wish in wishes))
 
     def _rejected(self, wished: tuple[str, Wish]) -> _Drawn:
         drawn = self._called(wished)
-        return replace(drawn, line=replace(drawn.line, confirm="reject"))
+        return replace(drawn, lines=(replace(drawn.lines[0], confirm="reject"),))
 
     def _two_wishes(self) -> _Drawn:
         for _ in range(_TRIES):
             first, second = (self._wish(tool) for tool in self._rng.sample(self._tools, 2))
-            if first[1].calls() + second[1].calls() <= self._most_calls:
+            if first[1].calls() + second[1].calls() <= self._stage.most_calls:
                 break
         else:
             return self._called(first)
@@ -779,9 +997,79 @@ class _Drawing:
 
     def _talk(self, talks: Sequence[Talk]) -> _Drawn:
         talk = self._rng.choice(talks)
-        answer = self._rng.choice(talk.answer)
-        user = self._typed(self._rng.choice(talk.say))
-        return _Drawn(Line(user=user, act=lambda _settled: say(answer)))
+        fillings = self._filled_in(self._slots(talk.slots), (*talk.say, *talk.answer))
+        answer = _told(self._rng.choice(talk.answer), fillings)
+        user = _spoken(self._rng.choice(talk.say), fillings, self._typed)
+        return _Drawn((Line(user=user, act=lambda _settled: say(answer)),))
+
+    def _follow_up(self) -> _Drawn:
+        """Return lines that belong together; sets the world, if they have one of their own."""
+        number = self._rng.randrange(len(self._phrases.follow_ups))
+        follow_up = self._phrases.follow_ups[number]
+        if follow_up.world is not None:
+            self._world, self._today = follow_up.world, self._stage.own_days[number]
+        fillings = self._filled_in(self._slots(follow_up.slots), _used_in(follow_up))
+        memory: Memory | None = None
+        lines: list[Line] = []
+        for index, line in enumerate(follow_up.lines):
+            user = _spoken(self._rng.choice(line.say), fillings, self._typed)
+            if not line.calls:
+                answer = _told(self._rng.choice(line.answer), fillings)
+                lines.append(Line(user=user, act=partial(_answering, answer)))
+                continue
+            wishes = [
+                self._meant(line, at, fillings, ("follow_ups", number, "lines", index))
+                for at in range(len(line.calls))
+            ]
+            before, memory = memory, Memory()
+            act = self._acting(wishes, before, memory)
+            lines.append(Line(user=user, act=act, confirm=line.confirm))
+        return _Drawn(tuple(lines))
+
+    def _meant(
+        self, line: TalkLine, at: int, fillings: Fillings, path: tuple[str | int, ...]
+    ) -> Wish:
+        """Return the wish that a call of a line means."""
+        call, is_last = line.calls[at], at + 1 == len(line.calls)
+        tool = self._registry[call.tool]
+        args = {name: meant(part_of(raw), self._today, fillings) for name, raw in call.args.items()}
+        phrases = self._phrases.tools.get(call.tool, ToolPhrases())
+        return Wish(
+            tool=call.tool,
+            locale=self._locale,
+            args=self._in_order(tool, args),
+            words={name: each.told for name, each in fillings.items()},
+            replies={**phrases.replies, **line.replies},
+            place=lambda key: self._book.place(("locales", self._locale, *path, key)),
+            is_to_fail=True,
+            is_reading=not tool.is_destructive,
+            outcome=line.outcome if is_last else None,
+        )
+
+    def _slots(self, slots: Mapping[str, Any]) -> dict[str, tuple[Value, ...]]:
+        """Return the values of each slot; those of one argument are drawn without repeating."""
+        return {
+            name: slot_values(entries, self._phrases, self._registry)
+            for name, entries in slots.items()
+        }
+
+    def _filled_in(
+        self, slots: Mapping[str, Sequence[Value]], texts: Sequence[str]
+    ) -> dict[str, Filling]:
+        """Return what each slot of the texts says and means, drawn once."""
+        drawn: dict[str, Value] = {}
+        for name, values in slots.items():
+            fresh = [each for each in values if each not in drawn.values()]
+            drawn[name] = self._rng.choice(fresh or values)
+        used = dict.fromkeys(slot for text in texts for slot in slots_of(text))
+        fillings: dict[str, Filling] = {}
+        for slot in used:
+            if slot.name in drawn and str(slot) not in fillings:
+                value = drawn[slot.name]
+                part = value.parts[slot.key] if slot.key else value
+                word = self._rng.choice(part.words) if part.words else ""
+                fillings[str(slot)] = part.filling(self._today, word)
+        return fillings
 
     def _wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
         """Return what a user says who wants a tool, and the call that is meant."""
@@ -806,28 +1094,41 @@ class _Drawing:
         self, tool: ToolDefinition, sentence: Sentence, *, failing: str | None
     ) -> tuple[str, Wish]:
         phrases = self._phrases.tools[tool.name]
-        names = dict.fromkeys(slot.name for slot in slots_of(sentence.text))
-        values: dict[str, Value] = {
-            name: value_of(self._rng.choice(phrases.failing[name]))
+        said = slots_of(sentence.text)
+        parts = {name: part_of(raw) for name, raw in sentence.args.items()}
+        written = [
+            sentence.text,
+            *(f"{{{slot}}}" for part in parts.values() for slot in slots_in(part)),
+        ]
+        names = dict.fromkeys(slot.name for text in written for slot in slots_of(text))
+        slots: dict[str, Sequence[Value]] = {
+            name: tuple(map(value_of, phrases.failing[name]))
             if name == failing
-            else self._rng.choice(values_of(phrases, tool, name))
+            else tuple(map(slot_value_of, phrases.slots[name]))
+            if name in phrases.slots
+            else values_of(phrases, tool, name)
             for name in names
         }
-        words = {name: self._rng.choice(value.words) for name, value in values.items()}
-        said = {name: value.on(self._today, words[name]) for name, value in values.items()}
-        meant = unsaid(sentence, phrases, tool)
-        args = {**{name: value.on(self._today) for name, value in meant.items()}, **said}
+        fillings = self._filled_in(slots, written)
+        words = {name: each.said for name, each in fillings.items()}
+        args = {
+            name: value.on(self._today) for name, value in single(sentence, phrases, tool).items()
+        }
+        args |= {name: meant(part, self._today, fillings) for name, part in parts.items()}
+        for slot in said:
+            args |= _filled_args(slot, tool, phrases, fillings)
         path = ("locales", self._locale, "tools", tool.name)
         wish = Wish(
             tool=tool.name,
             locale=self._locale,
             args=self._in_order(tool, args),
-            words=words,
+            words={name: each.told for name, each in fillings.items()},
             replies=phrases.replies,
             place=lambda key: self._book.place((*path, key)),
             is_to_fail=failing is not None,
+            is_reading=not tool.is_destructive,
         )
-        return filled(sentence.text, lambda slot: words[slot.name], self._typed) or "", wish
+        return filled(sentence.text, lambda slot: words[str(slot)], self._typed) or "", wish
 
     def _typed(self, text: str) -> str:
         """Return a sentence as somebody may have typed it."""
@@ -851,3 +1152,48 @@ class _Drawing:
         if not isinstance(value, LookUp):
             return value
         return replace(value, args=self._in_order(self._registry[value.tool], value.args))
+
+
+def _filled_args(
+    slot: Gap, tool: ToolDefinition, phrases: ToolPhrases, fillings: Fillings
+) -> Mapping[str, Any]:
+    """Return the arguments that a slot of a sentence fills: its own, or those of a row."""
+    value = fillings[str(slot)].value
+    if slot.name not in phrases.slots:
+        return {slot.name: value} if slot.name in tool.parameters["properties"] else {}
+    if slot.key:
+        return {slot.key: value}
+    return value if isinstance(value, Row) else {}
+
+
+def _answering(answer: str, _settled: Sequence[ToolCallMessage]) -> Answer:
+    return say(answer)
+
+
+def _spoken(text: str, fillings: Fillings, typed: Callable[[str], str]) -> str:
+    return filled(text, lambda slot: fillings[str(slot)].said, typed) or ""
+
+
+def _told(text: str, fillings: Fillings) -> str:
+    return filled(text, lambda slot: fillings[str(slot)].told) or ""
+
+
+def _used_in(follow_up: FollowUp) -> tuple[str, ...]:
+    """Return everything in a follow-up that may hold slots of it."""
+    said = [text for line in follow_up.lines for text in (*line.say, *line.answer)]
+    replies = (
+        reply_of(reply).text
+        for line in follow_up.lines
+        for several in line.replies.values()
+        for reply in several
+    )
+    known = set(follow_up.slots)
+    spoken = [text for text in replies if known & {slot.name for slot in slots_of(text)}]
+    parts = [
+        f"{{{slot}}}"
+        for line in follow_up.lines
+        for call in line.calls
+        for raw in call.args.values()
+        for slot in slots_in(part_of(raw))
+    ]
+    return (*said, *spoken, *parts)

@@ -4,15 +4,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
+from typing import Any, TypeAlias
 
 from lhkit.errors import TuningError
-from lhkit.harness.matchers import DateIs, slot_faults
+from lhkit.harness.matchers import DateIs, dates_resolved, slot_faults
 from lhkit.harness.scenario import did_you_mean
 from lhkit.json_values import compact
 from lhkit.tools.schema import SchemaNode, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator, Invalid, describe
-from lhkit.tuning.phrases.file import filled, plain_word, slots_of, steps_of
+from lhkit.tuning.phrases.file import filled, parts_of, plain_word, slots_of, steps_of
 
 _SPREAD = 5
 """Numbers taken from a range."""
@@ -28,11 +28,34 @@ CHECK_DAY = date(2026, 1, 1)
 SAY = "say"
 """`{say}` in a look-up is what the user said."""
 
+TOLD = "told"
+DATE = "date"
 _LOOK_UP = ("tool", "take", "args", "where")
+_WORDS = frozenset({SAY, TOLD})
 _FORMS = (
     "{say: words, value: …}, {say: words, date: …}, or "
     "{say: words, tool: …, args: {…}, take: …, where: {…}} to look it up"
 )
+_ROW = "{say: words, args: {argument: …}} for values that belong together"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """What a slot was filled with: how it is said, how a reply tells it, and what it means."""
+
+    said: str
+    told: str
+    value: Any
+
+
+Fillings: TypeAlias = Mapping[str, Filling]
+"""By slot as it is written, such as `day` or `person.name`."""
+
+
+class Row(dict[str, Any]):
+    """Arguments that a slot means together; told apart from a value that is an object."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +65,7 @@ class LookUp:
     Attributes:
         tool: which tool to call.
         take: place in its result, such as `notes.id`.
-        args: its arguments. A text may hold `{say}`, a `DateIs` is a relative day, and a `LookUp`
-            is looked up before.
+        args: its arguments, as `meant` reads them; a `LookUp` is looked up before.
         where: what fields of the right row hold, written like `args`.
     """
 
@@ -52,10 +74,10 @@ class LookUp:
     args: Mapping[str, Any] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
 
-    def on(self, today: date, word: str) -> "LookUp":
+    def on(self, today: date, fillings: Fillings) -> "LookUp":
         """Return it for that day and for what is said."""
-        args = {name: _settled(value, today, word) for name, value in self.args.items()}
-        where = {name: _settled(value, today, word) for name, value in self.where.items()}
+        args = {name: meant(value, today, fillings) for name, value in self.args.items()}
+        where = {name: meant(value, today, fillings) for name, value in self.where.items()}
         return replace(self, args=args, where=where)
 
     def calls(self) -> int:
@@ -68,42 +90,71 @@ def calls_for(args: Mapping[str, Any]) -> int:
     return 1 + sum(value.calls() for value in args.values() if isinstance(value, LookUp))
 
 
-def _settled(value: Any, today: date, word: str) -> Any:
-    match value:
+def meant(part: Any, today: date, fillings: Fillings) -> Any:
+    """Return what a part of a call stands for on that day.
+
+    A text that is one slot is what the slot means, one with slots among words is said so; each
+    `{date: …}` is a day.
+    """
+    match part:
         case str():
-            return filled(value, lambda _slot: word) or ""
+            alone = lone_slot(part)
+            if alone is not None:
+                return fillings[alone].value
+            return filled(part, lambda slot: fillings[str(slot)].said) or ""
         case LookUp():
-            return value.on(today, word)
-        case DateIs():
-            return value.resolved(today)
+            return part.on(today, fillings)
         case _:
-            return value
+            return dates_resolved(part, today)
+
+
+def lone_slot(text: str) -> str | None:
+    """Return the slot that a text is, without any other words; None if it is anything else."""
+    match parts_of(text):
+        case (("", slot),) if slot is not None:
+            return str(slot)
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
     """One value. `words` are ways to say it; none if it cannot be said.
 
-    `day` is a relative day; what `look_up` finds is known only when it is played.
+    `told` is how replies say it, where that differs. `day` is a relative day; what `look_up` finds
+    is known only when it is played; `parts` are values that belong together, by argument.
     """
 
     words: tuple[str, ...]
+    told: str | None = None
     value: Any = None
     day: DateIs | None = None
     look_up: LookUp | None = None
+    parts: "Mapping[str, Value]" = field(default_factory=dict)
 
     def on(self, today: date, word: str = "") -> Any:
         """Return the argument as the model has to write it on that day, or how to look it up."""
         if self.look_up is not None:
-            return self.look_up.on(today, word)
+            said = Filling(said=word, told=word, value=word)
+            return self.look_up.on(today, {SAY: said})
+        if self.parts:
+            return Row(
+                (name, part.on(today, part.words[0] if part.words else word))
+                for name, part in self.parts.items()
+            )
         return self.value if self.day is None else self.day.resolved(today)
+
+    def filling(self, today: date, word: str) -> Filling:
+        """Return it as it is said with one of its words."""
+        return Filling(said=word, told=self.told or word, value=self.on(today, word))
 
 
 def value_of(raw: Any) -> Value:
     """Return what an entry under `values:` means.
 
-    It is a plain value, `{say: words, value: …}`, `{say: words, date: today+1d}`, or
-    `{say: words, tool: …, args: …, take: …, where: …}`.
+    It is a plain value, `{date: friday}`, or one of these with words: `{say: words, value: …}`,
+    `{say: words, date: today+1d}`, `{say: words, tool: …, args: …, take: …, where: …}`. Beside
+    `say` may stand `told`: how replies say it.
 
     Raises:
         TuningError: it is a structure and none of these, or no date, or no look-up.
@@ -111,16 +162,45 @@ def value_of(raw: Any) -> Value:
     if not isinstance(raw, Mapping):
         word = plain_word(raw)
         return Value(words=() if word is None else (word,), value=raw)
+    words, told = _words(raw) if SAY in raw else (), _told(raw)
+    asked = {key: value for key, value in raw.items() if key not in _WORDS}
     if is_look_up(raw):
-        asked = {key: value for key, value in raw.items() if key != SAY}
-        return Value(words=_words(raw) if SAY in raw else (), look_up=look_up_of(asked))
-    kind = next((key for key in ("value", "date") if set(raw) == {SAY, key}), None)
-    if kind is None:
-        raise TuningError(f"{compact(raw)} must be {_FORMS}")
-    words = _words(raw)
-    if kind == "value":
-        return Value(words=words, value=raw["value"])
-    return Value(words=words, day=_day(raw["date"]))
+        look_up = look_up_of(asked)
+        _refuse_other_slots(look_up)
+        return Value(words=words, told=told, look_up=look_up)
+    if set(asked) == {DATE}:
+        return Value(words=words, told=told, day=_day(asked[DATE]))
+    if set(asked) == {"value"} and words:
+        return Value(words=words, told=told, value=asked["value"])
+    raise TuningError(f"{compact(raw)} must be {_FORMS}")
+
+
+def slot_value_of(raw: Any) -> Value:
+    """Return what an entry under `slots:` means: like one of `values:`, or a row of them.
+
+    A row is `{args: {argument: value, …}}`, with `say` if all of it is said at once.
+
+    Raises:
+        TuningError: as `value_of`.
+    """
+    if not isinstance(raw, Mapping) or not {"args"} <= raw.keys() <= {"args", *_WORDS}:
+        try:
+            return value_of(raw)
+        except TuningError as error:
+            hint = f", or {_ROW}" if str(error).endswith(_FORMS) else ""
+            raise TuningError(f"{error}{hint}") from error
+    parts = {name: value_of(each) for name, each in _table(raw, "args").items()}
+    return Value(words=_words(raw) if SAY in raw else (), told=_told(raw), parts=parts)
+
+
+def _refuse_other_slots(look_up: LookUp) -> None:
+    for key, table in (("args", look_up.args), ("where", look_up.where)):
+        for name, part in table.items():
+            if any(slot != SAY for slot in slots_in(part)):
+                shown = repr(part) if isinstance(part, str) else part.tool
+                raise TuningError(
+                    f"{key}.{name}: {shown}: the only slot here is {{say}}, what was said"
+                )
 
 
 def _words(raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -129,6 +209,13 @@ def _words(raw: Mapping[str, Any]) -> tuple[str, ...]:
     if not words or not all(isinstance(word, str) and word.strip() for word in words):
         raise TuningError(f"say: {compact(said)} must be a text or a list of texts")
     return tuple(words)
+
+
+def _told(raw: Mapping[str, Any]) -> str | None:
+    told = raw.get(TOLD)
+    if told is not None and not (isinstance(told, str) and told.strip()):
+        raise TuningError(f"told: {compact(told)} must be a text: how replies say it")
+    return told
 
 
 def _day(expression: Any) -> DateIs:
@@ -159,7 +246,10 @@ def look_up_of(raw: Mapping[str, Any]) -> LookUp:
         steps_of(str(raw["take"]))
     except TuningError as error:
         raise TuningError(f"take: {error}") from error
-    args, where = ({k: _part(raw, key, k) for k in _table(raw, key)} for key in ("args", "where"))
+    args, where = (
+        {name: _part(each, f"{key}.{name}") for name, each in _table(raw, key).items()}
+        for key in ("args", "where")
+    )
     if any(isinstance(value, LookUp) for value in where.values()):
         raise TuningError("where: must be words, numbers or {date: …}; look things up in `args`")
     return LookUp(tool=raw["tool"], take=str(raw["take"]), args=args, where=where)
@@ -172,19 +262,38 @@ def _table(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return table
 
 
-def _part(raw: Mapping[str, Any], key: str, name: str) -> Any:
-    value = raw[key][name]
+def part_of(raw: Any) -> Any:
+    """Return a part of a call, as `meant` takes it.
+
+    Raises:
+        TuningError: it is no look-up, no day, or a text whose slots are none.
+    """
+    if is_look_up(raw):
+        return look_up_of(raw)
+    if isinstance(raw, Mapping) and set(raw) == {DATE}:
+        _day(raw[DATE])
+    if isinstance(raw, str):
+        slots_of(raw)
+    return raw
+
+
+def _part(raw: Any, at: str) -> Any:
     try:
-        if is_look_up(value):
-            return look_up_of(value)
-        if isinstance(value, Mapping) and set(value) == {"date"}:
-            return _day(value["date"])
-        slots = slots_of(value) if isinstance(value, str) else ()
+        return part_of(raw)
     except TuningError as error:
-        raise TuningError(f"{key}.{name}: {error}") from error
-    if any(str(slot) != SAY for slot in slots):
-        raise TuningError(f"{key}.{name}: {value!r}: the only slot here is {{say}}, what was said")
-    return value
+        raise TuningError(f"{at}: {error}") from error
+
+
+def slots_in(part: Any) -> tuple[str, ...]:
+    """Return the slots of a part of a call, each as it is written."""
+    match part:
+        case str():
+            return tuple(str(slot) for slot in slots_of(part))
+        case LookUp():
+            inside = (*part.args.values(), *part.where.values())
+            return tuple(slot for each in inside for slot in slots_in(each))
+        case _:
+            return ()
 
 
 def schema_fault(parameters: Mapping[str, Any], argument: str, value: Value) -> str | None:
