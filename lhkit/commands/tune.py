@@ -35,7 +35,7 @@ from lhkit.tuning.data import (
     write_sequences,
 )
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, read_phrases
+from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, lines_to_quote, read_phrases
 from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
@@ -316,7 +316,8 @@ async def write_skeleton(options: InitOptions, settings: Settings) -> int:
     for locale in locales:
         load_catalog(locale)  # refuses a language that we have no words for
     world, registries = _registries(options.toolset, locales)
-    text = skeleton(registries, world=world, reference=options.toolset, reader=settings.locale)
+    reader = options.locale or settings.locale
+    text = skeleton(registries, world=world, reference=options.toolset, reader=reader)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
     catalog = load_catalog(settings.locale)
@@ -423,6 +424,10 @@ async def make_own_data(
         raise UsageError(f"tune data needs --phrases FILE: {HOW}; or {_CONVERSATIONS} FILE.py:NAME")
     book = read_phrases(phrases)
     own = load(toolset or DEFAULT)
+    if quoted := lines_to_quote(phrases):
+        lines = ", ".join(map(str, quoted))
+        asked = load_catalog(settings.locale).text("tune_own.quote", file=phrases, lines=lines)
+        _tell(asked, to_stderr=True)
     said: list[Said] = []
     misfits: list[MisfitError] = []
     stages = _stages(own, book, said.append, misfits.append)

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from lhkit.commands.tune import DataOptions, make_own_data
+from lhkit.errors import TuningError
+from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.tuning.phrases.file import read_phrases
 from lhkit.tuning.phrases.generate import Said, Wish, answers_of
@@ -78,11 +80,14 @@ locales:
 
 
 async def lines(
-    folder: Path, capsys: pytest.CaptureFixture[str], locale: str = "en"
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    locale: str = "en",
+    phrases: str = PHRASES,
 ) -> dict[str, str]:
     """Return what is told of each tool."""
     (folder / "shelf.py").write_text(SHELF, encoding="utf-8")
-    (folder / "p.yaml").write_text(PHRASES, encoding="utf-8")
+    (folder / "p.yaml").write_text(phrases, encoding="utf-8")
     options = DataOptions(out=folder / "out.jsonl", count=80, seed=1)
     reference = f"{folder / 'shelf.py'}:Shelf"
     await make_own_data(
@@ -128,3 +133,28 @@ def test_what_is_not_found_on_purpose_is_counted_and_no_reason_to_warn(
     assert dict(find.outcomes) == {}
     assert dict(lend.outcomes) == {"ok": 4, "not_found": on_purpose + by_accident}
     assert lend.is_missing_much is warns
+
+
+@pytest.mark.anyio
+async def test_replies_that_the_skeleton_came_with_need_not_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offered = load_catalog("en").text("tune_own.reply_refused")
+    assert PHRASES.count("'No: {reason}'") == 1
+    phrases = PHRASES.replace("'No: {reason}'", repr(offered))
+    told = (await lines(tmp_path, capsys, phrases=phrases))["find_book"]
+    assert told.endswith("Replies never used: ok[1] (p.yaml:12).")
+
+
+@pytest.mark.anyio
+async def test_a_question_that_other_yaml_readers_refuse_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    phrases = PHRASES.replace("['where is {title}?',", "[Where?, 'where is {title}?',")
+    with pytest.raises(TuningError, match="the required argument 'title'"):
+        await lines(tmp_path, capsys, phrases=phrases)
+    told = capsys.readouterr().err
+    assert told.endswith(
+        "p.yaml: other YAML readers refuse an unquoted ? between [ ] or { }: "
+        "put those texts in quotes. Lines 7.\n"
+    )

@@ -1,9 +1,11 @@
 """The phrase file to fill in: what the schemas give stands there, the rest is a TODO."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from lhkit.harness.scenario import read_yaml
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import TODO, read_phrases
+from lhkit.tuning.phrases.file import TODO, lines_to_quote, read_phrases
 from lhkit.tuning.phrases.generate import skeleton
 from lhkit.tuning.phrases.values import given_values, schema_fault
 
@@ -136,6 +138,47 @@ def test_comments_are_in_the_readers_language_and_phrases_in_the_models(
     assert words in text
     assert read_yaml(text).value["locales"]["ko"]["small_talk"][0]["say"][0] == "안녕"
     assert read_yaml(text).value["locales"]["en"]["small_talk"][0]["say"][0] == "Hi"
+
+
+def test_the_comments_of_a_part_are_in_its_own_language_and_complete_in_each() -> None:
+    for reader in ("ko", "en"):
+        korean, english = written(one_tool(thing=TEXT), reader).split("\n  en:\n")
+        assert "함께 다니는 값" in korean
+        assert not re.search("[가-힣]", english)
+        for field in ("slots", "follow_ups", "near_misses", "failing"):
+            assert f"# {field}:" in korean
+            assert f"# {field}:" in english
+
+
+def test_a_skeleton_is_read_by_other_yaml_readers_too(tmp_path: Path) -> None:
+    text = written(one_tool(thing={"enum": ["why?", "{a}: b"]}, day={"format": "date"}))
+    assert yaml.load(text, yaml.SafeLoader) == yaml.load(text, yaml.CSafeLoader)
+    file = tmp_path / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert lines_to_quote(file) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a: [why?, b]\nb: why?\nc: [x, {d: [e], f: g?}]\n", (1, 3)),
+        ("a: ['why?', \"b?\"]\nc: [d]\n", ()),
+    ],
+)
+def test_a_line_that_other_yaml_readers_refuse_is_found(
+    tmp_path: Path, text: str, lines: tuple[int, ...]
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert lines_to_quote(file) == lines
+    for line in text.splitlines():
+        refused = text.splitlines().index(line) + 1 in lines
+        try:
+            yaml.load(line, yaml.SafeLoader)
+        except yaml.YAMLError:
+            assert refused
+        else:
+            assert not refused
 
 
 def test_a_skeleton_with_its_todos_filled_in_fits_the_tools(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Any, Literal, TypeAlias
 
+import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from lhkit.errors import ScenarioError, TuningError
@@ -503,6 +504,24 @@ def read_phrases(file: Path) -> PhraseFile:
         raise TuningError(f"{file}:1: must be a mapping with `locales:`: {HOW}")
     _refuse_todos(file, document)
     return PhraseFile(file=file, document=document, phrases=_parsed(file, document))
+
+
+def lines_to_quote(file: Path) -> tuple[int, ...]:
+    """Return the lines of a readable file that some other YAML readers refuse.
+
+    These have a question mark without quotes between brackets or braces.
+    """
+    depth = 0
+    lines: dict[int, None] = {}
+    for event in yaml.parse(file.read_text(encoding="utf-8-sig"), Loader=yaml.CSafeLoader):
+        match event:
+            case yaml.CollectionStartEvent() if depth or event.flow_style:
+                depth += 1
+            case yaml.CollectionEndEvent() if depth:
+                depth -= 1
+            case yaml.ScalarEvent(style=None | "", value=value) if depth and "?" in value:
+                lines[event.start_mark.line + 1] = None
+    return tuple(lines)
 
 
 def _with_hint(fault: Fault) -> Fault:

@@ -585,25 +585,23 @@ def skeleton(
         registries: the tools by language; a part of the file for each.
         world: a state that the toolset opens.
         reference: how the toolset is called on the command line.
-        reader: language of the comments.
+        reader: language of the comments above; those of a part are in its own language.
     """
     told = load_catalog(reader)
     lines = [*_comment(told.text("tune_own.head", reference=reference)), ""]
     lines += [*_comment(told.text("tune_own.worlds")), "worlds:", f"  - {_flow(world)}", ""]
     lines += [*_comment(told.text("tune_own.typos")), "typos: true", "", "locales:"]
-    for number, (locale, registry) in enumerate(registries.items()):
-        lines += _indented(_locale_lines(locale, registry, told, is_first=number == 0), 1)
+    for locale, registry in registries.items():
+        lines += _indented(_locale_lines(locale, registry), 1)
     return "\n".join(lines) + "\n"
 
 
-def _locale_lines(
-    locale: str, registry: ToolRegistry, told: Catalog, *, is_first: bool
-) -> Iterator[str]:
-    words = load_catalog(locale)
+def _locale_lines(locale: str, registry: ToolRegistry) -> Iterator[str]:
+    words = told = load_catalog(locale)
     yield f"{locale}:"
     yield "  tools:"
     for number, tool in enumerate(registry.definitions):
-        hints = told if is_first and number == 0 else None
+        hints = told if number == 0 else None
         yield from _indented(_tool(tool, registry, words, told, hints), 2)
         yield ""
     yield from _hint("two_wishes", told, 1)
@@ -620,6 +618,8 @@ def _locale_lines(
     yield "  out_of_scope:"
     yield f"    - say: [{TODO}]"
     yield f"      answer: {_flow([words.text('tune_own.outside_answer')])}"
+    yield from _hint("near_misses", told, 1)
+    yield from _hint("follow_ups", told, 1)
 
 
 def _hint(key: str, told: Catalog | None, depth: int) -> Iterator[str]:
@@ -654,6 +654,7 @@ def _tool(
     for name in arguments:
         yield from _indented(_argument(tool, name, registry, words, told), 2)
     yield from _hint("failing", hints, 1)
+    yield from _hint("slots", hints, 1)
     yield from _hint("replies", hints, 1)
     yield "  replies:"
     outcomes = ("cancelled",) if tool.is_destructive else ()
