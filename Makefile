@@ -14,12 +14,13 @@ PLATFORM := $(shell uname -sm)
 LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+NPM := $(shell command -v npm)
 # Training takes and gives back gigabytes a step: with tcmalloc, where it is installed, glibc's heap does not slow it.
 TCMALLOC := $(firstword $(wildcard /usr/lib/*/libtcmalloc_minimal.so.4 /usr/lib/*/libtcmalloc.so.4 /usr/lib64/libtcmalloc_minimal.so.4))
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help venv eval chat serve tune test lint browser format bench bench-model soak lock clean data-check
+.PHONY: help venv eval chat serve tune test lint browser node format bench bench-model soak lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,7 +46,7 @@ lab: venv  ## the notebooks in JupyterLab, with the default model served
 tune: venv  ## train an adapter for life-helper from nothing, in runs/tune (three rounds, two hours; goes on where stopped)
 	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m evals.lessons.tune $(ARGS)
 
-test: lint browser  ## all checks: lint, then pytest
+test: lint browser node  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 data-check: venv  ## check all that the scenarios of datasets/ac promise
@@ -93,6 +94,19 @@ ifeq ($(CHROMIUM),)
 	fi
 endif
 
+# Node and npm, for the tests that start MCP servers from npm.
+node:
+ifeq ($(NPM),)
+	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  echo 'node: installing Node and npm (about 150 MB)'; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
+	    apt-get -qq install -y --no-install-recommends nodejs npm >/dev/null; \
+	else \
+	  echo 'make test starts MCP servers from npm. Install Node and npm first, for example with' \
+	       'sudo apt-get install nodejs npm' >&2; exit 1; \
+	fi
+endif
+
 # The packages, whenever the locks change; lhkit itself, whenever its metadata does.
 $(PACKAGES): $(LOCKS)
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -120,7 +134,7 @@ $(STAMP): $(PACKAGES) pyproject.toml
 ifeq ($(PLATFORM),Linux x86_64)
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 else
-	@$(PIP) install -qq -e '.[report,notebook,tune,export,ray]' $$($(BIN)/python -c 'import tomllib; \
+	@$(PIP) install -qq -e '.[report,notebook,tune,export,ray,mcp]' $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 endif
 	@touch $(STAMP)

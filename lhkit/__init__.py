@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lhkit.harness.results import Run
     from lhkit.harness.run import replay, rescore
     from lhkit.harness.scenario import Scenario, load_scenarios
+    from lhkit.mcp.toolset import McpToolset
     from lhkit.messages import (
         Sampling,
         ToolCall,
@@ -65,6 +66,7 @@ _HOMES = {
     "Endpoint": "models.http",
     "GuardedGate": "confirm.gate",
     "LhkitError": "errors",
+    "McpToolset": "mcp.toolset",
     "ModelError": "errors",
     "ModelRequest": "models.base",
     "OpenAiHttp": "models.openai",
@@ -117,6 +119,7 @@ __all__ = [
     "Endpoint",
     "GuardedGate",
     "LhkitError",
+    "McpToolset",
     "ModelError",
     "ModelRequest",
     "OpenAiHttp",

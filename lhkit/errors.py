@@ -11,6 +11,7 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.m
     ├── SetupError                 this machine lacks or broke something
     │   ├── MissingPackageError
     │   ├── WeightsError
+    │   ├── McpServerError
     │   ├── ServerStartError
     │   └── StoreError
     ├── RunError                   a run folder cannot be used
@@ -69,6 +70,10 @@ class WeightsError(SetupError):
 
 class ServerStartError(SetupError):
     """The local vLLM server did not come up."""
+
+
+class McpServerError(SetupError):
+    """An MCP server did not start, is gone, or says what is no answer."""
 
 
 class StoreError(SetupError):

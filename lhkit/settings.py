@@ -79,6 +79,19 @@ def load_settings() -> Settings:
         raise UsageError(f"environment variable {_PREFIX}{name}: {what}") from error
 
 
+def variable(name: str) -> str:
+    """Return an environment variable that a file of the user's names.
+
+    Raises:
+        UsageError: it is not set.
+    """
+    if name not in os.environ:
+        raise UsageError(
+            f"the environment variable {name} is not set, and a file of yours names it"
+        )
+    return os.environ[name]
+
+
 def _refuse_unknown(variables: Iterable[str]) -> None:
     """Raise a `UsageError` for a variable with lhkit's prefix that no setting is read from."""
     known = sorted(field.upper() for field in Settings.model_fields)

@@ -39,9 +39,10 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 DEFAULT = DEFAULT_TOOLSET
 
-HOW = "write FILE.py:NAME, package.module:NAME or life-helper"
+HOW = "write FILE.py:NAME, package.module:NAME, mcp:SERVER or life-helper"
 
 _SHIPPED = {DEFAULT: "lhkit.lifehelper.toolset:LIFE_HELPER"}
+_MCP, _MCP_HOME = "mcp:", "lhkit.mcp.toolset"
 _PREFIX = "lhkit_toolset_"  # of the modules that files of theirs become
 _SESSION_PARTS = ("registry", "assistant", "today", "state", "close")
 _KINDS = {"registry": ToolRegistry, "assistant": Assistant, "today": date}
@@ -135,11 +136,22 @@ class SpeaksOn(Protocol):
         ...
 
 
+@runtime_checkable
+class RunsOn(Protocol):
+    """A session whose tools another program runs: which one belongs to what was asked."""
+
+    def runs_on(self) -> Mapping[str, str]:
+        """Return what that program is, such as `{"server": "notes", "version": "1.2"}`."""
+        ...
+
+
 class Toolset(Protocol):
     """Opens sessions. Must be safe to use for many at once.
 
     It may have a `name`, a word for reports and files (the name of its class is taken without
     one), `locales`, the languages that it speaks (they are tried without it), and `open_kept`.
+    With `waits = True` its sessions wait for another process when they are opened, closed and
+    looked at: then that is done in a thread, so that no other conversation is held up.
     """
 
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
@@ -181,17 +193,26 @@ def load(reference: str = DEFAULT) -> Toolset:
     """Return the toolset that a reference names, such as `kitchen.py:Kitchen`.
 
     Args:
-        reference: `FILE.py:NAME` (a path), `package.module:NAME` or `life-helper`. NAME is an
-            object with a method `open(world, locale)`, a `ToolRegistry` (tools without a world),
-            or a class or function without arguments that gives one of these.
+        reference: `FILE.py:NAME` (a path), `package.module:NAME`, `life-helper`, or `mcp:` and a
+            server (its command line, address, `mcp.json#NAME` or `FILE.toml`). NAME is an object
+            with a method `open(world, locale)`, a `ToolRegistry` (tools without a world), or a
+            class or function without arguments that gives one of these.
 
     Raises:
         UsageError: there is no such file, module or name, its code fails, or it is no toolset;
             the sentence names the line of their code.
     """
+    if reference.startswith(_MCP):
+        served: Toolset = _mcp().from_reference(reference)
+        return served
     told = f"toolset {reference}"
     found = _found(_SHIPPED.get(reference, reference), told, HOW, fits=_may_be_toolset)
     return _toolset(found, told)
+
+
+def _mcp() -> Any:
+    """Return the room that knows servers, which itself goes through this door."""
+    return importlib.import_module(_MCP_HOME)
 
 
 def load_named(what: str, reference: str) -> Any:
@@ -216,12 +237,18 @@ def toolset_of(source: ToolsetSource) -> Toolset:
 
 def seen_from(folder: Path, reference: str) -> str:
     """Return a reference whose file is looked for in `folder`; of a module it stays the same."""
+    if reference.startswith(_MCP):
+        seen: str = _mcp().seen_from(folder, reference)
+        return seen
     place, _, name = reference.rpartition(":")
     return f"{folder / place}:{name}" if place.endswith(".py") else reference
 
 
 def label_of(reference: str) -> str:
-    """Return one word for a reference: the name of its file or module, or `life-helper`."""
+    """Return one word for a reference: the name of its file, module or server, or `life-helper`."""
+    if reference.startswith(_MCP):
+        label: str = _mcp().label_of(reference)
+        return label
     place = reference.rpartition(":")[0].removesuffix(".py")
     return re.split(r"[/\\.]", place)[-1] or reference
 
@@ -351,6 +378,11 @@ def opened(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Iterator[
         yield session
 
 
+def waits_of(toolset: Toolset) -> bool:
+    """Return whether sessions of a toolset wait for another process."""
+    return getattr(toolset, "waits", False) is True
+
+
 @contextmanager
 def closed_after(session: Session) -> Iterator[Session]:
     """Close a session at the end of the block.
@@ -397,6 +429,18 @@ def assistant_of(session: Session) -> Assistant:
             return own.context(message)
 
     return replace(own, context=context)
+
+
+def runs_on_of(session: Session) -> dict[str, str]:
+    """Return what program the tools of a session run on; nothing if it cannot or need not say.
+
+    Raises:
+        UsageError: their code fails.
+    """
+    if not isinstance(session, RunsOn):
+        return {}
+    with their_code("session: runs_on()"):
+        return {str(key): str(value) for key, value in session.runs_on().items()}
 
 
 def state_of(
@@ -547,6 +591,10 @@ class SessionAround:
         """Return what the inner session knows; nothing if it cannot say."""
         return self.inner.row_keys() if isinstance(self.inner, KnowsRowKeys) else {}
 
+    def runs_on(self) -> Mapping[str, str]:
+        """Return what the inner session runs on; nothing if it is its own."""
+        return self.inner.runs_on() if isinstance(self.inner, RunsOn) else {}
+
     def close(self) -> None:
         """Close the inner session."""
         self.inner.close()
@@ -570,6 +618,11 @@ class ToolsetAround:
     def name(self) -> str:
         """The inner toolset's name."""
         return name_of(self.inner)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the inner toolset waits."""
+        return waits_of(self.inner)
 
     def open(self, world: Mapping[str, Any], locale: str) -> SessionAround:
         """Return a session of the inner toolset, changed.

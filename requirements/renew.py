@@ -26,7 +26,6 @@ NEVER_IMPORTED: Mapping[str, str] = {
     "opencv-python-headless": "videos as input",
     "numba": "speculative decoding by n-grams, and images of other models",
     "intel-openmp": "used by who preloads it; vLLM itself preloads the libgomp of torch",
-    "mcp": "tools that vLLM would call by itself",
     "anthropic": "types of an API of vLLM that lhkit does not use",
     "fastapi-cli": "the command `fastapi`",
     "fastar": "the command `fastapi`",
@@ -60,7 +59,9 @@ def main() -> None:
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
     heavy = [*extras["gemma"], *extras["tune"], *extras["llama"]]
-    small = [*extras["report"], *extras["notebook"], *extras["export"], *extras["ray"]]
+    small = [
+        *(one for each in ("report", "notebook", "export", "ray", "mcp") for one in extras[each])
+    ]
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
     client = closure(roots, installed)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client

@@ -8,7 +8,9 @@ who clicks Run without reading.
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,7 +37,11 @@ class ConfirmRequest:
 
 
 class ConfirmGate(Protocol):
-    """Asks the user about one destructive call."""
+    """Asks the user about one destructive call.
+
+    One that asks a person, who may answer what it is about, has `is_person = True` besides: only
+    such a gate is asked what a tool wants to know in the midst of its work.
+    """
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True only if the user explicitly said to run it."""
@@ -73,6 +79,7 @@ class GuardedGate:
         self._inner = inner
         self._timeout_s = timeout_s
         self._is_open = False
+        self.is_person = _is_person(inner)
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return the inner gate's answer; False if busy, too late or broken.
@@ -94,6 +101,71 @@ class GuardedGate:
             self._is_open = False
         is_in_time = not limit.expired() and cancellations() == cancelled_before
         return answer is True and is_in_time
+
+
+def _is_person(gate: object) -> bool:
+    return getattr(gate, "is_person", False) is True
+
+
+class MidCallQuestions:
+    """What a tool may ask in the midst of its work, and how long the person took to answer.
+
+    Args:
+        gate: who is asked; nobody where it is None, or answers from a script.
+    """
+
+    def __init__(self, gate: ConfirmGate | None) -> None:
+        self._gate = gate if _is_person(gate) else None
+        self._waited_s = 0.0
+        self._since_s: float | None = None
+        self._open: asyncio.Task[bool] | None = None
+
+    @property
+    def waited_s(self) -> float:
+        """How long was waited for a person so far, in seconds of the loop."""
+        since_s = self._since_s
+        return self._waited_s + (0.0 if since_s is None else _now_s() - since_s)
+
+    async def ask(self, request: ConfirmRequest) -> bool:
+        """Return True only if a person explicitly said so; one question at a time."""
+        if self._gate is None or self._since_s is not None:
+            return False
+        self._since_s = _now_s()
+        self._open = asyncio.ensure_future(GuardedGate(self._gate).confirm(request))
+        try:
+            await asyncio.wait({self._open})
+        finally:
+            self._open.cancel()
+            self._waited_s, self._since_s = self.waited_s, None
+        return not self._open.cancelled() and self._open.result() is True
+
+    def close(self) -> None:
+        """Answer the open question, and any that comes, with no: who would answer wants out."""
+        self._gate = None
+        if self._open is not None:
+            self._open.cancel()
+
+
+_questions: ContextVar[MidCallQuestions | None] = ContextVar("questions", default=None)
+
+
+@contextmanager
+def open_to_questions(questions: MidCallQuestions) -> Iterator[None]:
+    """Let what runs in the block ask these."""
+    token = _questions.set(questions)
+    try:
+        yield
+    finally:
+        _questions.reset(token)
+
+
+def asked_in_the_midst() -> MidCallQuestions | None:
+    """Return what the running handler may ask; None outside of one."""
+    return _questions.get()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def cancellations() -> int:
@@ -156,6 +228,8 @@ class TerminalGate:
             typed into the terminal; a `read` that takes its lines from elsewhere has to bring its
             own.
     """
+
+    is_person = True
 
     def __init__(
         self,

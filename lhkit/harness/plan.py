@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -39,7 +39,7 @@ from lhkit.models.base import ChatModel, ModelRequest, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.models.request import request_body
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, state_of
+from lhkit.toolset import Toolset, name_of, opened, runs_on_of, state_of
 
 _SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
@@ -110,6 +110,7 @@ class Briefing:
     `rendering_sha256` is of what a server is sent for a conversation with all kinds of messages:
     the dialect's own words, the envelope of results, stops, constraint; empty for a script.
     `assistant` are the limits of the assistant, `texts_sha256` the refusals of the dispatcher.
+    `runs_on` is the program that the tools are run by, where it is another one.
     """
 
     instructions: str
@@ -119,6 +120,7 @@ class Briefing:
     assistant: Mapping[str, Any]
     texts_sha256: str
     lhkit: str
+    runs_on: Mapping[str, str] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """Return it for the manifest, with the tools in full and the instructions as a hash."""
@@ -129,6 +131,7 @@ class Briefing:
             "texts_sha256": self.texts_sha256,
             "assistant": dict(self.assistant),
             "tools": self.tools,
+            **({"runs_on": dict(self.runs_on)} if self.runs_on else {}),
         }
 
 
@@ -315,7 +318,8 @@ def _scene(
             row_keys_of(session, state_of(session))  # refuses what cannot be compared
         breaking(registry, scenario.faults)  # refuses a tool that is not there
         identity = chosen_model(model, scenario, registry).identity
-        told, told_sha256 = known.told(scenario.locale, registry, assistant, identity)
+        runs_on = runs_on_of(session)
+        told, told_sha256 = known.told(scenario.locale, registry, assistant, identity, runs_on)
         return Scene(
             scenario=scenario,
             identity=identity,
@@ -378,7 +382,12 @@ class _Known:
         self._lhkit = versions()["lhkit"]
 
     def told(
-        self, locale: str, registry: ToolRegistry, assistant: Assistant, identity: ModelIdentity
+        self,
+        locale: str,
+        registry: ToolRegistry,
+        assistant: Assistant,
+        identity: ModelIdentity,
+        runs_on: Mapping[str, str],
     ) -> tuple[Briefing, str]:
         """Return what a model is told, and its hash."""
         tools, tools_sha256 = self._tools_of(registry)
@@ -387,7 +396,8 @@ class _Known:
             for each in fields(Assistant)
             if each.name not in _ELSEWHERE
         }
-        key = (locale, tools_sha256, assistant.instructions, canonical(limits), identity)
+        others = canonical([limits, runs_on])
+        key = (locale, tools_sha256, assistant.instructions, others, identity)
         if key not in self._told:
             told = Briefing(
                 instructions=assistant.instructions,
@@ -397,6 +407,7 @@ class _Known:
                 assistant=limits,
                 texts_sha256=_texts_sha256(locale),
                 lhkit=self._lhkit,
+                runs_on=runs_on,
             )
             self._told[key] = (told, sha256({**told.facts(), "tools": None, "lhkit": told.lhkit}))
         return self._told[key]

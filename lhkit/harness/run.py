@@ -4,9 +4,17 @@ import asyncio
 import hashlib
 import traceback
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, repeat
@@ -88,9 +96,12 @@ from lhkit.toolset import (
     Toolset,
     ToolsetSource,
     assistant_of,
+    closed_after,
+    open_session,
     opened,
     state_of,
     toolset_of,
+    waits_of,
 )
 
 # One sample: a scripted conversation through the real controller, in a world of its own.
@@ -149,7 +160,7 @@ async def warm_up(job: Job, stage: SampleStage) -> bool:
     beginning read anew. A fault is left for the samples to meet, which tell it better.
     """
     scenario = job.scenario
-    with opened(stage.toolset, scenario.world, scenario.locale) as session:
+    async with _set(stage.toolset, scenario) as session:
         model = chosen_model(stage.model, scenario, session.registry)
         request = ModelRequest(
             messages=(UserMessage(text=_OPENING),),
@@ -212,7 +223,7 @@ async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> Samp
     fault = None
     try:
         judgement = await _play(job, stage, play)
-    except UsageError as error:  # their world or their state: it says what to mend
+    except LhkitError as error:  # their world, state or server: it says what to mend
         fault = str(error)
         judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
     except Exception:  # noqa: BLE001 - boundary: a bug of ours must not count against the model
@@ -268,7 +279,7 @@ def _state_sha256(state: State) -> str:
 
 async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
     scenario = job.scenario
-    with opened(stage.toolset, scenario.world, scenario.locale) as session:
+    async with _set(stage.toolset, scenario) as session:
         model = chosen_model(stage.model, scenario, session.registry)
         try:
             await _converse(job, stage, play, session, model)
@@ -298,7 +309,7 @@ async def _converse(
     controller.subscribe(log)
     if stage.wall is not None:
         controller.subscribe(stage.wall.listener())
-    play.before = play.after = state_of(session)  # whatever crashes now: no change is known
+    play.before = play.after = await _state(stage, session, {})  # no change is known yet
     play.row_keys = row_keys_of(session, play.before)
     tools = session.registry.definitions
     for turn in job.scenario.turns:
@@ -311,7 +322,7 @@ async def _converse(
             keep_prompts=stage.keep_prompts,
         )
         if job.scenario.checks_each_turn:
-            before, play.after = play.after, state_of(session, before=play.after)
+            before, play.after = play.after, await _state(stage, session, play.after)
             record = replace(record, state_diff=state_diff(before, play.after))
         before_turn, tools = tools, session.registry.definitions
         if tools != before_turn:  # a call brought some
@@ -320,8 +331,47 @@ async def _converse(
         play.turns.append(audited(record, {tool.name: tool.parameters for tool in tools}))
         if record.ended is EndReason.FAILED:
             break
-    play.after = state_of(session, before=play.after)
+    play.after = await _state(stage, session, play.after)
     play.broken_rules = rules_broken(session, play.before, play.after)
+
+
+@asynccontextmanager
+async def _set(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
+    """Open a scenario's world and close it; what waits for another process does so in a thread."""
+    if not waits_of(toolset):
+        with opened(toolset, scenario.world, scenario.locale) as session:
+            yield session
+        return
+    opening = asyncio.ensure_future(
+        asyncio.to_thread(open_session, toolset, scenario.world, scenario.locale)
+    )
+    try:
+        session = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_late)
+        raise
+    try:
+        yield session
+    finally:
+        await asyncio.shield(asyncio.to_thread(_close, session))
+
+
+def _close(session: Session) -> None:
+    with closed_after(session):
+        pass
+
+
+def _close_late(opening: "asyncio.Future[Session]") -> None:
+    """Close what was opened when nobody waited for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        _close(opening.result())
+
+
+async def _state(stage: SampleStage, session: Session, before: State) -> State:
+    """Return the state, which shares with the earlier one what is the same."""
+    if waits_of(stage.toolset):
+        return await asyncio.to_thread(state_of, session, before=before)
+    return state_of(session, before=before)
 
 
 def _gate(turn: Turn, session: Session) -> ConfirmGate | None:

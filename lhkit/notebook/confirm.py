@@ -38,6 +38,8 @@ class ButtonConfirmGate:
         ask: reads a line where nothing can be clicked.
     """
 
+    is_person = True
+
     def __init__(
         self,
         *,

@@ -426,8 +426,13 @@ class ChatPanel:
     def _take(self, event: ChatEvent) -> None:
         self._screen.take(event)
         if self._keeper is not None:
-            has_card = isinstance(event, CallSettled) and self._gate.outcomes
-            self._keeper.hear(event, answer=self._gate.outcomes.pop() if has_card else "")
+            answer = ""
+            if isinstance(event, CallSettled) and self._gate.outcomes:
+                answer = self._gate.outcomes[
+                    0
+                ]  # what the tool asked afterwards is no answer to this
+                self._gate.outcomes.clear()
+            self._keeper.hear(event, answer=answer)
 
     def _keep(self) -> None:
         """Write the turn down; a fault is shown, and the next turn brings this one along."""

@@ -17,7 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, cancellations
+from lhkit.confirm.gate import (
+    ConfirmGate,
+    ConfirmRequest,
+    MidCallQuestions,
+    cancellations,
+    open_to_questions,
+)
 from lhkit.confirm.summary import summarize
 from lhkit.json_values import JSON, NotJsonError, plain_json, read_only_json
 from lhkit.locales import Catalog, load_catalog
@@ -233,10 +239,17 @@ class _Dispatch:
         started_s = self.clock()
         # From here on it may have written: no end of the caller may make that a "did not confirm".
         self.trace = replace(self.trace, ran=True, result=self._handler_error("CancelledError"))
-        task = asyncio.create_task(self._handled(tool, plain_json(args)))
-        is_late, stopped = await _waited_out(task, tool.timeout_s)
+        questions = MidCallQuestions(self.confirm)
+        with open_to_questions(questions):
+            task = asyncio.create_task(self._handled(tool, plain_json(args)))
+        is_late, stopped = await _waited_out(task, tool.timeout_s, questions)
         returned = _Failed(TimeoutError()) if is_late else _returned(task)
-        self.trace = replace(self.trace, handler_s=self.clock() - started_s)
+        waited_s = questions.waited_s  # for a person, whom no tool may be blamed for
+        self.trace = replace(
+            self.trace,
+            handler_s=self.clock() - started_s - waited_s,
+            waiting_s=self.trace.waiting_s + waited_s,
+        )
         self._settle(self._timed_out(tool) if is_late else self._outcome(returned))
         if stopped is not None:
             raise stopped
@@ -297,22 +310,24 @@ def _returned(task: "asyncio.Task[ToolResult | _Failed]") -> ToolResult | _Faile
 
 
 async def _waited_out(
-    task: "asyncio.Task[Any]", timeout_s: float
+    task: "asyncio.Task[Any]", timeout_s: float, questions: MidCallQuestions
 ) -> tuple[bool, asyncio.CancelledError | None]:
     """Wait for a started handler until it ends or its time, and the grace after it, are over.
 
-    Cancelling the caller ends nothing of it, however often: what was started has to end, and what
-    came of it to be told. Return whether its time was over, and the cancellation, to be passed on.
+    While it asks a person, its time stands still. Cancelling the caller ends nothing of it, however
+    often: what was started has to end, and what came of it to be told. Return whether its time was
+    over, and the cancellation, to be passed on.
     """
     loop = asyncio.get_running_loop()
     is_late, stopped = False, None
     for span_s in (timeout_s, _CANCEL_GRACE_S):
-        ends_s = loop.time() + span_s
-        while not task.done() and (left_s := ends_s - loop.time()) > 0:
+        ends_s = loop.time() + span_s - questions.waited_s
+        while not task.done() and (left_s := ends_s + questions.waited_s - loop.time()) > 0:
             try:
                 await asyncio.wait({task}, timeout=left_s)
             except asyncio.CancelledError as error:
                 stopped = error
+                questions.close()
         if task.done():
             return is_late, stopped
         is_late = True

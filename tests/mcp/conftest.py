@@ -1,0 +1,92 @@
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.confirm.gate import ConfirmGate, ConfirmRequest
+from lhkit.mcp.toolset import McpToolset
+from lhkit.messages import DispatchTrace, ToolResult
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.toolset import Session
+
+LEDGER = Path(__file__).with_name("ledger.py")
+
+START_S = 120.0  # the machine may be busy: only a server that says nothing is one that hangs
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return where the ledger is."""
+    return tmp_path / "ledger.txt"
+
+
+@pytest.fixture
+def command(file: Path) -> str:
+    return shlex.join([sys.executable, str(LEDGER), str(file)])
+
+
+@pytest.fixture
+def ledger(command: str) -> Callable[..., McpToolset]:
+    """Return a function that makes a toolset of the ledger."""
+
+    def made(**said: Any) -> McpToolset:
+        return McpToolset(server=command, start_s=START_S, **said)
+
+    return made
+
+
+@pytest.fixture
+def address(file: Path) -> Iterator[str]:
+    """Return the address of a ledger that is served by HTTP."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    child = subprocess.Popen([sys.executable, str(LEDGER), str(file), str(port)])
+    pause = threading.Event()
+    try:
+        while True:
+            assert child.poll() is None
+            with closing(socket.socket()) as client:
+                if client.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            pause.wait(0.05)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        child.kill()
+        child.wait()
+
+
+class Person:
+    """A gate that a person answers: so many times, then never again."""
+
+    is_person = True
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers = list(answers)
+        self.asked: list[ConfirmRequest] = []
+
+    async def confirm(self, request: ConfirmRequest) -> bool:
+        self.asked.append(request)
+        return self._answers.pop(0)
+
+
+async def dispatched(
+    session: Session, tool: str, gate: ConfirmGate | None = None, **args: Any
+) -> ToolResult:
+    """Return what a call comes to."""
+    return (await traced(session, tool, gate, **args)).result
+
+
+async def traced(
+    session: Session, tool: str, gate: ConfirmGate | None = None, **args: Any
+) -> DispatchTrace:
+    traces: list[DispatchTrace] = []
+    await ToolDispatcher(session.registry).dispatch(tool, args, confirm=gate, observe=traces.append)
+    return traces[0]

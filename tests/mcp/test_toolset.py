@@ -1,0 +1,371 @@
+"""Tools of MCP servers: real ones, by pipes and by HTTP, and what is asked before they run."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.confirm.gate import DenyGate, ScriptedGate
+from lhkit.errors import McpServerError, MissingPackageError, UsageError
+from lhkit.mcp.toolset import McpToolset, Remote, StateRead
+from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
+from lhkit.toolset import (
+    label_of,
+    load,
+    name_of,
+    open_session,
+    opened,
+    runs_on_of,
+    seen_from,
+    state_of,
+)
+from tests.mcp.conftest import LEDGER, Person, dispatched, traced
+from tests.node_servers import server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+Ledger = Callable[..., McpToolset]
+
+
+def written(file: Path) -> str:
+    """Return what the ledger holds; nothing where there is none."""
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def yes() -> ScriptedGate:
+    return ScriptedGate(repeat(True))
+
+
+# ------------------------------------------------------------------------------------ who is asked
+@pytest.mark.promise("mcp.asks_first")
+async def test_every_tool_asks_first_whatever_the_server_says_of_itself(
+    ledger: Ledger, file: Path
+) -> None:
+    with opened(ledger(), {}, "en") as session:
+        assert session.registry.destructive == frozenset(session.registry)
+        for tool in ("add_entry", "sneak"):
+            assert await dispatched(session, tool, text="no") == ToolCancelled()
+            assert await dispatched(session, tool, DenyGate(), text="no") == ToolCancelled()
+        assert written(file) == ""
+        done = await dispatched(session, "add_entry", yes(), text="rent")
+    assert done == ToolOk({"result": "added rent"})
+    assert written(file) == "rent\n"
+
+
+@pytest.mark.promise("mcp.asks_first")
+async def test_only_what_the_user_calls_a_read_runs_unasked(ledger: Ledger) -> None:
+    with opened(ledger(reads=["read_entries"]), {}, "en") as session:
+        assert await dispatched(session, "read_entries") == ToolOk({"entries": []})
+        assert set(session.registry) - session.registry.destructive == {"read_entries"}
+
+
+async def test_hints_of_the_server_are_believed_where_the_user_says_so(ledger: Ledger) -> None:
+    with opened(ledger(trust="annotations"), {}, "en") as session:
+        assert set(session.registry) - session.registry.destructive == {"read_entries", "sneak"}
+
+
+@pytest.mark.promise("mcp.elicitation")
+async def test_what_a_server_asks_is_a_card_and_only_a_person_says_yes(
+    ledger: Ledger, file: Path
+) -> None:
+    with opened(ledger(), {}, "en") as session:
+        person = Person(True, True)
+        done = await traced(session, "add_if_sure", person, text="rent")
+        assert done.result == ToolOk({"result": "added rent"})
+        card, asked = person.asked
+        assert (card.args, asked.args) == ({"text": "rent"}, {"sure": True})
+        assert "Really add rent?" in asked.summary
+        assert "ledger" in asked.description
+        assert done.gate is GateOutcome.ACCEPTED
+        for gate in (Person(True, False), yes()):  # a no, and a script that says yes to cards
+            refused = await dispatched(session, "add_if_sure", gate, text="more")
+            assert refused == ToolOk({"result": "not added"})
+    assert written(file) == "rent\n"
+
+
+async def test_a_form_that_a_card_cannot_fill_in_is_declined_unasked(ledger: Ledger) -> None:
+    with opened(ledger(), {}, "en") as session:
+        person = Person(True)
+        done = await dispatched(session, "add_with_pin", person, text="rent")
+    assert done == ToolOk({"result": "not added"})
+    assert len(person.asked) == 1
+
+
+@pytest.mark.promise("mcp.elicitation")
+async def test_a_server_that_asks_for_the_clients_model_is_refused(ledger: Ledger) -> None:
+    with opened(ledger(), {}, "en") as session:
+        done = await dispatched(session, "think", yes())
+    assert isinstance(done, ToolOk)
+    assert str(done.data["result"]).startswith("refused:")
+
+
+# --------------------------------------------------------------------------------- what comes back
+@pytest.mark.promise("mcp.envelopes")
+async def test_answers_become_envelopes(ledger: Ledger) -> None:
+    with opened(ledger(), {}, "en") as session:
+        refused = await dispatched(session, "refuse", yes())
+        assert refused == ToolErr("tool_error", "the ledger is full")
+        shown = await dispatched(session, "picture", yes())
+        assert shown == ToolOk({"text": "a cat", "not_shown": ["image (image/png, 12000 bytes)"]})
+        page = await dispatched(session, "page", yes())
+        assert page == ToolOk({"result": "<script>alert(1)</script><b>bold</b>"})
+        much = await dispatched(session, "shout", yes(), megabytes=3)
+        assert isinstance(much, ToolOk)
+        wrong = await dispatched(session, "add_entry", yes(), text=5)
+        assert isinstance(wrong, ToolErr)
+        assert wrong.code == "validation"
+
+
+@pytest.mark.promise("mcp.envelopes")
+async def test_a_call_that_takes_too_long_is_over_and_the_server_goes_on(ledger: Ledger) -> None:
+    with opened(ledger(timeout_s=0.5, reads=["read_entries"]), {}, "en") as session:
+        late = await dispatched(session, "sleep", yes(), seconds=600)
+        assert isinstance(late, ToolErr)
+        assert (late.code, "TimeoutError" in late.reason) == ("handler_error", True)
+        state_of(session)  # it is still there
+
+
+@pytest.mark.promise("mcp.envelopes")
+@pytest.mark.parametrize(
+    ("tool", "args", "why"),
+    [("die", {}, "ended"), ("shout", {"megabytes": 40}, "more than 16 MiB")],
+)
+async def test_a_server_that_dies_or_says_too_much_is_an_error_of_the_call_and_no_state(
+    ledger: Ledger, tool: str, args: dict[str, Any], why: str
+) -> None:
+    with opened(ledger(), {}, "en") as session:
+        done = await dispatched(session, tool, yes(), **args)
+        assert isinstance(done, ToolErr)
+        assert done.code == "handler_error"
+        again = await dispatched(session, "read_entries", yes())
+        assert isinstance(again, ToolErr)
+        with pytest.raises(McpServerError, match=why):
+            state_of(session)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-c", "import sys; sys.exit('no such ledger')"], "no such ledger"),
+        (["-c", "print('<html>'); import time; time.sleep(600)"], "told no tools within"),
+        (["-c", "print('x' * 40_000_000, flush=True); input()"], "did not start"),
+    ],
+)
+async def test_what_is_no_server_is_one_sentence_with_its_last_words(
+    words: list[str], why: str
+) -> None:
+    toolset = McpToolset(server=shlex.join([sys.executable, *words]), start_s=3)
+    with pytest.raises(McpServerError, match=why):
+        open_session(toolset, {}, "en")
+
+
+async def test_a_command_that_is_not_there_says_so() -> None:
+    with pytest.raises(McpServerError, match="No such file"):
+        open_session(load("mcp:no-such-command-of-anybody --x"), {}, "en")
+
+
+# --------------------------------------------------------------------------------------- by HTTP
+async def test_a_server_at_an_address_is_the_same(address: str, file: Path) -> None:
+    toolset = McpToolset(server=address, reads=["read_entries"])
+    with opened(toolset, {}, "ko") as one, opened(toolset, {}, "ko") as other:
+        assert runs_on_of(one) == {"server": "ledger", "version": "7.1"}
+        assert await dispatched(one, "add_entry", text="no") == ToolCancelled()
+        assert await dispatched(one, "add_entry", yes(), text="rent") == ToolOk(
+            {"result": "added rent"}
+        )
+        read = await dispatched(other, "read_entries")
+        assert read == ToolOk({"entries": [{"id": 0, "text": "rent"}]})
+    assert written(file) == "rent\n"
+
+
+async def test_an_address_where_nobody_is_says_so() -> None:
+    with pytest.raises(McpServerError, match=r"http://127\.0\.0\.1:9/mcp"):
+        open_session(McpToolset(server="http://127.0.0.1:9/mcp", start_s=20), {}, "en")
+
+
+# ------------------------------------------------------------------------------ reference servers
+@pytest.mark.promise("mcp.real_servers")
+async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
+    toolset = McpToolset(
+        server=shlex.join([server("filesystem"), "{folder}"]),
+        folder="/notes",
+        reads=["read_text_file", "list_allowed_directories"],
+    )
+    world = {"files": [{"path": "a/b.txt", "text": "hello"}, {"path": "empty/"}]}
+    with opened(toolset, world, "en") as session:
+        assert state_of(session) == {
+            "files": ({"path": "a/b.txt", "text": "hello"}, {"path": "empty/"})
+        }
+        where = await dispatched(session, "list_allowed_directories")
+        assert where == ToolOk({"content": "Allowed directories:\n/notes"})
+        for path in ("a/b.txt", "/notes/a/b.txt"):
+            read = await dispatched(session, "read_text_file", path=path)
+            assert read == ToolOk({"content": "hello"})
+        outside = await dispatched(session, "write_file", yes(), path="/etc/x", content="")
+        assert isinstance(outside, ToolErr)
+        assert outside.code == "tool_error"
+        assert "not in /notes" in outside.reason
+        path = "/notes/c.txt"
+        assert isinstance(
+            await dispatched(session, "write_file", path=path, content="c"), ToolCancelled
+        )
+        assert len(state_of(session)["files"]) == 2
+        await dispatched(session, "write_file", yes(), path=path, content="at /notes/c.txt")
+        assert {"path": "c.txt", "text": "at /notes/c.txt"} in state_of(session)["files"]
+        assert runs_on_of(session)["server"] == "secure-filesystem-server"
+    with opened(toolset, world, "en") as session:  # another folder
+        assert len(state_of(session)["files"]) == 2
+
+
+@pytest.mark.promise("mcp.real_servers")
+async def test_the_reference_memory_server_tells_its_state_by_a_read(tmp_path: Path) -> None:
+    entry = {
+        "command": server("memory"),
+        "env": {"MEMORY_FILE_PATH": "{folder}/memory.jsonl"},
+        "type": "stdio",
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"memory": entry}}))
+    (tmp_path / "memory.toml").write_text(
+        'server = "mcp.json#memory"\nfolder = "/memory"\nreads = ["read_graph"]\n'
+        '[state]\nentities = {tool = "read_graph", rows = "entities", key = ["name"]}\n'
+    )
+    toolset = load(f"mcp:{tmp_path / 'memory.toml'}")
+    kim = {"name": "Kim", "entityType": "person", "observations": ["likes tea"]}
+    made = {"calls": [{"tool": "create_entities", "args": {"entities": [kim]}}]}
+    with opened(toolset, {**made, "entities": [kim]}, "ko") as session:
+        assert state_of(session)["entities"] == (kim,)
+        await dispatched(session, "delete_entities", yes(), entityNames=["Kim"])
+        assert state_of(session)["entities"] == ()
+    with (
+        pytest.raises(UsageError, match=r"world\.entities: the server begins with \[\]"),
+        opened(toolset, {"entities": [kim]}, "ko"),
+    ):
+        pass
+
+
+# ----------------------------------------------------------------------------------- what is said
+def test_a_reference_is_a_command_an_address_an_entry_or_a_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEDGER_TOKEN", "s3")
+    remote = {"type": "http", "url": "https://x.org/mcp", "headers": {"X-Key": "${LEDGER_TOKEN}"}}
+    Path("mcp.json").write_text(json.dumps({"servers": {"far": remote}}))
+    Path("own.toml").write_text('server = "npx -y some-server"\nreads = ["look"]\n')
+    assert name_of(load("mcp:npx -y @modelcontextprotocol/server-memory@1.2")) == "memory"
+    assert name_of(load("mcp:https://x.org/mcp")) == "x.org"
+    far = load("mcp:mcp.json#far")
+    assert isinstance(far, McpToolset)
+    assert far.launched == Remote(url="https://x.org/mcp", headers={"X-Key": "s3"})
+    own = load("mcp:own.toml")
+    assert isinstance(own, McpToolset)
+    assert (own.name, own.reads) == ("own", ["look"])
+    assert [label_of(f"mcp:{each}") for each in ("own.toml", "mcp.json#far", "uvx a-b")] == [
+        "own",
+        "far",
+        "a-b",
+    ]
+    there = Path("/there")
+    assert seen_from(there, "mcp:own.toml") == "mcp:/there/own.toml"
+    assert seen_from(there, "mcp:mcp.json#far") == "mcp:/there/mcp.json#far"
+    assert seen_from(there, "mcp:uvx a-b") == "mcp:uvx a-b"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("server = 'x'\nread = ['a']", "read: Unexpected"),
+        ("reads = ['a']", "server: Field required"),
+        ("server = 'x'\ntrust = 'all'", "trust: Input should be"),
+        ("server = 'x'\ntimeout_s = 0", "timeout_s"),
+        ("server = 'x {folder}'", "give both, or neither"),
+        ("server = 'x'\nfolder = '/a'", "give both, or neither"),
+        ("server = 'x {folder}'\nfolder = 'a b'", "no name for a folder"),
+        ("server = 'x \"'", "no command line"),
+        ("server = 'mcp.json#a'", r"mcp\.json cannot be read"),
+        ("[state.files]\n", "server"),
+        ("server = ", "no TOML"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_one_sentence_with_its_file(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=why) as refused:
+        load(f"mcp:{file}")
+    assert str(file) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ("{", "no JSON"),
+        ('{"mcpServers": {"b": {}}}', "no server 'a' under mcpServers: it has b"),
+        ('{"mcpServers": {"a": {}}}', "a.command: Field required"),
+        ('{"mcpServers": {"a": {"command": "${LHKIT_NO}"}}}', "variable LHKIT_NO is not set"),
+        ("[]", "it has none"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_one_sentence(tmp_path: Path, told: str, why: str) -> None:
+    (tmp_path / "mcp.json").write_text(told)
+    with pytest.raises(UsageError, match=why):
+        load(f"mcp:{tmp_path / 'mcp.json'}#a")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"reads": ["nothing"]}, "no tool 'nothing': it has read_entries"),
+        ({"tools": ["nothing"]}, "no tool 'nothing'"),
+        ({"state": {"t": StateRead(tool="nothing")}}, "no tool 'nothing'"),
+    ],
+)
+def test_what_is_said_of_a_server_has_to_be_so(
+    ledger: Ledger, said: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        open_session(ledger(**said), {}, "en")
+
+
+@pytest.mark.parametrize(
+    ("world", "why"),
+    [
+        ({"entries": []}, r"world\.entries: an MCP server has no such table"),
+        ({"files": []}, "no folder of its own"),
+        ({"calls": [{}]}, r"world\.calls: give a list of rows with tool"),
+        ({"calls": [{"tool": "refuse"}]}, "refuse refuses: the ledger is full"),
+    ],
+)
+def test_a_world_that_a_server_cannot_have_is_refused(
+    ledger: Ledger, world: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        open_session(ledger(), world, "en")
+
+
+def test_a_file_of_a_world_stays_in_its_folder() -> None:
+    toolset = McpToolset(server="true {folder}", folder="/n")
+    for path in ("../x", "/etc/x", "."):
+        with pytest.raises(UsageError, match="not inside the folder"):
+            open_session(toolset, {"files": [{"path": path}]}, "en")
+
+
+def test_without_the_sdk_the_sentence_says_what_to_install(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lhkit.mcp.connection", None)
+    with pytest.raises(MissingPackageError, match=r"lhkit\[mcp\]"):
+        open_session(ledger(), {}, "en")
+
+
+def test_tools_can_be_a_few_of_them_in_an_order(ledger: Ledger) -> None:
+    with opened(ledger(tools=["add_entry", "read_entries"]), {}, "en") as session:
+        assert list(session.registry) == ["add_entry", "read_entries"]
+    assert LEDGER.exists()
