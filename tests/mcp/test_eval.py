@@ -1,0 +1,127 @@
+"""Scenarios over an MCP server: worlds stay apart, and a dead server is no wrong answer."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import ScenarioError, SetupError
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.plan import plan_run
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.mcp.toolset import McpToolset, StateRead
+from lhkit.models.scripted import ScriptedModel, call, say
+from tests.mcp.conftest import LEDGER, START_S
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+CLAIMS = {"add_entry": {"en": ["added"], "ko": ["적었"]}}
+
+
+@pytest.fixture
+def own() -> McpToolset:
+    """Return a ledger whose file is in a folder of the session."""
+    return McpToolset(
+        server=shlex.join([sys.executable, str(LEDGER), "{folder}/ledger.txt"]),
+        folder="/books",
+        start_s=START_S,
+        reads=["read_entries"],
+        state={"entries": StateRead(tool="read_entries", rows="entries")},
+        claims=CLAIMS,
+    )
+
+
+def scenario(number: int, **said: Any) -> Scenario:
+    rent = {"tool": "add_entry", "args": {"text": "rent"}}
+    return Scenario.from_data(
+        {
+            "id": f"rent-{number}",
+            "ac": "ledger",
+            "locale": "en",
+            "world": {"files": [{"path": "ledger.txt", "text": "bread\n"}]},
+            "turns": [{"user": "Add rent.", "confirm": "accept", "expect": {"calls": [rent]}}],
+            "final": {
+                "entries": [{"id": 1, "text": "rent"}],
+                "files": [{"path": "ledger.txt", "text": "bread\nrent\n"}],
+            },
+            **said,
+        }
+    )
+
+
+@pytest.mark.promise("mcp.own_worlds")
+async def test_each_sample_has_a_server_and_a_folder_of_its_own(own: McpToolset) -> None:
+    scenarios = [scenario(each) for each in range(3)]
+    run = await replay(scenarios, gold_model, toolset=own, repeats=2, concurrency=3, progress=False)
+    verdicts = [record.judgement.verdict for record in run.records]
+    assert verdicts == [Verdict.PASS] * 6, run.records[0].judgement
+    silent = await replay(scenarios[:1], silent_model(), toolset=own, progress=False)
+    assert silent.records[0].judgement.verdict is Verdict.FAIL
+
+
+async def test_a_refused_write_leaves_the_state_that_the_server_tells(own: McpToolset) -> None:
+    rent = {"tool": "add_entry", "args": {"text": "rent"}, "result": "cancelled"}
+    turn = {"user": "Add rent.", "confirm": "reject", "expect": {"calls": [rent]}}
+    refused = scenario(1, turns=[turn], final={})
+    run = await replay([refused], gold_model, toolset=own, progress=False)
+    assert run.records[0].judgement.verdict is Verdict.PASS, run.records[0].judgement
+
+
+@pytest.mark.promise("mcp.invalid")
+async def test_a_server_that_dies_makes_the_sample_invalid_and_no_other(own: McpToolset) -> None:
+    def model(each: Scenario, _tools: object) -> ScriptedModel:
+        dying = call("die") if each.id == "rent-1" else call("add_entry", text="rent")
+        return ScriptedModel([dying, say("I added it.")])
+
+    scenarios = [scenario(each) for each in range(3)]
+    run = await replay(scenarios, model, toolset=own, progress=False)
+    verdicts = [record.judgement.verdict for record in run.records]
+    assert verdicts == [Verdict.PASS, Verdict.INVALID, Verdict.PASS]
+    (reason,) = run.records[1].judgement.reasons
+    assert "the MCP server" in reason
+
+
+@pytest.mark.promise("mcp.content_hash")
+async def test_name_and_version_of_the_server_are_in_the_manifest_and_in_the_hash(
+    own: McpToolset, tmp_path: Path
+) -> None:
+    older = tmp_path / "older.py"
+    text = LEDGER.read_text(encoding="utf-8")
+    older.write_text(text.replace('version="7.1"', 'version="7.0"'), encoding="utf-8")
+    words = shlex.join([sys.executable, str(older), "{folder}/ledger.txt"])
+    before = McpToolset(
+        server=words,
+        folder="/books",
+        start_s=START_S,
+        reads=own.reads,
+        state=own.state,
+        claims=CLAIMS,
+    )
+    plans = [plan_run([scenario(1)], gold_model, each, repeats=1) for each in (own, before, own)]
+    facts = [json.loads(json.dumps(plan.facts["locales"]["en"]["runs_on"])) for plan in plans]
+    assert facts[0] == {"server": "ledger", "version": "7.1"}
+    assert facts[1] == {"server": "ledger", "version": "7.0"}
+    hashes = [plan.jobs[0].content_hash for plan in plans]
+    assert hashes[0] == hashes[2] != hashes[1]
+
+
+async def test_a_server_that_does_not_start_is_told_once_before_anything_is_played() -> None:
+    lost = McpToolset(server=f"{sys.executable} -c 1", start_s=START_S)
+    scenarios = [scenario(each, world={}, final={}) for each in range(3)]
+    with pytest.raises(SetupError, match="did not start"):
+        await replay(scenarios, gold_model, toolset=lost, progress=False)
+
+
+async def test_a_world_that_the_server_cannot_have_names_the_scenario(own: McpToolset) -> None:
+    with pytest.raises(ScenarioError, match=r"rent-1\.world\.files"):
+        await replay(
+            [scenario(1, world={"files": [{"path": "../x"}]})],
+            gold_model,
+            toolset=own,
+            progress=False,
+        )
