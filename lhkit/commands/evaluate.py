@@ -12,6 +12,7 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -25,7 +26,14 @@ from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
-from lhkit.harness.log import RECORDS, Resumption, read_manifest, read_records, unsure_models
+from lhkit.harness.log import (
+    RECORDS,
+    Resumption,
+    read_manifest,
+    read_records,
+    stored_answered,
+    unsure_models,
+)
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.plan import MOST_CONCURRENCY, plan_run, require_playable
 from lhkit.harness.record import SampleRecord, Severity, Verdict
@@ -445,7 +453,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     def is_answered(source: ModelSource) -> bool:
         model, toolset = stressed(source, plain, stress)
         plan = plan_run(scenarios, model, toolset, repeats=options.repeats, user=user)
-        return plan.is_answered_by(read_records(run_dir))
+        return plan.is_answered_by(stored_answered(run_dir))
 
     replicas = _replicas(options, choice, settings, scenarios) if options.placement else None
     async with opened_source(choice, settings, is_answered, replicas) as opened:
@@ -683,16 +691,17 @@ def _for_people(run: Run, found: Judged, catalog: Catalog) -> Iterator[str]:
 
 
 def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) -> None:
-    failed = [record for record in run.records if record.judgement.verdict is not Verdict.PASS]
-    if not failed:
+    failed = (each for each in run.records if each.judgement.verdict is not Verdict.PASS)
+    shown = list(islice(failed, _SHOWN_FAILURES))
+    if not shown:
         return
     console.print(Text(catalog.text("eval.failed"), style="bold"))
-    for record in failed[:_SHOWN_FAILURES]:
+    for record in shown:
         reason = record.judgement.reasons[0] if record.judgement.reasons else ""
         line = f"  {record.sample_id} · {record.judgement.verdict} · {reason}"
         console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
-    if len(failed) > _SHOWN_FAILURES:
-        more = catalog.text("eval.more", count=len(failed) - _SHOWN_FAILURES, path=run_dir)
+    if left := sum(1 for _ in failed):
+        more = catalog.text("eval.more", count=left, path=run_dir)
         console.print(Text(printable(f"  {more}")), soft_wrap=True)
 
 

@@ -22,7 +22,6 @@ from lhkit.errors import RunError
 from lhkit.files import version_of, write_whole
 from lhkit.harness.record import (
     SCHEMA,
-    Judgement,
     OtherSchemaError,
     SampleId,
     SampleRecord,
@@ -192,26 +191,27 @@ def read_records(folder: Path) -> tuple[SampleRecord, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """The complete lines of a file of records."""
+    """The complete lines of a file of records, read when they are looked at."""
 
     path: Path
-    lines: tuple[bytes, ...]
 
     @property
     def size_bytes(self) -> int:
-        return sum(map(len, self.lines))
+        return sum(map(len, self))
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                yield from (line for line in file if line.endswith(b"\n"))
 
     def records(self) -> Iterator[SampleRecord]:
-        for number, line in enumerate(self.lines, start=1):
+        for number, line in enumerate(self, start=1):
             yield _decoded(line, f"{self.path}:{number}")
 
 
 def _whole_lines(folder: Path) -> _Lines:
-    path = folder / RECORDS
-    if not _is_there(path):
-        return _Lines(path, ())
-    with path.open("rb") as file:
-        return _Lines(path, tuple(line for line in file if line.endswith(b"\n")))
+    _is_there(folder / RECORDS)
+    return _Lines(folder / RECORDS)
 
 
 def _is_there(path: Path) -> bool:
@@ -326,6 +326,8 @@ def _unwritable(folder: Path, error: OSError) -> RunError:
 Manifest: TypeAlias = Mapping[str, Any]
 _Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
+Answered: TypeAlias = tuple[tuple[SampleId, str], bool]
+"""Which question a record answers, by sample and content hash, and whether the answer is valid."""
 
 _IDENTITY = ("model", "weights", "server", "dtype", "dialect", "constraint", "stress")
 _SAMPLING = ("max_tokens", "temperature", "seed")
@@ -371,18 +373,45 @@ class Resumption:
     unsure: tuple[str, ...] = ()
 
 
-def asked_of(manifest: Manifest) -> dict[SampleId, str]:
+class Questions(Mapping[SampleId, str]):
+    """The content hash of every sample, in order: looked up, so that samples take no memory.
+
+    Args:
+        hashes: of each scenario, one for each repeat, or one where all ask the same.
+        repeats: samples of each scenario.
+    """
+
+    def __init__(self, hashes: Mapping[str, Sequence[str]], repeats: int) -> None:
+        self._hashes = hashes
+        self._repeats = repeats
+        self._numbers = {scenario: number for number, scenario in enumerate(hashes)}
+
+    def __len__(self) -> int:
+        return len(self._hashes) * self._repeats
+
+    def __iter__(self) -> Iterator[SampleId]:
+        for scenario in self._hashes:
+            for repeat in range(self._repeats):
+                yield SampleId(scenario=scenario, repeat=repeat)
+
+    def __getitem__(self, sample: SampleId) -> str:
+        if not 0 <= sample.repeat < self._repeats:
+            raise KeyError(sample)
+        hashes = self._hashes[sample.scenario]
+        return hashes[min(sample.repeat, len(hashes) - 1)]
+
+    def place(self, sample: SampleId) -> int:
+        """Return which one in the order a sample is."""
+        return self._numbers[sample.scenario] * self._repeats + sample.repeat
+
+
+def asked_of(manifest: Manifest) -> Questions:
     """Return the content hash of every sample the newest sitting asked for, in its order.
 
     Empty where the manifest does not say, or there is none.
     """
     questions: Mapping[str, Sequence[str]] = manifest.get("questions") or {}
-    repeats = int(manifest.get("repeats") or 1)
-    return {
-        SampleId(scenario=scenario, repeat=repeat): hashes[min(repeat, len(hashes) - 1)]
-        for scenario, hashes in questions.items()
-        for repeat in range(repeats)
-    }
+    return Questions(questions, int(manifest.get("repeats") or 1))
 
 
 def answers(
@@ -436,9 +465,16 @@ def newest(told: Iterable[tuple[_Key, bool, _Answer]]) -> dict[_Key, _Answer]:
     return {key: answer for key, (_, answer) in best.items()}
 
 
+def answered(found: Iterable[SampleRecord]) -> Iterator[Answered]:
+    """Yield which question each record answers, and whether it is a valid answer."""
+    for record in found:
+        is_valid = record.judgement.verdict is not Verdict.INVALID
+        yield (record.sample_id, record.content_hash), is_valid
+
+
 def resumption(
     asked: Mapping[SampleId, str],
-    found: Iterable[SampleRecord],
+    found: Iterable[Answered],
     before: Manifest,
     after: Manifest,
 ) -> Resumption:
@@ -446,21 +482,23 @@ def resumption(
 
     Args:
         asked: the content hash of each sample.
-        found: the records of the folder.
+        found: what the records of the folder answer (`answered`).
         before: the manifest of the folder, before it is replaced.
         after: the facts of the present run.
     """
-    seen: dict[SampleId, dict[str, bool]] = {}
-    for record in found:
-        valid = seen.setdefault(record.sample_id, {})
-        is_valid = record.judgement.verdict is not Verdict.INVALID
-        valid[record.content_hash] = valid.get(record.content_hash, False) or is_valid
-    kinds = {sample: _kind(asked[sample], seen.get(sample, {})) for sample in asked}
+    kinds: dict[SampleId, str] = {}
+    for (sample, question), is_valid in found:
+        if sample in asked and kinds.get(sample) != "kept":
+            is_asked = asked[sample] == question
+            if is_asked or sample not in kinds:
+                kinds[sample] = "changed" if not is_asked else "kept" if is_valid else "retried"
+    counts = Counter(kinds.values())
+    counts["new"] = len(asked) - len(kinds)
     is_other_lhkit = not {"kept", "retried"} & set(kinds.values())  # it would ask all of them anew
     changed = {sample.scenario for sample, kind in kinds.items() if kind == "changed"}
     return Resumption(
         asked=len(asked),
-        **Counter(kinds.values()),
+        **counts,
         changes=tuple(
             change
             for change in (changes(before, after) if changed else ())
@@ -479,12 +517,6 @@ def unsure_models(manifest: Manifest) -> tuple[str, ...]:
         for each in models
         if not each.get("weights_sha256")
     )
-
-
-def _kind(question: str, answered: Mapping[str, bool]) -> str:
-    if question in answered:
-        return "kept" if answered[question] else "retried"
-    return "changed" if answered else "new"
 
 
 def changes(before: Manifest, after: Manifest) -> tuple[Change, ...]:
@@ -644,26 +676,40 @@ class StoredRecords(Sequence[SampleRecord]):
                 yield _decoded(file.readline(), f"{self._path} at byte {place}")
 
 
-def stored_records(folder: Path, asked: Sequence[tuple[SampleId, str]]) -> StoredRecords:
+def stored_records(folder: Path, asked: Questions) -> StoredRecords:
     """Return the newest answers to the samples that were asked, a valid one before an invalid one.
 
     Args:
         folder: a finished run's.
-        asked: id and content hash of each sample, in the order wanted.
+        asked: the samples, in the order wanted.
 
     Raises:
         RunError: an answer is not there.
     """
     path = folder / RECORDS
-    wanted = set(asked)
-    found = newest(each for each in _answers(path) if each[0] in wanted)
-    missing = next((sample for sample in asked if sample not in found), None)
-    if missing is not None:
+    places, known = array("Q", bytes(8 * len(asked))), bytearray(len(asked))
+    for (sample, question), is_valid, place in _answers(path):
+        if asked.get(sample) != question:
+            continue
+        number = asked.place(sample)
+        if is_valid or known[number] < _VALID:
+            places[number], known[number] = place, _VALID if is_valid else _VALID - 1
+    missing = known.find(0)
+    if missing >= 0:
         raise RunError(
-            f"{path} lost {missing[0]} while the run went on: leave the folder alone and give the "
-            "same command again, which plays what is missing"
+            f"{path} lost {list(asked)[missing]} while the run went on: leave the folder alone and "
+            "give the same command again, which plays what is missing"
         )
-    return StoredRecords(path, (found[sample] for sample in asked))
+    return StoredRecords(path, places)
+
+
+_VALID = 2
+
+
+def stored_answered(folder: Path) -> Iterator[Answered]:
+    """Yield what `answered` does of the records of a folder, without holding one."""
+    if (folder / RECORDS).exists():
+        yield from ((question, is_valid) for question, is_valid, _ in _answers(folder / RECORDS))
 
 
 def stored_answers(folder: Path, asked: Mapping[SampleId, str]) -> StoredRecords:
@@ -693,17 +739,6 @@ def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
                 raise
             yield key, is_valid, place
             place += len(line)
-
-
-def without_evidence(record: SampleRecord) -> SampleRecord:
-    """Return what is kept in memory of a record that is on disk: which sample, which verdict."""
-    return SampleRecord(
-        sample_id=record.sample_id,
-        content_hash=record.content_hash,
-        judgement=Judgement(verdict=record.judgement.verdict),
-        ac=record.ac,
-        locale=record.locale,
-    )
 
 
 # What a run folder's `manifest.json` says: where the records come from. A value; no I/O.

@@ -8,7 +8,7 @@ renders it, context lines are made as the controller makes them.
 import hashlib
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.log import MAX_REPEATS, versions
+from lhkit.harness.log import MAX_REPEATS, Answered, Questions, versions
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.sessions import row_keys_of
@@ -175,30 +175,53 @@ class Plan:
     @property
     def jobs(self) -> tuple[Job, ...]:
         """Every repeat of every scene."""
-        return tuple(scene.job(repeat) for scene in self.scenes for repeat in range(self.repeats))
+        return tuple(self.each_job())
+
+    @property
+    def questions(self) -> Questions:
+        """The content hash of every sample."""
+        hashes = {each.scenario.id: each.questions(self.repeats) for each in self.scenes}
+        return Questions(hashes, self.repeats)
+
+    def each_job(self) -> Iterator[Job]:
+        """Yield every repeat of every scene, and hold none."""
+        for scene in self.scenes:
+            hashes = scene.questions(self.repeats)
+            for repeat in range(self.repeats):
+                content_hash = hashes[min(repeat, len(hashes) - 1)]
+                yield Job(scenario=scene.scenario, repeat=repeat, content_hash=content_hash)
 
     def kept(self, found: Iterable[SampleRecord]) -> dict[SampleId, SampleRecord]:
         """Return, by sample, the newest valid record that answers exactly what is asked now."""
-        asked = {(job.sample_id, job.content_hash) for job in self.jobs}
+        asked = self.questions
         return {
             record.sample_id: record
             for record in found
-            if (record.sample_id, record.content_hash) in asked
+            if asked.get(record.sample_id) == record.content_hash
             and record.judgement.verdict is not Verdict.INVALID
         }
 
-    def is_answered_by(self, found: Iterable[SampleRecord]) -> bool:
+    def is_answered_by(self, found: Iterable[Answered]) -> bool:
         """Return whether nothing would be left to play."""
-        return len(self.kept(found)) == len(self.scenes) * self.repeats
+        asked = self.questions
+        valid = {
+            sample
+            for (sample, question), is_valid in found
+            if is_valid and asked.get(sample) == question
+        }
+        return len(valid) == len(asked)
 
     def openings(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Return one job for each instructions with tools that several of the jobs begin with."""
         scenes = {scene.scenario.id: scene for scene in self.scenes}
-        groups: defaultdict[tuple[ModelIdentity, str, str], list[Job]] = defaultdict(list)
+        first: dict[tuple[ModelIdentity, str, str], Job] = {}
+        counted: Counter[tuple[ModelIdentity, str, str]] = Counter()
         for job in jobs:
             scene = scenes[job.scenario.id]
-            groups[scene.identity, scene.told.instructions, scene.told.tools_sha256].append(job)
-        return tuple(group[0] for group in groups.values() if len(group) > 1)
+            beginning = (scene.identity, scene.told.instructions, scene.told.tools_sha256)
+            first.setdefault(beginning, job)
+            counted[beginning] += 1
+        return tuple(job for beginning, job in first.items() if counted[beginning] > 1)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -37,15 +38,20 @@ from lhkit.errors import (
 from lhkit.harness.audit import audited
 from lhkit.harness.log import (
     RESCORED_FROM,
+    Answered,
     Journal,
     Provenance,
+    Questions,
     Resumption,
     Sitting,
+    answered,
+    answers,
     earlier_sittings,
     manifest_of,
     open_journal,
     read_manifest,
     resumption,
+    stored_answered,
     stored_records,
     versions,
     write_manifest,
@@ -544,7 +550,9 @@ async def replay(
         wall=wall,
     )
     with ExitStack() as stack:
-        journal = stack.enter_context(open_journal(run_dir)) if run_dir else None
+        journal = (
+            stack.enter_context(open_journal(run_dir, reads=keep_records)) if run_dir else None
+        )
         crew = _Crew(
             stage=stage,
             players=players,
@@ -570,16 +578,15 @@ async def _replayed(
     progress: bool,
     report: Callable[[Resumption], object],
 ) -> Run:
-    jobs = plan.jobs
     facts, before = plan.facts, read_manifest(crew.journal.folder) if crew.journal else {}
-    found = crew.journal.found if crew.journal else ()
-    asked = {job.sample_id: job.content_hash for job in jobs}
-    resumed = resumption(asked, found, before, {"versions": versions(), **facts})
+    asked = plan.questions
+    resumed = resumption(asked, crew.answered(), before, {"versions": versions(), **facts})
     report(resumed)
-    kept = plan.kept(found)
-    for record in kept.values():
-        crew.hold(record.sample_id, record)
-    todo = [job for job in jobs if job.sample_id not in kept]
+    kept = crew.take_up(asked)
+
+    def todo() -> Iterator[Job]:
+        return (job for job in plan.each_job() if job.sample_id not in kept)
+
     sitting = Sitting(
         started_at=crew.stage.moment(),
         concurrency=concurrency,
@@ -599,12 +606,12 @@ async def _replayed(
 
     file_manifest(sitting)
     try:
-        with tqdm(total=len(jobs), initial=len(kept), unit="sample", disable=not progress) as bar:
-            await crew.warm_up(plan.openings(todo) if concurrency > 1 else ())
-            await crew.work(todo, concurrency, lambda: crew.tell(bar))
+        with tqdm(total=len(asked), initial=len(kept), unit="sample", disable=not progress) as bar:
+            await crew.warm_up(plan.openings(todo()) if concurrency > 1 else ())
+            await crew.work(todo(), concurrency, lambda: crew.tell(bar))
     finally:
-        manifest = file_manifest(_closed(sitting, crew, len(jobs)))
-    records = _records(jobs, crew)
+        manifest = file_manifest(_closed(sitting, crew, len(asked)))
+    records = _records(asked, crew)
     name = crew.journal.folder.resolve().name if crew.journal else ""
     return Run(records=records, manifest=manifest, kept=len(kept), name=name)
 
@@ -615,21 +622,20 @@ def _remarks(resumed: Resumption) -> list[str]:
     return [load_catalog("en").text("eval.unsure", **told)] if resumed.unsure else []
 
 
-def _records(jobs: Sequence[Job], crew: "_Crew") -> Sequence[SampleRecord]:
+def _records(asked: Questions, crew: "_Crew") -> Sequence[SampleRecord]:
     if crew.journal and not crew.keep_records:
-        asked = [(job.sample_id, job.content_hash) for job in jobs]
         return stored_records(crew.journal.folder, asked)
-    return tuple(crew.done[job.sample_id] for job in jobs)
+    return tuple(crew.done[sample] for sample in asked)
 
 
 def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
-    done = crew.verdicts.total()
+    played = crew.verdicts.total()
     return replace(
         sitting,
         ended_at=crew.stage.moment(),
-        played=done - sitting.kept,
+        played=played,
         invalid=crew.verdicts[Verdict.INVALID],
-        finished=done == asked,
+        finished=played + sitting.kept == asked,
         warmed_up=crew.warmed_up,
         **crew.wall.seconds(),
     )
@@ -655,6 +661,26 @@ class _Crew:
     is_write_due: bool = False
     done: dict[SampleId, SampleRecord] = field(default_factory=dict)
     verdicts: Counter[Verdict] = field(default_factory=Counter)
+
+    def answered(self) -> Iterable[Answered]:
+        """Return what the folder already answers."""
+        if self.journal is None:
+            return ()
+        if self.keep_records:
+            return answered(self.journal.found)
+        return stored_answered(self.journal.folder)
+
+    def take_up(self, asked: Questions) -> Collection[SampleId]:
+        """Return which samples are answered already; their records are kept with the others."""
+        kept = {
+            sample
+            for (sample, question), is_valid in self.answered()
+            if is_valid and asked.get(sample) == question
+        }
+        for record in answers(self.journal.found, asked) if self.journal and kept else ():
+            if record.sample_id in kept:
+                self.done[record.sample_id] = record
+        return kept
 
     async def warm_up(self, openings: Sequence[Job]) -> None:
         """Have the server read what many samples begin with, before they all ask at once."""
@@ -719,18 +745,14 @@ class _Crew:
             job, Evidence(fault=reason), judgement, attempts=0, started_at=started_at
         )
 
-    def hold(self, sample_id: SampleId, record: SampleRecord | Played) -> None:
-        """Keep in memory what is kept of a record there."""
-        if isinstance(record, Played):
-            self.verdicts[record.verdict] += 1
-            return
-        self.verdicts[record.judgement.verdict] += 1
-        if self.keep_records:
-            self.done[sample_id] = record
-
     async def _keep(self, job: Job, record: SampleRecord | Played) -> None:
         """Put a record on disk, in a thread: a slow disk must not disturb what is being timed."""
-        self.hold(job.sample_id, record)
+        if isinstance(record, Played):
+            self.verdicts[record.verdict] += 1
+        else:
+            self.verdicts[record.judgement.verdict] += 1
+        if self.keep_records and isinstance(record, SampleRecord):
+            self.done[job.sample_id] = record
         if self.journal is not None:
             self.unwritten.append(record.line if isinstance(record, Played) else record)
             write = self._next_write(self.journal)

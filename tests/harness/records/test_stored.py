@@ -11,7 +11,7 @@ import pytest
 
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.baselines import gold_model, silent_model
-from lhkit.harness.log import StoredRecords, stored_records
+from lhkit.harness.log import Questions, StoredRecords, stored_records
 from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -80,7 +80,7 @@ async def test_a_record_that_has_gone_is_a_sentence(
 ) -> None:
     await play(load, toolset, tmp_path / "run")
     with pytest.raises(RunError, match="find-0"):
-        stored_records(tmp_path / "run", [(SampleId(scenario="find-0"), "another hash")])
+        stored_records(tmp_path / "run", Questions({"find-0": ["another hash"]}, 1))
 
 
 @pytest.mark.promise("eval.memory")

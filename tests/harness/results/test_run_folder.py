@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.author.baselines import gold_model, silent_model
-from lhkit.harness.log import MANIFEST, RECORDS, Change, Resumption, answers, changes, resumption
+from lhkit.harness.log import (
+    MANIFEST,
+    RECORDS,
+    Change,
+    Resumption,
+    answered,
+    answers,
+    changes,
+    resumption,
+)
 from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -178,7 +187,7 @@ found = st.lists(
 def test_every_sample_is_kept_retried_changed_or_new(
     asked: dict[SampleId, str], records: list[SampleRecord]
 ) -> None:
-    resumed = resumption(asked, records, {}, {})
+    resumed = resumption(asked, answered(records), {}, {})
     assert resumed.kept + resumed.retried + resumed.changed + resumed.new == len(asked)
     if asked:
         valid = [
@@ -246,7 +255,7 @@ def test_only_what_makes_a_question_new_is_named() -> None:
     before = {"scenarios": {"a": "1", "b": "1"}, "versions": {"lhkit": "0.1"}}
     after = {"scenarios": {"a": "2", "b": "2"}, "versions": {"lhkit": "0.2"}}
     asked = {SampleId(scenario="a"): "new", SampleId(scenario="b"): "answered"}
-    told = resumption(asked, [record("a", "old"), record("b", "answered")], before, after)
+    told = resumption(asked, answered([record("a", "old"), record("b", "answered")]), before, after)
     assert told == Resumption(
         asked=2,
         kept=1,
