@@ -67,6 +67,7 @@ _END_S = 25.0
 _DEATHS_A_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
+_SAID_CHARS = 300
 _STORE_BYTES = 80 * 2**20
 """Of a cluster of our own: records pass through it, none stays."""
 
@@ -424,10 +425,11 @@ async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluste
             f"--ray {placement.address}: no cluster answers there: start one with `ray start "
             "--head`, give its HOST:PORT, or `local` for one that ends with this command"
         ) from error
-    except (RuntimeError, ValueError) as error:
-        raise UsageError(
-            f"--ray {placement.address}: {' '.join(str(error).split())[:300]}"
-            + (f" (the folder {path.parent} was to travel to the nodes)" if travels else "")
+    except Exception as error:  # Ray raises nothing more special
+        told = f"; the folder {path.parent} was to travel to the nodes" if travels else ""
+        raise SetupError(
+            f"--ray {placement.address} did not come about ({_one_line(error)}{told}): mend that, "
+            "or give the same command again"
         ) from error
     reference = toolset
     if file.endswith(".py"):
@@ -436,6 +438,10 @@ async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluste
         yield Cluster(ray=ray, placement=placement, toolset=reference)
     finally:
         ray.shutdown()
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:_SAID_CHARS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,7 +488,7 @@ class Cluster:
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, LhkitError) else error from None
         except self.ray.exceptions.RayError as error:
-            raise LostError(" ".join(str(error).split())[:300]) from error
+            raise LostError(_one_line(error)) from error
 
     def fits(self) -> bool:
         """Whether a node that is there could hold a replica, if nothing else were on it."""

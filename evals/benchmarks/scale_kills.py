@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ SAMPLES = 400
 ODD_ONE = 7
 WORK_S = 0.1
 LIMIT_S = 240
+TRIES = 4
 KINDS = ("replica", "node", "driver")
 SCENARIO = """
 - id: work-{n}
@@ -74,6 +75,16 @@ class Round:
         return not (self.lost or self.twice or self.other)
 
 
+def patiently(begin: Callable[[], Any]) -> Any:
+    """Start something of Ray, which gives up after 30 s however busy the machine is."""
+    for _ in range(TRIES - 1):
+        try:
+            return begin()
+        except Exception as error:  # noqa: BLE001 - Ray raises nothing more special
+            print(error, flush=True)
+    return begin()
+
+
 class Nodes:
     """A head without replicas and two nodes for them."""
 
@@ -82,7 +93,7 @@ class Nodes:
 
         self._small = {"object_store_memory": 80 * 2**20}
         head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
-        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self._nodes = [self._added(), self._added()]
         self.cluster.wait_for_nodes(timeout=120)
 
@@ -93,7 +104,7 @@ class Nodes:
         self._nodes.append(self._added())
 
     def _added(self) -> Any:
-        return self.cluster.add_node(num_cpus=2, wait=False, **self._small)
+        return patiently(lambda: self.cluster.add_node(num_cpus=2, wait=False, **self._small))
 
 
 def kill_replica(rng: random.Random) -> None:
@@ -211,9 +222,9 @@ def page(found: list[Round], whole_s: float) -> str:
             "# Scale: what is lost when something dies",
             "",
             (
-                f"`python evals/benchmarks/scale_kills.py` · {SAMPLES} samples of a scripted model, a "
-                f"tool that takes {1000 * WORK_S:.0f} ms, 16 at once on 2 replicas on 2 nodes of Ray "
-                f"on loopback, {machine.cores} cores at a load of {machine.load}."
+                f"`python evals/benchmarks/scale_kills.py` · {SAMPLES} samples of a scripted "
+                f"model, a tool that takes {1000 * WORK_S:.0f} ms, 16 at once on 2 replicas on 2 "
+                f"nodes of Ray on loopback, {machine.cores} cores at a load of {machine.load}."
             ),
             (
                 "A replica, a node or the driver is killed (SIGKILL) when the journal has a random "
@@ -226,8 +237,8 @@ def page(found: list[Round], whole_s: float) -> str:
             ),
             "",
             (
-                "| run | killed | after samples | commands | records | lost | twice | other verdict "
-                "| whole time |"
+                "| run | killed | after samples | commands | records | lost | twice | other "
+                "verdict | whole time |"
             ),
             "|---|---|---|---|---|---|---|---|---|",
             *rows,
