@@ -1,7 +1,8 @@
-"""What a driver costs: one process of lhkit that plays over several servers.
+"""What a driver costs: one process of lhkit that plays over several servers, or has others play.
 
-The servers are processes of their own that answer at once, a token an event, so what is measured is
-the driver: CPU a sample (its journal included), samples/s, and the peak of its memory.
+The servers are processes of their own that answer at once, a token an event, and the replicas are
+actors of Ray that have an answer ready, so what is measured is the driver: CPU a sample (its
+journal included), samples/s, and the peak of its memory. Both are measured in new processes.
 Run it with `python evals/benchmarks/scale.py`; it writes `scale.md`.
 """
 
@@ -11,26 +12,34 @@ import json
 import math
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import scripted_sample
 from aiohttp import web
 from figures import HERE
+from pydantic import TypeAdapter
 
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay
+from lhkit.harness.run import Played, play_sample, replay
+from lhkit.harness.scenario import Scenario
 from lhkit.models.http import Endpoint
 from lhkit.models.pool import connected_pool
+from lhkit.scale import SCRIPTED, Asked, Part, Placement, RayPlayers, Replica, connected
 
 SERVERS = 4
 SIZES = ((1, 1_000), (4, 1_000), (4, 10_000))
+PLAYED = ((2, 64, 1_000), (2, 64, 10_000), (2, 64, 100_000), (8, 64, 10_000), (8, 8, 5_000))
+"""Replicas, conversations at once of all of them, and samples."""
 SCENARIOS = 100
 CONCURRENCY = 64
 GOAL_MS = 1.0
+GOAL_PER_S = 1_000
 GPUS = 1_000
 SAMPLES_A_GPU_S = 1.0
 """What one GPU may well finish of such short samples; for the arithmetic only."""
@@ -87,11 +96,34 @@ async def serve() -> None:
     await runner.cleanup()
 
 
+class Ready(Replica):
+    """A replica that plays each scenario once, and has that answer ready for all repeats."""
+
+    async def give(self, asked: Sequence[Asked]) -> None:
+        """Answer at once."""
+        known: dict[int, tuple[str, str]] = vars(self).setdefault("known", {})
+        for each in asked:
+            if each.scenario not in known:
+                played = Played.of(await play_sample(self._job(each), self._ready()))
+                before, mark, after = played.line.partition(f'"repeat":{each.repeat}')
+                if not mark or played.verdict is not Verdict.PASS:
+                    raise AssertionError(f"{each} did not pass, or names no repeat")
+                known[each.scenario] = (f'{before}"repeat":', after)
+            before, after = known[each.scenario]
+            answer = Played(line=f"{before}{each.repeat}{after}", verdict=Verdict.PASS)
+            self._done.append((each.ticket, answer))
+        self._news.set()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driven:
-    """One run: CPU milliseconds a sample, samples a second of wall time, the peak so far."""
+    """One run: CPU milliseconds a sample, samples a second of wall time, the peak so far.
+
+    `servers` are replicas where Ray's play.
+    """
 
     servers: int
+    concurrency: int = CONCURRENCY
     samples: int
     cpu_ms: float
     samples_per_s: float
@@ -127,6 +159,60 @@ async def drive(addresses: list[str], samples: int) -> Driven:
     )
 
 
+async def driven_by_ray() -> list[Driven]:
+    """Play all sizes on replicas, and check that each sample is there and passed."""
+    return [
+        each
+        for replicas in sorted({told[0] for told in PLAYED})
+        for each in await _driven_on(replicas)
+    ]
+
+
+async def _driven_on(replicas: int) -> list[Driven]:
+    file = f"{HERE / 'scripted_sample.py'}:Toolset"
+    asked, found = scripted_sample.scenarios(SCENARIOS), []
+    placement = Placement(address="local", replicas=replicas, cpus=0.1)
+    async with connected(placement, file) as cluster:
+        for _, concurrency, samples in (each for each in PLAYED if each[0] == replicas):
+            at_once = concurrency // replicas
+            part = Part(toolset=file, max_tokens=None, model="gold", at_once=at_once)
+            async with RayPlayers(replace(cluster, replica=Ready), part, asked) as players:
+                while players.up < replicas:  # noqa: ASYNC110 - nobody else wants to know
+                    await asyncio.sleep(0.1)
+                found.append(await _driven(asked, players, concurrency, samples))
+    return found
+
+
+async def _driven(
+    asked: list[Scenario], players: RayPlayers, concurrency: int, samples: int
+) -> Driven:
+    with tempfile.TemporaryDirectory() as folder:
+        cpu_s, wall_s = time.process_time(), time.perf_counter()
+        run = await replay(
+            asked,
+            SCRIPTED["gold"](),
+            toolset=scripted_sample.Toolset(),
+            players=players,
+            run_dir=Path(folder),
+            repeats=samples // SCENARIOS,
+            concurrency=concurrency,
+            progress=False,
+        )
+        cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - wall_s
+        peak = scripted_sample.peak_mib()
+        ids = {each.sample_id for each in run.records}
+        if len(ids) != samples:
+            raise AssertionError(f"{len(ids)} of {samples} samples are there")
+    return Driven(
+        servers=players.replicas,
+        concurrency=concurrency,
+        samples=samples,
+        cpu_ms=1000 * cpu_s / samples,
+        samples_per_s=samples / wall_s,
+        peak_mib=peak,
+    )
+
+
 async def measure() -> list[Driven]:
     """Start the servers, play all sizes, end the servers."""
     pipe = asyncio.subprocess.PIPE
@@ -146,18 +232,25 @@ async def measure() -> list[Driven]:
             await each.wait()
 
 
-def page(found: list[Driven]) -> str:
-    """Return the page for people."""
-    cores, load = os.cpu_count(), os.getloadavg()[0]
-    worst = max(each.cpu_ms for each in found)
-    drivers = GPUS * SAMPLES_A_GPU_S * worst / 1000
-    rows = "\n".join(
-        f"| {each.servers} | {each.samples:,} | {each.cpu_ms:.2f} ms | {each.samples_per_s:.0f} | "
-        f"{1000 / each.cpu_ms:.0f} | {each.peak_mib:.0f} MiB |"
+def rows(found: list[Driven]) -> str:
+    """Return the rows of a table."""
+    return "\n".join(
+        f"| {each.servers} | {each.concurrency} | {each.samples:,} | {each.cpu_ms:.2f} ms | "
+        f"{each.samples_per_s:,.0f} | {1000 / each.cpu_ms:,.0f} | {each.peak_mib:.0f} MiB |"
         for each in found
     )
-    verdict = "met" if worst <= GOAL_MS else "**not met**"
-    played = GPUS * SAMPLES_A_GPU_S
+
+
+def page(found: list[Driven], played: list[Driven]) -> str:
+    """Return the page for people."""
+    cores, load = os.cpu_count(), os.getloadavg()[0]
+    http = max(each.cpu_ms for each in found)
+    worst = max(each.cpu_ms for each in played)
+    quickest = max(each.samples_per_s for each in played)
+    first, *_, longest = sorted((each for each in played if each.servers == 2), key=_samples)  # noqa: PLR2004 - the table's
+    many = GPUS * SAMPLES_A_GPU_S
+    goals = "met" if worst <= GOAL_MS and quickest >= GOAL_PER_S else "**not met**"
+    grown = longest.peak_mib - first.peak_mib
     return f"""# Scale: what one driver costs
 
 `python evals/benchmarks/scale.py` · a sample is one user turn with two requests and one tool call
@@ -166,33 +259,64 @@ The servers are {SERVERS} scripted processes on the same machine
 that answer at once, so samples/s here are of driver and servers together on its cores. CPU is the
 driver's own: client, tools, judge, journal. Memory is the peak of the driver's process so far.
 
-| servers | samples | driver's CPU a sample | samples/s here | at most, a core | memory |
-|---|---|---|---|---|---|
-{rows}
+| servers | at once | samples | driver's CPU a sample | samples/s here | at most, a core | memory |
+|---|---|---|---|---|---|---|
+{rows(found)}
 
-The goals of 1 ms a sample and 1,000 samples/s for one driver are {verdict} over HTTP.
+The driver plays here: one process then has at most {1000 / http:,.0f} such samples a second.
+
+## Where replicas play (`--ray`)
+
+The same sample, played by actors of Ray on the same machine that have the record ready, so that
+what is measured is what the driver does for it: the plan, the way to the replica and back, the
+journal. The goals are {GOAL_MS:.0f} ms a sample and {GOAL_PER_S:,} samples/s: {goals}. In the last
+row each replica has one conversation at a time, so that every message carries one sample: that is
+how it is with many replicas and slow models.
+
+| replicas | at once | samples | driver's CPU a sample | samples/s here | at most, a core | memory |
+|---|---|---|---|---|---|---|
+{rows(played)}
+
+From {first.samples:,} to {longest.samples:,} samples the peak of memory grows by {grown:.0f} MiB,
+{1024 * 1024 * grown / (longest.samples - first.samples):.0f} bytes a sample.
 
 ## What follows for {GPUS:,} GPUs
 
 Arithmetic, no measurement; no GPU was asked. If a GPU finishes {SAMPLES_A_GPU_S:.0f} such sample
-a second, {GPUS:,} GPUs finish {played:,.0f} samples/s, which takes
-{played:,.0f} × {worst:.2f} ms = {drivers:.1f} s of driver's CPU a second. One process uses one
-core, so it takes {math.ceil(drivers)} drivers,
-each with its part of the scenarios, its own servers and
-its own `--name`; their runs stay apart. Where a sample takes a GPU ten seconds, it is a tenth of
-that. A run has at most 4,096 conversations at once and 100,000 samples:
-beyond that, too, there have to be several.
+a second, {GPUS:,} GPUs finish {many:,.0f} samples/s. Over HTTP that takes
+{many:,.0f} × {http:.2f} ms = {many * http / 1000:.1f} s of driver's CPU a second: one process uses
+one core, so {math.ceil(many * http / 1000)} drivers. With replicas that play it takes
+{many:,.0f} × {worst:.2f} ms = {many * worst / 1000:.2f} s: {math.ceil(many * worst / 1000)}. Where
+a sample takes a GPU ten seconds, it is a tenth of that.
+
+A run has at most 4,096 conversations at once and 100,000 samples: four for each of {GPUS:,} GPUs,
+which is too few to keep them busy. Beyond that, split the scenarios into files, give each driver
+its own with its own `--name`, and put the runs together with `lhkit merge RUNS… --into FOLDER`.
 """
+
+
+_DRIVEN = TypeAdapter(list[Driven])
+
+
+def _samples(driven: Driven) -> int:
+    return driven.samples
 
 
 def main() -> None:
     """Measure, or serve."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--serve", action="store_true")
-    if options.parse_args().serve:
+    options.add_argument("--play", action="store_true")
+    given = options.parse_args()
+    if given.serve:
         asyncio.run(serve())
         return
-    text = page(asyncio.run(measure()))
+    if given.play:
+        print(_DRIVEN.dump_json(asyncio.run(driven_by_ray())).decode())
+        return
+    line = [sys.executable, __file__, "--play"]
+    done = subprocess.run(line, stdout=subprocess.PIPE, check=True)  # noqa: S603 - this script
+    text = page(asyncio.run(measure()), _DRIVEN.validate_json(done.stdout.splitlines()[-1]))
     (HERE / "scale.md").write_text(text, encoding="utf-8")
     print(text)
 

@@ -100,6 +100,9 @@ MANIFEST = "manifest.json"
 RESCORED_FROM = "rescored_from"
 """In a manifest: the records were computed from another run and can be computed again."""
 
+MERGED_FROM = "merged_from"
+"""In a manifest: the records are those of other runs and can be put together again."""
+
 _LOCK = "run.lock"
 
 
@@ -276,13 +279,13 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 def write_rescored(
     folder: Path, records: Iterable[SampleRecord], manifest: Mapping[str, Any]
 ) -> None:
-    """Write the records that were computed from another run, in place of earlier such ones.
+    """Write the records that come from other runs, in place of earlier such ones.
 
     Raises:
         RunError: the folder holds records that were played, is in use, or cannot be written.
     """
     with open_journal(folder) as journal:
-        if journal.found and RESCORED_FROM not in read_manifest(folder):
+        if journal.found and not {RESCORED_FROM, MERGED_FROM} & read_manifest(folder).keys():
             raise RunError(f"{folder} holds a run that was played: give another folder with --into")
         write_manifest(folder, manifest)
         lines = (encode_record(record).encode() + b"\n" for record in records)
