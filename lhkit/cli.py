@@ -1231,13 +1231,21 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
             typer.Option(dir_okay=False, help="Phrase file for tools of your own, of `tune init`."),
         ] = None,
         conversations: Author = None,
+        reviewed: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="Conversations that were reviewed, all of them."),
+        ] = None,
     ) -> None:
         """Play training conversations with real tools, from phrases or from Python; write them."""
         from lhkit.commands.tune import (  # noqa: PLC0415 - scipy
             DataOptions,
             make_own_data,
+            make_reviewed_data,
             make_written_data,
         )
+
+        if sum(each is not None for each in (phrases, conversations, reviewed)) > 1:
+            raise typer.BadParameter("--phrases, --conversations and --reviewed: give one of them")
 
         options = DataOptions(
             out=out,
@@ -1247,13 +1255,14 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
             korean_share=korean_share,
             openings=openings,
         )
-        if conversations is None:
-            finish(run, lambda settings: make_own_data(options, toolset, phrases, settings))
-        elif phrases is None:
+        if conversations is not None:
             author = conversations
             finish(run, lambda settings: make_written_data(options, toolset, author, settings))
+        elif reviewed is not None:
+            talks = reviewed
+            finish(run, lambda settings: make_reviewed_data(options, toolset, talks, settings))
         else:
-            raise typer.BadParameter("--phrases and --conversations: give one of the two")
+            finish(run, lambda settings: make_own_data(options, toolset, phrases, settings))
 
 
 Base = Annotated[

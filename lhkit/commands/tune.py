@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import TuningError, UsageError
+from lhkit.harness.reviews import read_talks
 from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.models.weights import ensure_weights, require_adapter
 from lhkit.precision import chosen
@@ -48,6 +49,7 @@ from lhkit.tuning.phrases.generate import (
     skeleton,
 )
 from lhkit.tuning.recipe import KOREAN_SHARE, TuneSettings
+from lhkit.tuning.reviewed import reviewed_conversations
 from lhkit.tuning.teacher import Conversation, simulate
 from lhkit.tuning.train import (
     BrokenCheckpoint,
@@ -384,6 +386,33 @@ async def make_written_data(
     """
     own = load(toolset or DEFAULT)
     await write_played(_told_by(author, options), own, options, settings, progress=progress)
+    return 0
+
+
+async def make_reviewed_data(
+    options: DataOptions,
+    toolset: str | None,
+    talks: Path,
+    settings: Settings,
+    *,
+    progress: bool = True,
+) -> int:
+    """Play conversations that people reviewed, and write what there is to learn from them.
+
+    Args:
+        options: what the user asked for; all conversations are played, whatever `count` says.
+        toolset: a reference as in `toolset.load`; life-helper for None.
+        talks: a file of `Review.to_training`.
+        settings: of this process.
+        progress: show bars.
+
+    Raises:
+        UsageError: no such toolset or file, or nothing is left to learn from.
+        TuningError: a conversation could not be played.
+    """
+    own = load(toolset or DEFAULT)
+    told = tuple(reviewed_conversations(read_talks(talks), own))
+    await write_played(told, own, options, settings, progress=progress)
     return 0
 
 

@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from lhkit.notebook.confirm import ButtonConfirmGate
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.panel import ChatPanel
+    from lhkit.notebook.review import Review
 
 _HOMES = {
     "ABPanel": "ab",
     "ButtonConfirmGate": "confirm",
     "ChatPanel": "panel",
     "demo_panel": "demo",
+    "Review": "review",
     "life_helper_panel": "demo",
 }
 
-__all__ = ["ABPanel", "ButtonConfirmGate", "ChatPanel", "demo_panel", "life_helper_panel"]
+__all__ = ["ABPanel", "ButtonConfirmGate", "ChatPanel", "Review", "demo_panel", "life_helper_panel"]
 
 
 def __getattr__(name: str) -> Any:

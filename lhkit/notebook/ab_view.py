@@ -193,6 +193,9 @@ def ab_parts(state: ABState, catalog: Catalog) -> tuple[str, ...]:
     )
 
 
+_KEY_CAPS = {"ArrowUp": "↑", "ArrowDown": "↓", "Escape": "Esc"}
+
+
 def press_button(
     press: str,
     label: str,
@@ -206,7 +209,7 @@ def press_button(
     """Return a button that sends `press` and `value`; `key` is the key that does the same."""
     told = f' data-key="{escape(key)}" aria-keyshortcuts="{escape(key)}"' if key else ""
     state = "" if pressed is None else f' aria-pressed="{"true" if pressed else "false"}"'
-    shown = f"<kbd>{escape(key)}</kbd> " if key else ""
+    shown = f"<kbd>{escape(_KEY_CAPS.get(key, key))}</kbd> " if key else ""
     return (
         f'<button type="button" class="lhkit-button {css}" data-press="{escape(press)}"'
         f' data-value="{escape(value)}"{told}{state}{"" if enabled else " disabled"}>'

@@ -16,6 +16,7 @@ function render({ model, el }) {
   line.setAttribute("role", "status");
   let state = "waiting"; // until the kernel says "here"; a restart ends that
   let armedAt = 0; // when a key may press
+  let lookedAt = null; // the place that was scrolled to last
   const focused = new Set(); // what has had the focus given once
 
   const fields = () =>
@@ -56,6 +57,9 @@ function render({ model, el }) {
       (again ?? root).focus({ preventScroll: true });
     }
     giveFocus();
+    const current = root.querySelector("[data-current]");
+    if (current && current !== lookedAt) current.scrollIntoView({ block: "nearest" });
+    lookedAt = current;
   }
 
   /** What the kernel marks gets the focus once, unless somebody is writing elsewhere. */
@@ -67,7 +71,7 @@ function render({ model, el }) {
       const from = document.activeElement;
       const isWriting = isEditable(from) && (from.value ?? from.textContent) !== "";
       if (isWriting && !each.contains(from)) continue;
-      armedAt = performance.now() + EARLY_MS;
+      if (!isEditable(each)) armedAt = performance.now() + EARLY_MS;
       each.focus({ preventScroll: true });
       each.scrollIntoView({ block: "nearest" });
     }
@@ -78,12 +82,14 @@ function render({ model, el }) {
     if (event.isComposing || event.keyCode === 229 || !event.isTrusted) return; // a Korean syllable
     const isPlain = !(event.shiftKey || event.ctrlKey || event.altKey || event.metaKey);
     if (isEditable(event.target)) {
-      if (event.key === "Enter" && isPlain && event.target.dataset.enter) {
+      if (event.key === "Enter" && isPlain && event.target.dataset.enter) { // Shift+Enter breaks the line
         event.preventDefault();
         const pressed = root.querySelector(`[data-press="${event.target.dataset.enter}"]`);
         if (pressed && !event.repeat) send(pressed);
       }
-      if (event.key === "Escape") root.focus({ preventScroll: true });
+      const leave = event.key === "Escape" && root.querySelector('[data-key="Escape"]');
+      if (leave) send(leave);
+      else if (event.key === "Escape") root.focus({ preventScroll: true });
       return;
     }
     if (!isPlain || event.repeat) return;

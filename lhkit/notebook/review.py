@@ -1,0 +1,433 @@
+"""Reviewing conversations call by call: labels that are kept, and what can be made of them."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lhkit.errors import LhkitError, UsageError
+from lhkit.files import write_whole
+from lhkit.harness.author.accept import accept_argument, observed_arguments, refuse_changed
+from lhkit.harness.log import RECORDS
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.results import Run
+from lhkit.harness.reviews import (
+    Held,
+    Label,
+    MendedTalk,
+    Place,
+    Reviewed,
+    ReviewFile,
+    compare_reviews,
+    mended,
+    reviewers_of,
+    scenario_of_review,
+    talk_line,
+    turn_of,
+    turn_sha256,
+)
+from lhkit.harness.scenario import read_sources
+from lhkit.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.notebook.ab_view import Told
+from lhkit.notebook.review_view import (
+    Compared,
+    Form,
+    FormClosed,
+    FormShown,
+    Labelled,
+    ReviewEvent,
+    ReviewState,
+    arguments_of,
+    fold_review,
+    moved,
+    new_form,
+    next_open,
+    review_lines,
+    review_parts,
+    tool_in,
+    typed_in,
+    words_in,
+)
+from lhkit.notebook.widget import Board, HomeLoop, Press
+from lhkit.tools.validation import Accepted, ArgumentValidator
+from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, toolset_of
+
+_log = logging.getLogger(__name__)
+
+_CALL = frozenset({Held.RIGHT, Held.WRONG, Held.SHOULD_BE})
+_MENDING = frozenset({Held.SHOULD_BE, Held.CALL_MISSING})
+_SAID = frozenset({Held.NOT_FINE, Held.CALL_MISSING})
+_WRITTEN = _MENDING | {Held.NOT_FINE}
+
+
+class Review:
+    """Conversations of a folder, judged one call and one reply after another, by keys.
+
+    `1` right, `2` wrong, `3` another call should have been; for a reply `1` fine, `2` not fine,
+    `3` a call is missing before it. Arrows move, `n` and `p` go to another conversation. A label is
+    on the disk when the next place is shown; a review that is opened again goes on where it was.
+
+    Example:
+        ```
+        review = Review("runs/chats", reviewer="kim")
+        review
+        await review.to_scenarios("scenarios/reviewed")
+        ```
+
+    Args:
+        source: a folder of kept chats or of a run, or a run that was loaded.
+        reviewer: who judges; two people review one folder under two names.
+        toolset: the tools that conversations are replayed with; by default those of the run.
+        scenarios: files or folders that a run was played from: their worlds, and for `accept`.
+        locale: language of the review (`ko`, `en`).
+        folder: where labels are kept, if `source` is a run; by default its name under `runs`.
+
+    Raises:
+        MissingRunError: there is no run in the folder.
+        UsageError: there is no conversation in it, or the reviewer's name makes no file name.
+    """
+
+    def __init__(
+        self,
+        source: Run | Path | str,
+        *,
+        reviewer: str = "reviewer",
+        toolset: ToolsetSource | None = None,
+        scenarios: tuple[Path | str, ...] = (),
+        locale: str = DEFAULT_LOCALE,
+        folder: Path | str | None = None,
+    ) -> None:
+        self._run = source if isinstance(source, Run) else Run.load(source)
+        self._folder = Path(folder) if folder else _folder_of(source)
+        records = tuple(record for record in self._run.records if record.evidence.turns)
+        if not records:
+            raise UsageError(f"{self._folder} holds no conversation to review")
+        self._toolset = toolset
+        self._sources = read_sources([Path(each) for each in scenarios]) if scenarios else None
+        self._catalog = load_catalog(locale)
+        self._file = ReviewFile(self._folder, reviewer)
+        self._forms = 0
+        labels = {
+            place: label for record in records for place, label in self._file.of(record).items()
+        }
+        self._state = ReviewState(
+            reviewer=reviewer, records=records, tools=_tools_of(self._run.manifest), labels=labels
+        )
+        first = next_open(replace(self._state, place=-1))
+        if first is not None:
+            self._state = fold_review(self._state, first)
+        self._board = Board(
+            loop=HomeLoop(),
+            catalog=self._catalog,
+            title=self._catalog.text("review.title"),
+            name=self._name,
+            receive=self._press,
+        )
+        self._show()
+
+    @property
+    def state(self) -> ReviewState:
+        """Everything the review shows, a frozen value."""
+        return self._state
+
+    @property
+    def widget(self) -> Any:
+        """The ipywidget, to be put into a layout of one's own."""
+        return self._board.widget
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self._board.widget._repr_mimebundle_(**options)
+
+    def __repr__(self) -> str:
+        return self._name()
+
+    def _name(self) -> str:
+        return "\n  ".join(["Review()", *review_lines(self._state, self._catalog)])
+
+    def judge(
+        self,
+        held: Held | str,
+        *,
+        tool: str = "",
+        args: Mapping[str, Any] | None = None,
+        say: str = "",
+    ) -> None:
+        """Say what is to be held of the place that is looked at, and go on to the next open one.
+
+        Args:
+            held: `right`, `wrong` or `should_be` of a call; `fine`, `not_fine` or `call_missing` of
+                a reply.
+            tool: the call that should be there, for `should_be` and `call_missing`.
+            args: its arguments.
+            say: what should have been said, for `not_fine` and `call_missing`, if you know it.
+
+        Raises:
+            UsageError: that cannot be said of this place, or the tool refuses the arguments.
+            RunError: the label cannot be written.
+        """
+        chosen = Held(held)
+        is_call = self._state.call is not None
+        if (chosen in _CALL) is not is_call:
+            kind = "call" if is_call else "reply"
+            raise UsageError(f"{chosen} cannot be said of a {kind}: see the buttons of the review")
+        if chosen in _MENDING:
+            fault = self._fault_of(tool, args or {})
+            if fault:
+                raise UsageError(f"{tool}: {fault}")
+        place = self._state.current
+        label = Label(
+            place=place,
+            held=chosen,
+            seen_sha256=turn_sha256(turn_of(place, self._state.record)),
+            tool=tool if chosen in _MENDING else "",
+            args=dict(args or {}) if chosen in _MENDING else None,
+            say=say.strip() if chosen in _SAID else "",
+        )
+        self._file.append(label)
+        self._take(Labelled(label=label))
+        following = next_open(self._state)
+        if following is not None:
+            self._take(following)
+        else:
+            self._take(Told(text=self._catalog.text("review.all_done")))
+
+    def go(self, conversation: int, place: int = 0) -> None:
+        """Look at another place; both count from 0."""
+        self._take(moved(self._state, conversation, place))
+
+    def agreement(self, *reviewers: str) -> Reviewed:
+        """Return how two reviewers agree, on what both have judged, and where they differ.
+
+        Raises:
+            UsageError: there are not two reviewers: name them.
+        """
+        return compare_reviews(self._state.records, self._folder, *reviewers)
+
+    async def to_scenarios(self, folder: Path | str) -> tuple[Path, ...]:
+        """Write a scenario file for each conversation that is judged whole, and return them.
+
+        The calls that are right, and those that should have been, are made with the real tools in
+        the conversation's world: the gold passes, and `lhkit lint` has nothing to say but of a
+        reply that is not fine and for which no better words were written.
+
+        Raises:
+            UsageError: nothing is judged whole, a world is not known, or a mended call comes to a
+                mistake.
+            OSError: a file cannot be written.
+        """
+        toolset = self._own_toolset()
+        texts = {
+            talk.name: await scenario_of_review(talk, toolset, ac=self._criterion())
+            for talk in self.talks()
+        }
+        return _written(Path(folder), texts)
+
+    def to_training(self, path: Path | str) -> Path:
+        """Write the mended conversations for `lhkit tune data --reviewed`; return the file.
+
+        Raises:
+            UsageError: nothing is judged whole, or a world is not known.
+            OSError: the file cannot be written.
+        """
+        target = Path(path)
+        lines = "".join(talk_line(talk) for talk in self.talks())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, lines.encode())
+        return target
+
+    def accept(self) -> tuple[Path, ...]:
+        """Widen the scenarios of a played run by the arguments of calls that are held for right.
+
+        Only arguments that a scenario expected otherwise are added, as `lhkit accept` does it.
+
+        Returns:
+            The files that changed.
+
+        Raises:
+            UsageError: no `scenarios` were given, one changed since it was played, or a value is
+                refused.
+            ScenarioError: a file is written in a way that no program can edit.
+        """
+        if self._sources is None:
+            raise UsageError('give Review the scenarios of the run: scenarios=("mine.yaml",)')
+        scenarios = {each.id: each for each in self._sources.scenarios}
+        texts: dict[Path, str] = {}
+        for record in self._state.records:
+            name = record.sample_id.scenario
+            right = [each for each in observed_arguments(record) if self._is_right(record, each)]
+            if not right or name not in scenarios:
+                continue
+            refuse_changed(scenarios[name], self._run.manifest)
+            origin = self._sources.origins[name]
+            for each in right:
+                text = texts.get(origin.file) or origin.file.read_bytes().decode("utf-8")
+                schema = self._state.tools[record.locale][each.tool]
+                texts[origin.file] = accept_argument(each, origin, schema, text).after
+        for file, text in texts.items():
+            write_whole(file, text.encode())
+        return tuple(texts)
+
+    def talks(self) -> tuple[MendedTalk, ...]:
+        """Return the conversations that are judged whole, as they should have gone.
+
+        Raises:
+            UsageError: none is, or the world of one is not known.
+        """
+        done = [record for record in self._state.records if self._state.is_done(record)]
+        if not done:
+            raise UsageError("no conversation is judged whole yet: judge its calls and replies")
+        talks = (mended(each, self._state.labels, self._world_of(each)) for each in done)
+        return tuple(talk for talk in talks if talk is not None)
+
+    def _is_right(self, record: SampleRecord, observed: Any) -> bool:
+        place = Place(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
+        label = self._state.labels.get(place)
+        return label is not None and label.held is Held.RIGHT
+
+    def _world_of(self, record: SampleRecord) -> Mapping[str, Any]:
+        state = record.evidence.initial_state
+        if state or self._sources is None:
+            if not state and record.evidence.initial_sha256:
+                raise UsageError(
+                    f"{record.sample_id}: the run does not hold the world it began in: give Review "
+                    'the scenarios it was played from: scenarios=("mine.yaml",)'
+                )
+            now = {"now": record.started_at} if record.started_at else {}
+            return {**now, **{table: list(rows) for table, rows in state.items()}}
+        for scenario in self._sources.scenarios:
+            if scenario.id == record.sample_id.scenario:
+                return dict(scenario.world)
+        raise UsageError(
+            f"{record.sample_id}: no such scenario in the files that Review was given: name it"
+        )
+
+    def _own_toolset(self) -> Toolset:
+        if self._toolset is not None:
+            return toolset_of(self._toolset)
+        return load(self._run.toolset)
+
+    def _criterion(self) -> str | None:
+        return None if self._run.toolset == DEFAULT else "chat"
+
+    def _fault_of(self, tool: str, args: Mapping[str, Any]) -> str:
+        """Return what is wrong with a call; empty if the tool would take it."""
+        schema = self._state.schemas.get(tool)
+        if schema is None:
+            return self._catalog.text("review.no_tool", tool=tool)
+        verdict = ArgumentValidator(schema).check(dict(args))
+        if isinstance(verdict, Accepted):
+            names = ", ".join(verdict.extra)
+            return self._catalog.text("review.unknown", names=names) if names else ""
+        return self._catalog.text("review.refused", why=_why(verdict))
+
+    def _take(self, event: ReviewEvent) -> None:
+        self._state = fold_review(self._state, event)
+        self._show()
+
+    def _show(self) -> None:
+        self._board.show(review_parts(self._state, self._catalog))
+
+    def _press(self, press: Press) -> None:
+        """Carry out a press, on the loop; a fault is shown."""
+        try:
+            self._carry_out(press)
+        except (LhkitError, OSError) as error:
+            _log.warning("the review failed", exc_info=error)
+            self._take(Told(text=str(error), is_fault=True))
+
+    def _carry_out(self, press: Press) -> None:  # noqa: C901, PLR0912 - one arm a button
+        state = self._state
+        match press.name:
+            case "judge" if press.value in {*Held}:
+                held = Held(press.value)
+                if held in _WRITTEN:
+                    self._open_form(held)
+                else:
+                    self.judge(held)
+            case "tool" if state.form is not None and press.value in state.schemas:
+                self._open_form(state.form.held, press.value)
+            case "save" if state.form is not None:
+                self._save(state.form, press.fields)
+            case "cancel":
+                self._take(FormClosed())
+            case "previous":
+                self.go(state.conversation, state.place - 1)
+            case "next":
+                self.go(state.conversation, state.place + 1)
+            case "previous_talk":
+                self.go(state.conversation - 1)
+            case "next_talk":
+                self.go(state.conversation + 1)
+            case "next_open":
+                self._take(next_open(state) or Told(text=self._catalog.text("review.all_done")))
+            case "compare":
+                self._compare()
+            case _:
+                pass
+
+    def _open_form(self, held: Held, tool: str | None = None) -> None:
+        self._forms += 1
+        self._take(FormShown(form=new_form(self._state, held, tool, number=self._forms)))
+
+    def _save(self, form: Form, fields: Mapping[str, str]) -> None:
+        say = words_in(fields, form.number)
+        if form.held is Held.NOT_FINE:
+            self.judge(form.held, say=say)
+            return
+        tool = tool_in(fields, form.number) or form.tool
+        self._forms += 1
+        typed = replace(
+            form, tool=tool, values=typed_in(fields, form.number), number=self._forms, say=say
+        )
+        try:
+            args = arguments_of(typed, self._state.schemas.get(tool, {}))
+            fault = self._fault_of(tool, args)
+        except ValueError as error:
+            fault = self._catalog.text("review.no_json", name=str(error))
+        if fault:
+            self._take(FormShown(form=replace(typed, fault=fault)))
+        else:
+            self.judge(form.held, tool=tool, args=args, say=say)
+
+    def _compare(self) -> None:
+        others = [each for each in reviewers_of(self._folder) if each != self._state.reviewer]
+        if len(others) == 1:
+            self._take(Compared(reviewed=self.agreement(self._state.reviewer, others[0])))
+        else:
+            key = "review.which_other" if others else "review.no_other"
+            names = ", ".join(others)
+            self._take(Told(text=self._catalog.text(key, names=names, folder=self._folder)))
+
+
+def _written(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write a file for each conversation and return them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        folder / f"reviewed-{name.replace('#', '-')}.yaml": text for name, text in texts.items()
+    }
+    for path, text in files.items():
+        write_whole(path, text.encode())
+    return tuple(files)
+
+
+def _why(verdict: Any) -> str:
+    parts = (getattr(verdict, name, None) for name in ("field", "expected", "actual"))
+    return " · ".join(str(each) for each in parts if each)
+
+
+def _folder_of(source: Run | Path | str) -> Path:
+    if not isinstance(source, Run):
+        return Path(source)
+    folder = Path("runs") / source.name
+    if source.name and (folder / RECORDS).is_file():
+        return folder
+    raise UsageError("give Review the folder of the run, or folder= for where labels are kept")
+
+
+def _tools_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return the schemas of the tools that a manifest tells, by language and name."""
+    return {
+        locale: {tool["name"]: tool["parameters"] for tool in told.get("tools", ())}
+        for locale, told in manifest.get("locales", {}).items()
+    }

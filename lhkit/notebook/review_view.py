@@ -1,0 +1,551 @@
+"""What a review shows: a conversation, the place to be judged, a form; as state and HTML, pure."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Any, TypeAlias, assert_never
+
+from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
+from lhkit.harness.reviews import Held, Label, Place, Reviewed, places_of
+from lhkit.harness.shares import Agreement
+from lhkit.json_values import json_or_repr
+from lhkit.locales import Catalog
+from lhkit.notebook.ab_view import Told, press_button
+from lhkit.notebook.render import MAX_VALUE_CHARS, to_html
+from lhkit.text import printable
+
+CALL_KEYS = {"1": Held.RIGHT, "2": Held.WRONG, "3": Held.SHOULD_BE}
+REPLY_KEYS = {"1": Held.FINE, "2": Held.NOT_FINE, "3": Held.CALL_MISSING}
+
+_MENDING = frozenset({Held.SHOULD_BE, Held.CALL_MISSING})
+_FIELD = "arg:"
+SAY_FIELD = "say"
+TOOL_FIELD = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A call being written: its tool, the fields as they were typed, and what is wrong with them.
+
+    `say` are the better words for a reply. `number` counts forms, so that a new one begins with its
+    own values.
+    """
+
+    number: int
+    held: Held
+    tool: str
+    values: Mapping[str, str]
+    say: str = ""
+    fault: str = ""
+
+
+# What happens in a review.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Another place is looked at: `conversation` and `place` count from 0."""
+
+    conversation: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A label is on the disk."""
+
+    label: Label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormShown:
+    """A call is being written."""
+
+    form: Form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormClosed:
+    """No call is being written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Two reviewers are shown beside each other."""
+
+    reviewed: Reviewed
+
+
+ReviewEvent: TypeAlias = Moved | Labelled | FormShown | FormClosed | Compared | Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewState:
+    """Everything a review shows. `tools` are the schemas of arguments, by locale and name."""
+
+    reviewer: str
+    records: tuple[SampleRecord, ...]
+    tools: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    labels: Mapping[Place, Label] = field(default_factory=dict)
+    conversation: int = 0
+    place: int = 0
+    form: Form | None = None
+    compared: Reviewed | None = None
+    told: tuple[Told, ...] = ()
+
+    @property
+    def record(self) -> SampleRecord:
+        """The conversation that is looked at."""
+        return self.records[self.conversation]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """What is to be judged in it."""
+        return tuple(places_of(self.record))
+
+    @property
+    def current(self) -> Place:
+        """The place that a key judges."""
+        return self.places[self.place]
+
+    @property
+    def call(self) -> CallRecord | None:
+        """The call that a key judges; None if it is a reply."""
+        at = self.current
+        turn = self.record.evidence.turns[at.turn]
+        return None if at.call is None else turn.calls[at.call]
+
+    @property
+    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
+        """The tools that could have been called in this conversation."""
+        found = self.tools.get(self.record.locale)
+        return found if found is not None else next(iter(self.tools.values()), {})
+
+    def is_done(self, record: SampleRecord) -> bool:
+        """Return whether everything in a conversation is judged."""
+        return all(place in self.labels for place in places_of(record))
+
+    @property
+    def done(self) -> int:
+        """How many conversations are judged whole."""
+        return sum(self.is_done(record) for record in self.records)
+
+
+def fold_review(state: ReviewState, event: ReviewEvent) -> ReviewState:
+    """Return the state after `event`."""
+    match event:
+        case Moved(conversation=conversation, place=place):
+            return replace(
+                state, conversation=conversation, place=place, form=None, told=(), compared=None
+            )
+        case Labelled(label=label):
+            labels = {**state.labels, label.place: label}
+            return replace(state, labels=labels, form=None, told=())
+        case FormShown(form=form):
+            return replace(state, form=form, told=())
+        case FormClosed():
+            return replace(state, form=None)
+        case Compared(reviewed=reviewed):
+            return replace(state, compared=reviewed, told=())
+        case Told():
+            return replace(state, told=(event,))
+        case _:
+            assert_never(event)
+
+
+def moved(state: ReviewState, conversation: int, place: int = 0) -> Moved:
+    """Return the move to a place, or to the nearest that there is."""
+    number = min(max(conversation, 0), len(state.records) - 1)
+    last = len(tuple(places_of(state.records[number]))) - 1
+    return Moved(conversation=number, place=min(max(place, 0), last))
+
+
+def next_open(state: ReviewState) -> Moved | None:
+    """Return the move to the next place that is not judged, from here on and round."""
+    count = len(state.records)
+    for step in range(count + 1):
+        number = (state.conversation + step) % count
+        for index, place in enumerate(places_of(state.records[number])):
+            is_behind = step == 0 and index <= state.place
+            if place not in state.labels and not is_behind:
+                return Moved(conversation=number, place=index)
+    return None
+
+
+# The form of a call: fields made from the schema, and back to arguments.
+
+
+def new_form(state: ReviewState, held: Held, tool: str | None = None, *, number: int) -> Form:
+    """Return a form for the place that is looked at, with the arguments that were given there."""
+    label, call = state.labels.get(state.current), state.call
+    say = label.say if label is not None else ""
+    if held is Held.NOT_FINE:
+        return Form(number=number, held=held, tool="", values={}, say=say)
+    made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.raw_args)
+    if label is not None and label.held is held:
+        made = (label.tool, label.args)
+    name = tool or made[0]
+    if name not in state.schemas:
+        name = next(iter(state.schemas), "")
+    given = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
+    properties = _properties(state.schemas.get(name, {}))
+    values = {key: _typed(properties[key], given[key]) for key in properties if key in given}
+    return Form(number=number, held=held, tool=name, values=values, say=say)
+
+
+def arguments_of(form: Form, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that stand in a form; what is empty is left out.
+
+    Raises:
+        ValueError: a field that is no text holds no JSON; the message is its name.
+    """
+    found: dict[str, Any] = {}
+    for name, part in _properties(schema).items():
+        text = form.values.get(name, "")
+        if text == "":
+            continue
+        if _is_text(part):
+            found[name] = text
+            continue
+        try:
+            found[name] = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(name) from error
+    return found
+
+
+def typed_in(fields: Mapping[str, str], number: int) -> dict[str, str]:
+    """Return the arguments' fields of a form, by name."""
+    start = f"{number}:{_FIELD}"
+    return {key.removeprefix(start): text for key, text in fields.items() if key.startswith(start)}
+
+
+def tool_in(fields: Mapping[str, str], number: int) -> str:
+    """Return the tool that is chosen in a form."""
+    return fields.get(f"{number}:{TOOL_FIELD}", "")
+
+
+def words_in(fields: Mapping[str, str], number: int) -> str:
+    """Return the better words that were written in a form."""
+    return fields.get(f"{number}:{SAY_FIELD}", "").strip()
+
+
+def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    properties = schema.get("properties")
+    given = properties if isinstance(properties, Mapping) else {}
+    return {name: part if isinstance(part, Mapping) else {} for name, part in given.items()}
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    choices = part.get("enum")
+    if isinstance(choices, Sequence) and choices:
+        return all(isinstance(each, str) for each in choices)
+    return part.get("type") == "string"
+
+
+def _typed(part: Mapping[str, Any], value: Any) -> str:
+    return value if _is_text(part) and isinstance(value, str) else json_or_repr(value)
+
+
+# State to HTML. Everything foreign is escaped.
+
+
+def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
+    """Return the parts of the board, top to bottom."""
+    return (
+        _head(state, catalog),
+        *_turns(state, catalog),
+        _controls(state, catalog),
+        _form(state, catalog),
+        _compared(state, catalog),
+    )
+
+
+def _head(state: ReviewState, catalog: Catalog) -> str:
+    words = catalog.text(
+        "review.head",
+        reviewer=state.reviewer,
+        number=state.conversation + 1,
+        count=len(state.records),
+        done=state.done,
+    )
+    told = "".join(
+        f'<div class="lhkit-told"{" data-fault" if each.is_fault else ""}>'
+        f"{_escaped(each.text)}</div>"
+        for each in state.told
+    )
+    name = _escaped(str(state.record.sample_id))
+    return (
+        f'<div class="lhkit-head" role="status"><div class="lhkit-title">{escape(words)}</div>'
+        f'<div class="lhkit-told">{name} · {escape(_at(state, catalog))}</div>{told}</div>'
+    )
+
+
+def _at(state: ReviewState, catalog: Catalog) -> str:
+    call = state.call
+    place = catalog.text("review.place", place=state.place + 1, count=len(state.places))
+    what = catalog.text("review.reply") if call is None else printable(call.tool)
+    return f"{place}: {what}"
+
+
+def _turns(state: ReviewState, catalog: Catalog) -> Iterator[str]:
+    name = str(state.record.sample_id)
+    for number, turn in enumerate(state.record.evidence.turns):
+        parts = [_user(turn, catalog)]
+        for index, call in enumerate(turn.calls):
+            place = Place(sample=name, turn=number, call=index)
+            parts.append(_unit(place, _call(call, catalog), state, catalog))
+        reply = _reply(turn, catalog)
+        parts.append(_unit(Place(sample=name, turn=number), reply, state, catalog))
+        yield f'<div class="lhkit-turn">{"".join(parts)}</div>'
+
+
+def _user(turn: TurnRecord, catalog: Catalog) -> str:
+    who = escape(catalog.text("notebook.role_user"))
+    return (
+        f'<div class="lhkit-message" data-role="user"><div class="lhkit-who">{who}</div>'
+        f'<div class="lhkit-text">{escape(_cut(turn.user))}</div></div>'
+    )
+
+
+def _unit(place: Place, body: str, state: ReviewState, catalog: Catalog) -> str:
+    label = state.labels.get(place)
+    is_current = place == state.current
+    held = f' data-held="{label.held}"' if label else ""
+    said = catalog.text(f"review.{label.held}") if label else catalog.text("review.open")
+    mended = ""
+    if label is not None:
+        args = json_or_repr(dict(label.args or {})) if label.held in _MENDING else ""
+        written = filter(None, (f"{label.tool} {args}".strip(), label.say))
+        mended = "".join(f"<pre>{_escaped(_cut(each))}</pre>" for each in written)
+    current = ' data-current aria-current="true"' if is_current else ""
+    return (
+        f'<div class="lhkit-unit"{held}{current}><div class="lhkit-chip">{escape(said)}</div>'
+        f"{body}{mended}</div>"
+    )
+
+
+def _call(call: CallRecord, catalog: Catalog) -> str:
+    args = _escaped(_cut(json_or_repr(call.raw_args)))
+    result = _escaped(_cut(json_or_repr(dict(call.result))))
+    asked = f" · {_escaped(call.answer)}" if call.answer else ""
+    return (
+        f'<div><code class="lhkit-tool-name">{_escaped(call.tool)}</code>'
+        f" → {_escaped(call.outcome)}{asked}</div>"
+        f'<div class="lhkit-part">{escape(catalog.text("notebook.tool_arguments"))}</div>'
+        f"<pre>{args}</pre><details><summary>{escape(catalog.text('notebook.tool_result'))}</summary>"
+        f"<pre>{result}</pre></details>"
+    )
+
+
+def _reply(turn: TurnRecord, catalog: Catalog) -> str:
+    who = escape(catalog.text("notebook.role_assistant"))
+    said = to_html(turn.reply) if turn.reply else escape(catalog.text("review.no_words"))
+    return f'<div class="lhkit-who">{who}</div><div class="lhkit-text lhkit-markdown">{said}</div>'
+
+
+def _controls(state: ReviewState, catalog: Catalog) -> str:
+    keys = REPLY_KEYS if state.call is None else CALL_KEYS
+    label = state.labels.get(state.current)
+    judge = "".join(
+        press_button(
+            "judge",
+            catalog.text(f"review.{held}"),
+            value=held,
+            key=key,
+            pressed=label is not None and label.held is held,
+        )
+        for key, held in keys.items()
+    )
+    moves = (
+        ("ArrowUp", "previous"),
+        ("ArrowDown", "next"),
+        ("p", "previous_talk"),
+        ("n", "next_talk"),
+        ("o", "next_open"),
+        ("d", "compare"),
+    )
+    steps = "".join(
+        press_button(
+            name, catalog.text(f"review.go_{name}"), value=name, key=key, css="lhkit-quiet"
+        )
+        for key, name in moves
+    )
+    question = escape(catalog.text("review.question"))
+    return (
+        f'<div class="lhkit-votes" role="group" aria-label="{question}">'
+        f'<span class="lhkit-question">{question}</span>{judge}</div>'
+        f'<div class="lhkit-actions">{steps}</div>'
+    )
+
+
+def _form(state: ReviewState, catalog: Catalog) -> str:
+    form = state.form
+    if form is None:
+        return ""
+    if form.held is Held.NOT_FINE:
+        return _words_form(form, catalog)
+    schema = state.schemas.get(form.tool, {})
+    options = "".join(_option(name, name == form.tool) for name in state.schemas)
+    tool = f"{form.number}:{TOOL_FIELD}"
+    required = schema.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    fields = "".join(
+        _input(form, name, part, is_needed=name in needed, is_first=index == 0, catalog=catalog)
+        for index, (name, part) in enumerate(_properties(schema).items())
+    )
+    fault = f'<div class="lhkit-told" data-fault role="alert">{_escaped(form.fault)}</div>'
+    return (
+        f'<div class="lhkit-form" role="group" aria-label="{escape(catalog.text("review.form"))}">'
+        f'<label>{escape(catalog.text("review.tool"))} <select class="lhkit-field" name="{tool}"'
+        f' data-change="tool" data-fresh>{options}</select></label>{fields}'
+        f"{_words(form, catalog) if form.held is Held.CALL_MISSING else ''}"
+        f"{fault if form.fault else ''}"
+        f'<div class="lhkit-row"><span></span>{_form_buttons(catalog)}</div></div>'
+    )
+
+
+def _words_form(form: Form, catalog: Catalog) -> str:
+    words = escape(catalog.text("review.better_words"))
+    return (
+        f'<div class="lhkit-form" role="group" aria-label="{words}">{_words(form, catalog)}'
+        f'<div class="lhkit-row"><span></span>{_form_buttons(catalog)}</div></div>'
+    )
+
+
+def _words(form: Form, catalog: Catalog) -> str:
+    """Return the field for what should have been said; of a reply alone it has the focus."""
+    focus = f' data-focus="form-{form.number}"' if form.held is Held.NOT_FINE else ""
+    return (
+        f"<label>{escape(catalog.text('review.better_words'))}"
+        f' <textarea class="lhkit-field" name="{form.number}:{SAY_FIELD}" rows="3"'
+        f' data-enter="save"{focus} data-fresh>{escape(form.say)}</textarea></label>'
+    )
+
+
+def _form_buttons(catalog: Catalog) -> str:
+    save = press_button("save", catalog.text("review.save"), css="lhkit-primary")
+    return press_button("cancel", catalog.text("confirm.cancel"), key="Escape") + save
+
+
+def _option(value: str, is_chosen: bool, label: str | None = None) -> str:
+    chosen = " selected" if is_chosen else ""
+    shown = value if label is None else label
+    return f'<option value="{escape(value)}"{chosen}>{_escaped(shown)}</option>'
+
+
+def _input(
+    form: Form,
+    name: str,
+    part: Mapping[str, Any],
+    *,
+    is_needed: bool,
+    is_first: bool,
+    catalog: Catalog,
+) -> str:
+    key = escape(f"{form.number}:{_FIELD}{name}")
+    value = form.values.get(name, "")
+    focus = f' data-focus="form-{form.number}"' if is_first else ""
+    common = f'class="lhkit-field" name="{key}"{focus} data-enter="save" data-fresh'
+    common += ' aria-required="true"' if is_needed else ""
+    choices = _choices(part)
+    if choices:
+        known = [*choices, *([value] if value and value not in choices else [])]
+        options = _option("", value == "", catalog.text("review.left_out"))
+        options += "".join(_option(each, each == value) for each in known)
+        field = f"<select {common}>{options}</select>"
+    elif _is_text(part):
+        field = f'<input {common} value="{escape(value)}">'
+    elif part.get("type") in {"integer", "number"}:
+        field = f'<input {common} inputmode="decimal" value="{escape(value)}">'
+    else:
+        field = f'<textarea {common} rows="3">{escape(value)}</textarea>'
+    mark = " *" if is_needed else ""
+    about = part.get("description")
+    told = (
+        f'<span class="lhkit-about">{_escaped(_cut(about))}</span>'
+        if isinstance(about, str)
+        else ""
+    )
+    return f"<label>{_escaped(name)}{mark} {field}{told}</label>"
+
+
+def _choices(part: Mapping[str, Any]) -> list[str]:
+    """Return what can be chosen for a field, as it is typed; nothing if it is free."""
+    given = part.get("enum")
+    if isinstance(given, Sequence) and not isinstance(given, str) and given:
+        return [_typed(part, each) for each in given]
+    return ["true", "false"] if part.get("type") == "boolean" else []
+
+
+def _compared(state: ReviewState, catalog: Catalog) -> str:
+    found = state.compared
+    if found is None:
+        return ""
+    lines = "".join(f"<li>{escape(line)}</li>" for line in reviewed_lines(found, catalog))
+    title = catalog.text("review.compared", first=found.first, second=found.second)
+    return (
+        f'<div class="lhkit-opt-in"><div class="lhkit-title">{_escaped(title)}</div>'
+        f"<ul>{lines}</ul></div>"
+    )
+
+
+def reviewed_lines(found: Reviewed, catalog: Catalog) -> list[str]:
+    """Return the agreement of two reviewers in words, and every place where they differ."""
+    lines = [
+        _agreement(catalog.text(f"review.of_{kind}"), each, catalog)
+        for kind, each in (("calls", found.calls), ("replies", found.replies))
+    ]
+    for dispute in found.disputes:
+        at = dispute.place
+        call = "" if at.call is None else catalog.text("review.call_number", number=at.call + 1)
+        turn = catalog.text("review.turn_number", number=at.turn + 1)
+        what = ", ".join(filter(None, [at.sample, turn, call]))
+        first, second = (_held(each, catalog) for each in (dispute.first, dispute.second))
+        lines.append(f"{what}: {found.first} {first} / {found.second} {second}")
+    return [printable(line) for line in lines]
+
+
+def _held(label: Label, catalog: Catalog) -> str:
+    words = catalog.text(f"review.{label.held}")
+    args = json_or_repr(dict(label.args or {}))
+    call = f"{label.tool} {args}" if label.held in _MENDING else ""
+    written = ", ".join(filter(None, (call, label.say)))
+    return f"{words} ({written})" if written else words
+
+
+def _agreement(what: str, found: Agreement | None, catalog: Catalog) -> str:
+    if found is None:
+        return catalog.text("review.not_both", what=what)
+    if found.kappa is None or found.interval is None:
+        return catalog.text("review.one_kind", what=what, count=found.n)
+    return catalog.text(
+        "review.kappa",
+        what=what,
+        kappa=f"{found.kappa:.2f}",
+        low=f"{found.interval.low:.2f}",
+        high=f"{found.interval.high:.2f}",
+        count=found.n,
+        observed=f"{100 * found.observed:.0f}",
+    )
+
+
+def review_lines(state: ReviewState, catalog: Catalog) -> list[str]:
+    """Return the review in short, for where no widget can be shown."""
+    head = catalog.text(
+        "review.head",
+        reviewer=state.reviewer,
+        number=state.conversation + 1,
+        count=len(state.records),
+        done=state.done,
+    )
+    return [printable(line) for line in (head, *(each.text for each in state.told))]
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"

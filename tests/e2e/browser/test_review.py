@@ -1,0 +1,128 @@
+"""A review in a real JupyterLab: twenty conversations by keys alone, and their scenarios played."""
+
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from playwright.sync_api import Page, expect
+
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import read_sources
+from lhkit.notebook.review import Review
+from lhkit.toolset import load
+from tests.e2e.browser.test_ab import faults
+from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+OpenNotebook = Callable[..., Page]
+
+TALK = """
+from lhkit.notebook import Review, demo_panel
+for number in range({count}):
+    panel = demo_panel(locale="en", pace_s=0, record={folder!r})
+    await panel.send({said!r}, answers=[True])
+review = Review({folder!r}, reviewer="kim", locale="en")
+review
+"""
+EVIL = "Add <img src=x onerror=\"document.title='owned'\"> a habit to cut caffeine"
+
+
+def cell(folder: Path, count: int = 1, said: str = "Add a habit to cut caffeine") -> str:
+    return TALK.format(folder=str(folder), count=count, said=said)
+
+
+def chip(page: Page, unit: int) -> str:
+    return page.locator(".lhkit-unit .lhkit-chip").nth(unit).inner_text()
+
+
+def review_one(page: Page, number: int, shots: Path) -> None:
+    """Judge a conversation by keys: the search is right, the habit another, the reply not fine."""
+    board = page.locator(".lhkit-board")
+    head = board.locator(".lhkit-head")
+    page.keyboard.press("1")
+    expect(head).to_contain_text("Place 2 of 3: add_habit")
+    page.keyboard.press("3")
+    expect(board.locator(".lhkit-form")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(board.locator(".lhkit-form")).to_have_count(0)
+    page.keyboard.press("3")
+    expect(board.locator(".lhkit-form .lhkit-field").nth(1)).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
+    page.keyboard.type(f"I sleep 1 hour more, {number}")  # digits in a field judge nothing
+    if number == 0:
+        board.screenshot(path=shots / "review-form.png")
+    page.keyboard.press("Enter")
+    expect(head).to_contain_text("Place 3 of 3: reply")
+    page.keyboard.press("2")
+    expect(board.locator(".lhkit-form textarea")).to_be_focused()
+    page.keyboard.type("I added it, after dinner")
+    page.keyboard.press("Enter")
+
+
+@pytest.mark.promise("review.keys")
+def test_twenty_conversations_are_reviewed_by_keys_alone_and_their_scenarios_play(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
+) -> None:
+    folder = tmp_path / "chats"
+    page = open_notebook(cell(folder, count=20))
+    board = page.locator(".lhkit-board")
+    head = board.locator(".lhkit-head")
+    expect(head).to_contain_text("conversation 1 of 20")
+    board.locator("[data-key='1']").focus()
+    for number in range(20):
+        expect(head).to_contain_text(f"conversation {number + 1} of 20, {number} judged")
+        review_one(page, number, shots)
+    expect(head).to_contain_text("20 judged whole")
+    page.keyboard.press("ArrowUp")
+    expect(head).to_contain_text("Place 2 of 3: add_habit")
+    assert [chip(page, unit) for unit in range(3)] == ["Right", "Another call", "Not fine"]
+
+    async def made_and_played() -> list[Verdict]:
+        files = await Review(folder, reviewer="kim").to_scenarios(tmp_path / "scenarios")
+        sources = read_sources(files)
+        assert await lint(sources, load()) == ()
+        run = await replay(sources.scenarios, gold_model, progress=False)
+        texts = [file.read_text(encoding="utf-8") for file in files]
+        assert [f"I sleep 1 hour more, {n}" in each for n, each in enumerate(texts)] == [True] * 20
+        return [record.judgement.verdict for record in run.records]
+
+    assert in_a_loop_of_its_own(made_and_played) == [Verdict.PASS] * 20
+
+
+def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine in another thread: Playwright keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: anyio.run(work)).result()
+
+
+@pytest.mark.promise("review.accessible")
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+def test_axe_finds_nothing_serious_in_a_review_in_both_themes(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
+) -> None:
+    page = open_notebook(cell(tmp_path / "chats", said=EVIL), theme=f"JupyterLab {theme}")
+    board = page.locator(".lhkit-board")
+    expect(board.locator(".lhkit-head")).to_contain_text("Place 1 of 3")
+    assert faults(page) == []
+    board.locator("[data-key='1']").click()
+    board.locator("[data-value='wrong']").click()
+    board.locator("[data-value='call_missing']").click()
+    expect(board.locator(".lhkit-form")).to_be_visible()
+    board.locator("details").first.evaluate("each => { each.open = true; }")
+    assert faults(page) == []
+    assert page.evaluate(LOW_CONTRAST) == {}
+    board.screenshot(path=shots / f"review-{theme.lower()}.png")
+    board.evaluate("each => { each.style.width = '340px'; }")
+    assert board.evaluate(OUTSIDE) == []
+    assert page.title() != "owned"
+    assert board.locator("img, script").count() == 0
+    assert page.requested == []  # type: ignore[attr-defined] - set when the page was opened

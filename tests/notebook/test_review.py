@@ -1,0 +1,383 @@
+"""Reviews: labels that last, a form made of the schema, two people compared, and what comes out."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
+
+from lhkit.commands.tune import DataOptions, make_reviewed_data
+from lhkit.errors import RunError, UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.reviews import Held, ReviewFile, places_of, read_talks
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import read_sources
+from lhkit.harness.shares import cohens_kappa, wilson
+from lhkit.locales import load_catalog
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook import demo_panel
+from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.review import Review
+from lhkit.notebook.review_view import review_parts, reviewed_lines
+from lhkit.settings import Settings
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import load
+from tests.notebook.test_ab import _is_harmless
+from tests.notebook.test_render import EVIL
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+ADD = "Add a habit to cut caffeine"
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "description": EVIL},
+        "kind": {"enum": ["big", "small"]},
+        "count": {"type": "integer", "minimum": 1},
+        "is_new": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["title", "kind"],
+}
+TOOLS = ToolRegistry(
+    [echo_tool("note", parameters=SCHEMA), echo_tool("look", parameters=object_schema())]
+)
+GIVEN = {"title": "milk", "kind": "small", "count": 2, "is_new": True, "tags": ["a"]}
+
+
+@pytest.fixture
+async def chats(settings: Settings, tmp_path: Path) -> Path:
+    """Return a folder of two chats: three calls, four replies."""
+    folder = tmp_path / "chats"
+    for first in (ADD, "List my habits"):
+        panel = demo_panel(locale="en", pace_s=0, record=folder, settings=settings)
+        await panel.send(first, answers=[True])
+        await panel.send("hello")
+    return folder
+
+
+@pytest.fixture
+async def notes(settings: Settings, tmp_path: Path) -> Path:
+    """Return a folder with one chat over tools with every kind of argument, and hostile words."""
+    replies = [call("note", **GIVEN), say(EVIL)]
+    panel = ChatPanel(
+        model=ScriptedModel(replies),
+        toolset=TOOLS,
+        opt_in=True,
+        record=tmp_path / "notes",
+        settings=settings,
+    )
+    await panel.send(EVIL)
+    return tmp_path / "notes"
+
+
+def press(review: Review, name: str, value: str = "", **fields: str) -> None:
+    content = {"type": "press", "press": name, "value": value, "fields": fields}
+    review._board.take_message(content)  # noqa: SLF001 - the fake browser's way in
+
+
+def fields_of(review: Review, tool: str, **typed: str) -> dict[str, str]:
+    form = review.state.form
+    assert form is not None
+    args = {f"{form.number}:arg:{name}": text for name, text in typed.items()}
+    return {f"{form.number}:tool": tool, **args}
+
+
+def judge_all(review: Review, *, call: str = "right", reply: str = "fine") -> None:
+    while review.state.done < len(review.state.records):
+        review.judge(reply if review.state.call is None else call)
+
+
+@pytest.mark.promise("review.resumes")
+async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: Path) -> None:
+    review = Review(chats, reviewer="kim", locale="en")
+    assert len(review.state.places) == 4
+    press(review, "judge", "right")
+    press(review, "judge", "wrong")
+    press(review, "judge", "wrong")  # the reply is looked at by now: not a word for it
+    assert review.state.place == 2
+    with (chats / "reviews/kim.jsonl").open("ab") as file:
+        file.write(b'{"place": {"sample"')
+    again = Review(chats, reviewer="kim")
+    assert (again.state.conversation, again.state.place) == (0, 2)
+    assert [label.held for label in again.state.labels.values()] == [Held.RIGHT, Held.WRONG]
+    judge_all(again)
+    assert Review(chats, reviewer="kim").state.done == 2
+    assert "await review.to_scenarios" in repr(again)
+    again.go(0)
+    again.judge("wrong")  # a change of mind
+    assert len(Review(chats, reviewer="kim").state.labels) == 7
+    assert next(iter(Review(chats, reviewer="kim").state.labels.values())).held is Held.WRONG
+    (chats / "reviews/kim.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(RunError, match=r"kim.jsonl:1 is no label"):
+        Review(chats, reviewer="kim")
+    with pytest.raises(UsageError, match="names no reviewer"):
+        Review(chats, reviewer="../kim")
+
+
+async def test_a_turn_that_was_asked_again_has_to_be_judged_again(chats: Path) -> None:
+    review = Review(chats, reviewer="kim")
+    judge_all(review)
+    record = review.state.records[0]
+    changed = replace(record.evidence.turns[0], reply="other words")
+    evidence = replace(record.evidence, turns=(changed, *record.evidence.turns[1:]))
+    kept = ReviewFile(chats, "kim")
+    assert len(kept.of(record)) == 4
+    assert len(kept.of(replace(record, evidence=evidence))) == 1
+
+
+@pytest.mark.promise("review.form")
+async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(notes: Path) -> None:
+    review = Review(notes, reviewer="kim", locale="en")
+    press(review, "judge", "should_be")
+    form = review.state.form
+    assert form is not None
+    assert form.values == {
+        "title": "milk",
+        "kind": "small",
+        "count": "2",
+        "is_new": "true",
+        "tags": '["a"]',
+    }
+    html = "".join(review_parts(review.state, load_catalog("en")))
+    for told in ('aria-required="true"', ">big<", ">true<", "inputmode", "<textarea"):
+        assert told in html
+    press(review, "save", **fields_of(review, "note", title="milk", kind="small", count="two"))
+    assert review.state.form is not None
+    assert "count is no number" in review.state.form.fault
+    assert review.state.form.values["count"] == "two"
+    press(review, "save", **fields_of(review, "note", title="milk", kind="small", count="0"))
+    assert "would refuse it" in review.state.form.fault
+    press(review, "save", **fields_of(review, "note", title="milk"))
+    assert "kind" in review.state.form.fault
+    press(review, "tool", "look")
+    assert review.state.form.tool == "look"
+    assert review.state.form.values == {}
+    press(review, "cancel")
+    assert review.state.form is None
+    assert not review.state.labels
+    press(review, "judge", "should_be")
+    press(review, "save", **fields_of(review, "note", title="eggs", kind="big", tags='["b"]'))
+    (label,) = review.state.labels.values()
+    assert (label.held, label.tool) == (Held.SHOULD_BE, "note")
+    assert label.args == {"title": "eggs", "kind": "big", "tags": ["b"]}
+    with pytest.raises(UsageError, match="cannot be said of a reply"):
+        review.judge("right")
+    with pytest.raises(UsageError, match="There is no tool nothing"):
+        review.judge("call_missing", tool="nothing")
+
+
+@pytest.mark.promise("review.harmless")
+@pytest.mark.parametrize("locale", ["ko", "en"])
+async def test_foreign_text_is_text_in_a_review(notes: Path, locale: str) -> None:
+    review = Review(notes, reviewer="kim", locale=locale)
+    press(review, "judge", "should_be")
+    _is_harmless_form(review, locale)
+    press(review, "save", **fields_of(review, "note", title=EVIL, kind=EVIL))
+    _is_harmless_form(review, locale)
+    press(review, "save", **fields_of(review, "note", title=EVIL, kind="big"))
+    press(review, "judge", "fine")
+    other = Review(notes, reviewer="lee", locale=locale)
+    judge_all(other)
+    press(other, "compare")
+    assert other.state.compared is not None
+    _is_harmless_form(other, locale)
+
+
+def _is_harmless_form(review: Review, locale: str) -> None:
+    html = "".join(review_parts(review.state, load_catalog(locale)))
+    plain = html.replace("<code", "<div").replace("</code>", "</div>").replace("<p>", "<div>")
+    for tag in ("label", "select", "option", "details", "summary"):
+        plain = plain.replace(f"<{tag}", "<div").replace(f"</{tag}>", "</div>")
+    _is_harmless(plain)
+
+
+@pytest.mark.promise("review.scenarios")
+async def test_a_reviewed_chat_becomes_a_scenario_that_lints_clean_and_that_gold_passes(
+    chats: Path, tmp_path: Path
+) -> None:
+    review = Review(chats, reviewer="kim", locale="en")
+    with pytest.raises(UsageError, match="no conversation is judged whole"):
+        await review.to_scenarios(tmp_path / "scenarios")
+    press(review, "judge", "right")
+    args = {
+        "protocol_id": "caffeine-cutoff",
+        "frame_level": "identity",
+        "framed_text": "I sleep well",
+        "anchor_after_what": "dinner",
+    }
+    review.judge("should_be", tool="add_habit", args=args)
+    review.judge("not_fine", say="I added it, after dinner.")
+    press(review, "judge", "not_fine")
+    assert review.state.form is not None
+    press(review, "save", **{f"{review.state.form.number}:say": "Good morning to you!"})
+    review.judge("wrong")  # `list_habits`
+    press(review, "judge", "call_missing")
+    fields = fields_of(review, "query_tracker")
+    press(review, "save", **fields, **{f"{review.state.form.number}:say": "No habits so far."})
+    review.judge("fine")
+    files = await review.to_scenarios(tmp_path / "scenarios")
+    assert len(files) == 2
+    sources = read_sources(files)
+    first, second = sources.scenarios
+    assert first.turns[0].gold.say == "I added it, after dinner."
+    assert first.turns[1].gold.say == "Good morning to you!"
+    assert [each.tool for each in second.turns[0].expect.calls] == ["query_tracker"]
+    assert "I sleep well" in files[0].read_text(encoding="utf-8")
+    assert await lint(sources, load()) == ()
+    run = await replay(sources.scenarios, gold_model, progress=False)
+    assert [each.judgement.verdict for each in run.records] == [Verdict.PASS] * 2
+    silent = await replay(sources.scenarios, ScriptedModel([]), progress=False)
+    assert {each.judgement.verdict for each in silent.records} == {Verdict.FAIL}
+
+
+@pytest.mark.promise("review.scenarios")
+async def test_a_reply_without_better_words_only_has_to_be_there_and_lint_says_so(
+    chats: Path, tmp_path: Path
+) -> None:
+    review = Review(chats, reviewer="kim", locale="en")
+    judge_all(review, reply="not_fine")
+    sources = read_sources(await review.to_scenarios(tmp_path / "scenarios"))
+    assert sources.scenarios[0].turns[0].gold.say == "…"
+    assert {each.code for each in await lint(sources, load())} == {"echo"}
+    run = await replay(sources.scenarios, gold_model, progress=False)
+    assert {each.judgement.verdict for each in run.records} == {Verdict.PASS}
+
+
+@pytest.mark.promise("review.training")
+async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
+    chats: Path, tmp_path: Path
+) -> None:
+    review = Review(chats, reviewer="kim")
+    judge_all(review, reply="not_fine")
+    review.go(0, 3)
+    review.judge("fine")
+    written = review.to_training(tmp_path / "reviewed.jsonl")
+    assert len(read_talks(written)) == 2
+    out = tmp_path / "train.jsonl"
+    options = DataOptions(out=out, count=1, seed=0, dev_share=0, korean_share=0, openings=0)
+    await make_reviewed_data(options, None, written, Settings(), progress=False)
+    learnt = [
+        line["text"][begin:end]
+        for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())
+        for begin, end in line["answers"]
+    ]
+    assert any("add_habit" in each for each in learnt)
+    assert any("list_habits" in each for each in learnt)
+    assert any("I help you find" in each for each in learnt)
+    assert not any("You have no active habit" in each for each in learnt)
+    written.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is no reviewed conversation"):
+        read_talks(written)
+
+
+SCENARIO = """
+- id: add-1
+  ac: chat
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: "find something for sleep"
+      expect:
+        calls:
+          - tool: search_catalog
+            args: {query: sleep}
+"""
+
+
+@pytest.mark.promise("review.accepts")
+async def test_arguments_of_a_call_held_for_right_are_accepted_into_the_old_scenario(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    model = ScriptedModel([call("search_catalog", query="better sleep"), say("Here.")])
+    sources = read_sources([file])
+    folder = tmp_path / "runs/mine"
+    run = await replay(sources.scenarios, model, progress=False, run_dir=folder)
+    assert run.records[0].judgement.verdict is Verdict.FAIL
+    with pytest.raises(UsageError, match="give Review the scenarios"):
+        Review(folder, reviewer="kim").accept()
+    review = Review(folder, reviewer="kim", scenarios=(file,))
+    review.judge("wrong")
+    assert review.accept() == ()
+    review.go(0)
+    review.judge("right")
+    review.judge("fine")
+    assert review.accept() == (file,)
+    assert 'one_of: [sleep, "better sleep"]' in file.read_text(encoding="utf-8")
+    again = ScriptedModel([call("search_catalog", query="better sleep"), say("Here.")])
+    rerun = await replay(read_sources([file]).scenarios, again, progress=False)
+    assert rerun.records[0].judgement.verdict is Verdict.PASS
+    made = await review.to_scenarios(tmp_path / "made")  # the world is that of the old scenario
+    assert read_sources(made).scenarios[0].world["now"] == "2026-06-15T09:00:00+09:00"
+
+
+@pytest.mark.promise("review.agreement")
+async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: Path) -> None:
+    kim, lee = (Review(chats, reviewer=name, locale="en") for name in ("kim", "lee"))
+    judge_all(kim)
+    press(kim, "compare")
+    assert "Nobody else" in kim.state.told[0].text
+    lee.judge("wrong")
+    judge_all(lee)
+    found = kim.agreement("kim", "lee")
+    assert found.calls is not None
+    assert (found.calls.n, found.calls.kappa) == (3, 0.0)
+    assert found.replies is not None
+    assert found.replies.kappa is None
+    (dispute,) = found.disputes
+    assert dispute.place == next(places_of(kim.state.records[0]))
+    lines = reviewed_lines(found, load_catalog("en"))
+    assert lines[-1].endswith("turn 1, call 1: kim Right / lee Wrong")
+    Review(chats, reviewer="third").judge("right")
+    with pytest.raises(UsageError, match="name the two reviewers"):
+        kim.agreement()
+    press(kim, "compare")
+    assert "Name two" in kim.state.told[0].text
+
+
+@pytest.mark.promise("review.agreement")
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=60))
+def test_kappa_and_its_interval_are_those_of_statsmodels(pairs: list[tuple[str, str]]) -> None:
+    found = cohens_kappa(pairs)
+    assert found is not None
+    table = [[pairs.count((a, b)) for b in "abc"] for a in "abc"]
+    if len({kind for pair in pairs for kind in pair}) == 1:
+        assert found.kappa is None
+        return
+    with np.errstate(all="ignore"):  # it takes the root of a rounded zero
+        expected = reference_kappa(table)
+    assert found.kappa == pytest.approx(expected.kappa, abs=1e-9)
+    assert found.interval is not None
+    assert found.interval.low - 1e-9 <= found.kappa <= found.interval.high + 1e-9
+    if expected.std_kappa > 1e-5:
+        assert found.interval.low == pytest.approx(max(-1.0, expected.kappa_low), abs=1e-6)
+        assert found.interval.high == pytest.approx(min(1.0, expected.kappa_upp), abs=1e-6)
+
+
+def test_agreement_on_a_few_things_is_no_certainty() -> None:
+    found = cohens_kappa([("a", "a"), ("b", "b"), ("a", "a"), ("b", "b")])
+    assert found is not None
+    assert found.interval is not None
+    assert found.kappa == 1.0
+    assert found.interval.low == pytest.approx(2 * wilson(4, 4).low - 1)
+    assert cohens_kappa([]) is None
+
+
+async def test_a_folder_without_a_conversation_and_a_run_without_a_folder_are_told(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UsageError, match="holds no conversation"):
+        Review(Run(records=(), manifest={}), folder=tmp_path)
+    with pytest.raises(UsageError, match="give Review the folder of the run"):
+        Review(Run(records=(), manifest={}))
