@@ -1199,6 +1199,22 @@ Author = Annotated[
 ]
 
 
+Phrases = Annotated[
+    Path | None,
+    typer.Option(dir_okay=False, help="Phrase file for tools of your own, of `tune init`."),
+]
+Reviewed = Annotated[
+    Path | None,
+    typer.Option(dir_okay=False, help="Conversations that were reviewed, all of them."),
+]
+Openings = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, help="Share of conversations that end at their first calls: many short ones."
+    ),
+]
+
+
 def _add_data(tune: typer.Typer, run: Run) -> None:
     @tune.command("data")
     def data_(
@@ -1217,24 +1233,11 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         korean_share: Annotated[
             float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
         ] = KOREAN_SHARE,
-        openings: Annotated[
-            float,
-            typer.Option(
-                min=0,
-                max=1,
-                help="Share of conversations that end at their first calls: many short ones.",
-            ),
-        ] = 0,
+        openings: Openings = 0,
         toolset: TunedToolset = None,
-        phrases: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="Phrase file for tools of your own, of `tune init`."),
-        ] = None,
+        phrases: Phrases = None,
         conversations: Author = None,
-        reviewed: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="Conversations that were reviewed, all of them."),
-        ] = None,
+        reviewed: Reviewed = None,
     ) -> None:
         """Play training conversations with real tools, from phrases or from Python; write them."""
         from lhkit.commands.tune import (  # noqa: PLC0415 - scipy
