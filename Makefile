@@ -20,11 +20,18 @@ TCMALLOC := $(firstword $(wildcard /usr/lib/*/libtcmalloc_minimal.so.4 /usr/lib/
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help venv eval chat serve tune test lint browser node format bench bench-model soak lock clean data-check
+# What `make try` makes and uses: a small one beside .venv, which may be there or not.
+LIGHT := .venv-light
+LIGHT_STAMP := $(LIGHT)/.lhkit-installed
+
+.PHONY: help try venv eval chat serve tune test lint browser node format bench bench-model soak lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
-	@echo 'ARGS="…" goes to eval, chat, serve, lab and tune; PYTEST_ARGS="…" to test.'
+	@echo 'ARGS="…" goes to try, eval, chat, serve, lab and tune; PYTEST_ARGS="…" to test.'
+
+try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
+	@$(LIGHT)/bin/python -m lhkit eval --runtime llama.cpp --limit 8 --name try --exit-zero $(ARGS)
 
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:
@@ -106,6 +113,18 @@ ifeq ($(NPM),)
 	       'sudo apt-get install nodejs npm' >&2; exit 1; \
 	fi
 endif
+
+# Modules are compiled when they are first imported, so that few of them are.
+$(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
+	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo 'lhkit needs Python 3.11 or newer, and found: $(or $(PYTHON),none). Install one, or say' \
+	       'make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'try: making $(LIGHT) with $(PYTHON)'
+	@'$(PYTHON)' -m venv $(LIGHT)
+	@$(LIGHT)/bin/python requirements/install.py requirements/lock-light.txt --no-compile
+	@$(LIGHT)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
+	  "lhkit.pth").write_text(str(pathlib.Path.cwd()) + "\n")'
+	@touch $(LIGHT_STAMP)
 
 # The packages, whenever the locks change; lhkit itself, whenever its metadata does.
 $(PACKAGES): $(LOCKS)

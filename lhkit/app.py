@@ -17,14 +17,17 @@ from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
-from lhkit.models import served, weights
+from lhkit.models import light, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.http import Endpoint, require_address
+from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.pool import connected_pool
 from lhkit.models.request import OPENAI
 from lhkit.models.serving import (
+    LocalServer,
     RunningServer,
+    ServerPlan,
     ServerSettings,
     StartReport,
     VllmServer,
@@ -33,6 +36,7 @@ from lhkit.models.serving import (
 )
 from lhkit.models.serving import silent as silent_server
 from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
+from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import DEFAULT, Session, assistant_of
@@ -83,7 +87,7 @@ async def open_model(
         SetupError: weights or server cannot be had.
         ModelError: the server at the address does not answer as it should.
     """
-    require_choice(choice)
+    require_choice(choice, settings.runtime)
     async with _served(choice, settings, reports or Reports()) as endpoint:
         if choice.beside:
             beside = [replace(endpoint, base_url=each) for each in choice.beside]
@@ -116,24 +120,43 @@ async def _served(
         yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
-    plan = await embedded_server(settings, reports.weights, name=name, server_parser=is_parsing)
-    async with VllmServer(plan, report=reports.server) as server:
-        await require_unchanged(plan, settings.cache_dir)
+    server = await own_server(settings, reports, name=name, server_parser=is_parsing)
+    async with server:
+        await require_same_weights(server, settings)
         yield _embedded_endpoint(server.base_url, choice)
 
 
-def require_choice(choice: ModelChoice) -> None:
+def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:
     """Refuse what could be known to be wrong before anything is fetched, started or asked.
 
+    `runtime` is what would serve an embedded model.
+
     Raises:
-        UsageError: no such embedded model, dialect or constraint, or an address that is none.
+        UsageError: no such embedded model, dialect or constraint, an address that is none, or
+            what the runtime cannot do.
     """
     if choice.base_url is None:
         embedded_name(choice.name)
+        _require_of(runtime, choice)
     else:
         for each in (choice.base_url, *choice.beside):
             require_address(each)
     served.require_constraint(choice.dialect, choice.constraint, choice.tools)
+
+
+def _require_of(runtime: Runtime, choice: ModelChoice) -> None:
+    if runtime != LLAMA_CPP:
+        return
+    if choice.constraint != "off":
+        raise UsageError(
+            "lhkit does not constrain what llama.cpp's server writes: give --constrain off, or "
+            f"--runtime {VLLM}"
+        )
+    if choice.dialect == OPENAI:
+        raise UsageError(
+            f"--dialect {OPENAI} needs a server that parses calls: give another, or --runtime "
+            f"{VLLM}"
+        )
 
 
 async def expected_identity(
@@ -141,15 +164,16 @@ async def expected_identity(
 ) -> ModelIdentity | None:
     """Return who would answer for `choice` if a server were started for it now.
 
-    None where only asking tells: at an address, where a server is running already, or where the
-    weights are not made yet. `report` is told how far the reading of the weights is.
+    None where only asking tells: at an address, where a server is running already, where the
+    weights are not made yet, or of a llama.cpp, whose build only the server names. `report` is told
+    how far the reading of the weights is.
 
     Raises:
         UsageError: no such embedded model.
         TuningError: there is no adapter.
         WeightsError: the weights cannot be read.
     """
-    if not choice.is_embedded:
+    if not choice.is_embedded or settings.runtime == LLAMA_CPP:
         return None
     name = embedded_name(choice.name)
     if await running_server(name, settings) is not None:
@@ -205,8 +229,36 @@ def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
 # From the name of an embedded model to its weights, its running server, or how to serve it.
 
 
+def embedded_weights(name: str, settings: Settings) -> Path:
+    """Return where the weights of an embedded model lie, or will lie, for the runtime that is set.
+
+    A folder for vLLM, a file for llama.cpp.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    if settings.runtime == LLAMA_CPP:
+        return light.light_file(settings.cache_dir, name)
+    return embedded_folder(name, settings)
+
+
+async def embedded_sha256(name: str, settings: Settings) -> str | None:
+    """Return the hash that a server of these weights tells; None: they are not made yet.
+
+    Raises:
+        TuningError: there is no adapter.
+        WeightsError: they cannot be read.
+    """
+    found = embedded_weights(name, settings)
+    if not await asyncio.to_thread(found.exists):
+        return None
+    if settings.runtime == LLAMA_CPP:
+        return await asyncio.to_thread(weights.file_sha256, found)
+    return await weights_sha256(found, settings.cache_dir)
+
+
 def embedded_folder(name: str, settings: Settings) -> Path:
-    """Return where the weights of an embedded model lie, or will lie.
+    """Return where the folder of an embedded model lies, or will lie: what vLLM serves.
 
     Raises:
         TuningError: there is no adapter.
@@ -219,13 +271,81 @@ def embedded_folder(name: str, settings: Settings) -> Path:
 async def running_server(name: str, settings: Settings) -> RunningServer | None:
     """Return the server that `lhkit serve` keeps of an embedded model; not one of older weights.
 
-    Nor one that computes in another type than the settings ask for.
+    Nor one by another runtime, or that computes in another type, than the settings ask for.
 
     Raises:
         TuningError: there is no adapter.
     """
-    folder = embedded_folder(name, settings)
-    return await find_running(settings.cache_dir, name, model=folder, dtype=settings.dtype)
+    found = embedded_weights(name, settings)
+    if settings.runtime == LLAMA_CPP:
+        return await find_running(settings.cache_dir, f"{name}.{LLAMA_CPP}", model=found)
+    return await find_running(settings.cache_dir, name, model=found, dtype=settings.dtype)
+
+
+async def own_server(
+    settings: Settings,
+    reports: Reports,
+    *,
+    name: str = EMBEDDED,
+    port: int | None = None,
+    server_parser: bool = False,
+    compiled: bool = False,
+) -> LocalServer[ServerPlan]:
+    """Return a server of an embedded model by the runtime that is set, to be started by the caller.
+
+    Its weights are in place.
+
+    Raises:
+        UsageError: the runtime cannot do what is asked.
+        SetupError: the runtime is not installed (told first), or the weights cannot be had.
+        TuningError: the adapter cannot be used.
+    """
+    if settings.runtime == LLAMA_CPP:
+        if server_parser or compiled:
+            raise UsageError(
+                f"--server-parser and --compile are for vLLM: leave them out, or give --runtime "
+                f"{VLLM}"
+            )
+        light_plan = await light_server(settings, reports.weights, name=name, port=port)
+        return LlamaCppServer(light_plan, report=reports.server)
+    plan = await embedded_server(
+        settings,
+        reports.weights,
+        name=name,
+        port=port,
+        server_parser=server_parser,
+        compiled=compiled,
+    )
+    return VllmServer(plan, report=reports.server)
+
+
+async def require_same_weights(server: LocalServer[ServerPlan], settings: Settings) -> None:
+    """Refuse a server whose weights were overwritten while it loaded them.
+
+    Raises:
+        ServerStartError: nobody knows what it loaded.
+        WeightsError: the weights cannot be read.
+    """
+    if isinstance(server, VllmServer):
+        await require_unchanged(server.settings, settings.cache_dir)
+
+
+async def light_server(
+    settings: Settings,
+    report: WeightsReport = weights.silent,
+    *,
+    name: str = EMBEDDED,
+    port: int | None = None,
+) -> LlamaCppSettings:
+    """Return how to serve an embedded model by llama.cpp, with its file in place.
+
+    Raises:
+        SetupError: llama.cpp is not installed (told first), or the weights cannot be had.
+        TuningError: the adapter cannot be used.
+    """
+    light.require_llama_cpp()
+    file = await light.ensure_light(settings.cache_dir, name, report=report)
+    return await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
 
 
 async def embedded_server(

@@ -21,6 +21,7 @@ from lhkit import __version__
 from lhkit.errors import LhkitError, UsageError
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 from lhkit.precision import dtype_of
+from lhkit.runtimes import LLAMA_CPP, runtime_of
 from lhkit.settings import DEFAULT_TOOLSET, Settings, load_settings, process_age_s
 from lhkit.text import printable
 from lhkit.tuning.recipe import FROM_NOTHING, KOREAN_SHARE, AdapterShape, TuneSettings
@@ -314,6 +315,13 @@ Dtype = Annotated[
         help="bfloat16 or float32. Default: LHKIT_DTYPE, else what this processor is quick in."
     ),
 ]
+Runtime = Annotated[
+    str | None,
+    typer.Option(
+        help="vllm or llama.cpp, for an embedded model: one quantised file, served in seconds. "
+        "Default: LHKIT_RUNTIME, else vllm."
+    ),
+]
 MOST = 1_000_000
 """The most of whatever is counted: conversations, steps, tokens. More is a slip of the hand."""
 MOST_SEED = 2**32
@@ -349,6 +357,40 @@ def in_dtype(settings: Settings, dtype: str | None, *addresses: str | None) -> S
             "leave one of them out"
         )
     return settings.model_copy(update={"dtype": dtype_of(dtype)})
+
+
+def in_runtime(settings: Settings, runtime: str | None, *addresses: str | None) -> Settings:
+    """Return the settings with the runtime that the command line names, if it does.
+
+    Raises:
+        UsageError: there is no such runtime, or it is asked of servers that run at `addresses`.
+    """
+    if runtime is None:
+        return settings
+    address = next(filter(None, addresses), None)
+    if address:
+        raise UsageError(
+            f"--runtime is for a model that lhkit serves itself, and {address} serves already: "
+            "leave one of them out"
+        )
+    return settings.model_copy(update={"runtime": runtime_of(runtime)})
+
+
+def served_by(
+    settings: Settings, runtime: str | None, dtype: str | None, *addresses: str | None
+) -> Settings:
+    """Return the settings with runtime and type of number as the command line names them.
+
+    Raises:
+        UsageError: as `in_runtime` and `in_dtype`, or a type where the file has its own.
+    """
+    told = in_dtype(in_runtime(settings, runtime, *addresses), dtype, *addresses)
+    if dtype is not None and told.runtime == LLAMA_CPP:
+        raise UsageError(
+            f"--dtype is for vLLM: what {LLAMA_CPP} serves is quantised as its file is; leave it "
+            "out"
+        )
+    return told
 
 
 # `lint`, `mutate`, `accept`: for those who write scenarios.
@@ -918,6 +960,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         dialect: Dialect = "json",
         constrain: Constrain = "off",
         dtype: Dtype = None,
+        runtime: Runtime = None,
         stress: _Stress = "",
         user: _User = "script",
         repeats: Annotated[int, typer.Option(min=1, help="Times to play each scenario.")] = 1,
@@ -968,7 +1011,9 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         )
         finish(
             run,
-            lambda its: evaluate(options, in_dtype(its, dtype, *options.base_urls, its.base_url)),
+            lambda its: evaluate(
+                options, served_by(its, runtime, dtype, *options.base_urls, its.base_url)
+            ),
         )
 
 
@@ -1022,6 +1067,7 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
         dialect: Dialect = "json",
         constrain: Constrain = "off",
         dtype: Dtype = None,
+        runtime: Runtime = None,
         locale: Locale = None,
         toolset: _Tools = DEFAULT_TOOLSET,
         world: Annotated[
@@ -1058,7 +1104,7 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
         finish(
             run,
             lambda settings: converse(
-                options, in_dtype(settings, dtype, base_url or settings.base_url)
+                options, served_by(settings, runtime, dtype, base_url or settings.base_url)
             ),
         )
 
@@ -1119,6 +1165,7 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
         dry_run: _DryRun = False,
         device: _Device = None,
         dtype: Dtype = None,
+        runtime: Runtime = None,
         server_parser: _ServerParser = False,
         compiled: _Compiled = False,
         weights: _Weights = None,
@@ -1134,6 +1181,8 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
         name = model or EMBEDDED
         is_dry_other = dry_run and name not in EMBEDDED_NAMES
         if weights is None and ("/" in name or name.endswith(".gguf") or is_dry_other):
+            if runtime is not None:
+                raise typer.BadParameter(f"--runtime is for gemma and gemma-base, not for {name}")
             finish(
                 run,
                 lambda settings: serve_line(
@@ -1154,7 +1203,7 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             lambda settings: command(
                 name,
                 port,
-                in_dtype(settings, dtype),
+                served_by(settings, runtime, dtype),
                 server_parser=server_parser,
                 compiled=compiled,
                 weights=weights,

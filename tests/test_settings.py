@@ -16,6 +16,7 @@ VALUES = {
     "LHKIT_LOCALE": "en",
     "LHKIT_TIMEZONE": "Europe/Vienna",
     "LHKIT_DTYPE": "float32",
+    "LHKIT_RUNTIME": "llama.cpp",
     "LHKIT_CACHE_DIR": "cache",
     "LHKIT_DATA_DIR": "data",
     "LHKIT_CONFIG_DIR": "config",

@@ -416,11 +416,11 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         dialect=options.dialect,
         constraint=app.constraint_of(options.constrain),
     )
-    app.require_choice(choice)  # before a file is made
+    app.require_choice(choice, told.runtime)  # before a file is made
     surroundings = open_talk(options, told)
     with closed_after(surroundings.session) as session:
         choice = replace(choice, tools=session.registry.definitions)
-        app.require_choice(choice)
+        app.require_choice(choice, told.runtime)
         folder = options.record
         keeper = None if folder is None else ChatKeeper(folder, surroundings, now=told.now)
         console = Console(highlight=False, markup=False)

@@ -53,7 +53,7 @@ from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
 from lhkit.models.serving import MAX_NUM_SEQS, StartProgress
-from lhkit.models.weights import weights_sha256
+from lhkit.runtimes import VLLM
 from lhkit.scale import SCRIPTED, Part, Placement, RayPlayers
 from lhkit.settings import Settings
 from lhkit.text import printable
@@ -448,7 +448,8 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     tools = _constrained_tools(options, plain, scenarios)
     choice = replace(_choice(options, settings), tools=tools)
     if choice.base_url is not None or choice.name not in SCRIPTED:
-        scale.require_model(choice) if options.placement else app.require_choice(choice)
+        require = scale.require_model if options.placement else app.require_choice
+        require(choice, settings.runtime)
 
     def is_answered(source: ModelSource) -> bool:
         model, toolset = stressed(source, plain, stress)
@@ -751,7 +752,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         if _is_scripted(arm):
             require_constraint(arm.dialect, arm.constraint, tools)
         else:
-            app.require_choice(replace(_arm_choice(arm, settings), tools=tools))
+            app.require_choice(replace(_arm_choice(arm, settings), tools=tools), settings.runtime)
     require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), _console()
     runs: list[tuple[str, Run]] = []
@@ -899,10 +900,12 @@ class _Stage:
                 recorded.weights,
                 recorded.weights_sha256,
             )
-        folder = app.embedded_folder(app.embedded_name(choice.name), self.settings)
-        if not await asyncio.to_thread(folder.is_dir):  # its name is the hash of its recipe
-            return recorded.weights == folder.name
-        return recorded.weights_sha256 == await weights_sha256(folder, self.settings.cache_dir)
+        name = app.embedded_name(choice.name)
+        found = await app.embedded_sha256(name, self.settings)
+        if found is None:  # the name of a folder is the hash of its recipe, that of a file is not
+            is_folder = self.settings.runtime == VLLM
+            return is_folder and recorded.weights == app.embedded_weights(name, self.settings).name
+        return recorded.weights_sha256 == found
 
     def _under_stress(self, source: ModelSource) -> tuple[ModelSource, Toolset]:
         toolset = scale.told_instructions(self.toolset, self.arm.instructions)

@@ -142,4 +142,5 @@ class _ServerLine:
 
 def _words(progress: StartProgress) -> str:
     stage = f": {progress.stage}" if progress.stage else ""
-    return f"vLLM is starting, {progress.elapsed_s:.0f} s{stage} (log: {progress.log_path})"
+    log = f"(log: {progress.log_path})"
+    return f"{progress.engine} is starting, {progress.elapsed_s:.0f} s{stage} {log}"

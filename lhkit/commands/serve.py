@@ -17,9 +17,11 @@ from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.families import Device, serve_command
+from lhkit.models.light import LlamaCppSettings, require_llama_cpp
 from lhkit.models.serving import (
+    LocalServer,
     RunningServer,
-    ServerSettings,
+    ServerPlan,
     VllmServer,
     advertised,
     alias_of,
@@ -29,13 +31,13 @@ from lhkit.models.serving import (
 from lhkit.models.weights import (
     EMBEDDED_NAMES,
     file_sha256,
-    require_unchanged,
     served_dtype,
     served_precision,
     serving_plan,
     weights_sha256,
 )
 from lhkit.precision import ServedDtype, chosen
+from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
 from lhkit.text import printable
 
@@ -103,11 +105,7 @@ async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
     if dry_run:
         return 0
-    if find_spec("xllamacpp") is None:
-        raise MissingPackageError(
-            "llama.cpp is not installed here: `pip install 'lhkit[llama]'`, in the clone `pip "
-            "install -e '.[llama]'`; a llama-server of your own is found by --base-url"
-        )
+    require_llama_cpp()
     return await _ended(command)
 
 
@@ -125,6 +123,8 @@ async def embedded_line(
     Raises:
         UsageError: no such embedded model, no model in the folder, or the adapter is missing.
     """
+    if settings.runtime == LLAMA_CPP:
+        return await _light_line(app.embedded_name(model), port, settings, weights)
     if weights is None:
         name = app.embedded_name(model)
         folder = app.embedded_folder(name, settings)
@@ -148,12 +148,32 @@ async def embedded_line(
     return 0
 
 
+async def _light_line(name: str, port: int | None, settings: Settings, weights: Path | None) -> int:
+    if weights is not None:
+        raise _not_by_llama_cpp(weights)
+    plan = LlamaCppSettings(
+        model=app.embedded_weights(name, settings), served_name=name, log_path=Path()
+    )
+    line = shlex.join(["python", *plan.arguments(port or _DRY_PORT)])
+    Console(highlight=False, markup=False).print(line, soft_wrap=True)
+    return 0
+
+
+def _not_by_llama_cpp(weights: Path) -> UsageError:
+    return UsageError(
+        f"llama.cpp serves files: `lhkit export-model {weights} --to gguf:Q8_0 --into FILE.gguf`, "
+        "then `lhkit serve FILE.gguf`"
+    )
+
+
 def _say(words: str) -> None:
     """Print what is no part of a line that somebody may copy or pipe."""
     Console(stderr=True, highlight=False, markup=False).print(words, soft_wrap=True)
 
 
 def _say_dtype(settings: Settings) -> None:
+    if settings.runtime == LLAMA_CPP:
+        return  # the file tells
     precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
     _say(precision.words(catalog) if precision else catalog.text("dtype.device"))
 
@@ -201,6 +221,8 @@ async def serve_embedded(
             is taken.
         SetupError: the server cannot be started, or died.
     """
+    if weights is not None and settings.runtime == LLAMA_CPP:
+        raise _not_by_llama_cpp(weights)
     name = app.embedded_name(model) if weights is None else _own_name(weights)
     running = await _running(name, weights, settings)
     console = Console(markup=False)  # a folder may be called [red]
@@ -211,7 +233,7 @@ async def serve_embedded(
         return 0
     _say_dtype(settings)
     with setup_progress() as reports:
-        plan = await _plan(
+        server = await _server(
             name,
             reports,
             port,
@@ -220,13 +242,12 @@ async def serve_embedded(
             compiled=compiled,
             weights=weights,
         )
-        server = VllmServer(plan, report=reports.server)
         await server.__aenter__()
     try:
-        await require_unchanged(plan, settings.cache_dir)
+        await app.require_same_weights(server, settings)
         async with advertised(settings.cache_dir, server):
             console.print(printable(f"{name} is served at {server.base_url}. Ctrl-C ends it."))
-            console.print(printable(f"log: {plan.log_path}"))
+            console.print(printable(f"log: {server.settings.log_path}"))
             await _until_told(server)
     finally:
         await server.__aexit__(None, None, None)
@@ -253,7 +274,7 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
     return running if alias_of(sha256) in running.options else None  # else trained anew meanwhile
 
 
-async def _plan(
+async def _server(
     name: str,
     reports: app.Reports,
     port: int | None,
@@ -262,18 +283,18 @@ async def _plan(
     server_parser: bool,
     compiled: bool,
     weights: Path | None,
-) -> ServerSettings:
+) -> LocalServer[ServerPlan]:
     if weights is None:
-        return await app.embedded_server(
+        return await app.own_server(
             settings,
-            reports.weights,
+            reports,
             name=name,
             port=port,
             server_parser=server_parser,
             compiled=compiled,
         )
     folder, now = await asyncio.to_thread(weights.resolve), settings.now()
-    return serving_plan(
+    plan = serving_plan(
         name,
         folder,
         settings.cache_dir,
@@ -284,9 +305,10 @@ async def _plan(
         compiled=compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
     )
+    return VllmServer(plan, report=reports.server)
 
 
-async def _until_told(server: VllmServer) -> None:
+async def _until_told(server: LocalServer[ServerPlan]) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

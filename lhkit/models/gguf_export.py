@@ -1,14 +1,18 @@
-"""A script: turn a folder of a Gemma 3 text model into one GGUF file for llama.cpp.
+"""A script: write one GGUF file for llama.cpp from a folder of a Gemma 3 text model.
 
-Run in a process of its own, for its memory. It uses no other part of lhkit, and needs the packages
-`gguf` and NumPy, no torch.
+Or from another GGUF file of the same model, with an adapter of LoRA merged into it. Run in a
+process of its own, for its memory. It uses no other part of lhkit, and needs the packages `gguf`
+and NumPy, no torch.
 """
 
 import json
+import math
+import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 QUANTISATIONS = ("F16", "BF16", "Q8_0", "Q4_0")
 _NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6
@@ -47,6 +51,204 @@ def export(folder: Path, file: Path, quantisation: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def requantise(base: Path, file: Path, quantisation: str, adapter: Path | None = None) -> None:
+    """Write `file` from a GGUF file: the same numbers as from the folder that is made of it.
+
+    The base is rounded to bfloat16, so is the sum with the adapter, as `lhkit tune merge` rounds
+    them: what vLLM serves and what is quantised here are one model.
+
+    Args:
+        base: a GGUF file of the model, quantised or not.
+        file: the GGUF to write.
+        quantisation: one of `QUANTISATIONS`, for all matrices; norms stay as they are.
+        adapter: folder with `adapter_config.json` and `adapter_model.safetensors`; None: the base.
+    """
+    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+
+    kind = gguf.GGMLQuantizationType[quantisation]
+    fields, tensors = _read(base)
+    writer = gguf.GGUFWriter(file, fields["general.architecture"].value)
+    for name, each in _told_alike(fields).items():
+        writer.add_key_value(name, each.value, *each.kinds)
+    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{quantisation}"])
+    writer.add_chat_template(_TEMPLATE.read_text(encoding="utf-8"))
+    changes = _Changes(adapter)
+    for name, found, stored in tensors:
+        change = changes.take(name)
+        if change is None and found in (kind, gguf.GGMLQuantizationType.F32):  # F32: a norm
+            writer.add_tensor(name, stored, raw_dtype=found)
+            continue
+        values = _rounded(gguf.quants.dequantize(stored, found))
+        values = values if change is None else _rounded(values + change)
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    if left := changes.left:
+        raise SystemExit(f"{adapter} changes {left[0]}, which {base.name} does not have")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+_TEMPLATE = Path(__file__).parent / "templates" / "gemma3.jinja"
+_STRING, _ARRAY = 8, 9
+_NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
+"""How the file stores a value, by the number of its kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    """What a GGUF file tells under one name, and by which kinds of value: an array has two."""
+
+    value: Any
+    kinds: tuple[Any, ...]
+
+
+def _told_alike(fields: dict[str, _Field]) -> dict[str, _Field]:
+    """Return what is told of shape and vocabulary, the vocabulary in the words of a folder.
+
+    There runs of blanks are words as all others, and scores are ids: `_add_tokenizer` says why.
+    """
+    told = dict(fields)
+    del told["general.architecture"], told["general.file_type"]  # the writer tells them
+    tokens, kinds, scores = (
+        list(told[f"tokenizer.ggml.{each}"].value) for each in ("tokens", "token_type", "scores")
+    )
+    for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True)):
+        if kind == _USER_DEFINED and not token.strip(" "):
+            tokens[number], kinds[number] = token.replace(" ", _SPACE), _NORMAL
+        if kinds[number] == _NORMAL:
+            scores[number] = -float(number)
+    vocabulary = {"tokens": tokens, "token_type": kinds, "scores": scores}
+    for each, values in vocabulary.items():
+        name = f"tokenizer.ggml.{each}"
+        told[name] = _Field(value=values, kinds=told[name].kinds)
+    return told
+
+
+def _read(base: Path) -> tuple[dict[str, _Field], Iterator[tuple[str, Any, Any]]]:
+    """Return the fields and the tensors: name, kind and stored values, straight from the disk.
+
+    The reader of the package `gguf` takes eight seconds for a vocabulary of this size.
+    """
+    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import numpy as np  # noqa: PLC0415 - comes with gguf
+
+    with base.open("rb") as opened:
+        magic, version, tensors, fields = struct.unpack("<4sIQQ", opened.read(24))
+        if (magic, version) != (b"GGUF", gguf.GGUF_VERSION):
+            raise SystemExit(f"{base} is no GGUF file of version {gguf.GGUF_VERSION}")
+        told = {_text(opened): _field(opened) for _ in range(fields)}
+        heads = [(_text(opened), *_head(opened)) for _ in range(tensors)]
+        aligned = gguf.GGUF_DEFAULT_ALIGNMENT
+        begin = -(-opened.tell() // aligned) * aligned
+    data = np.memmap(base, mode="r", offset=begin)
+
+    def stored() -> Iterator[tuple[str, Any, Any]]:
+        for name, shape, kind, offset in heads:
+            block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
+            row = shape[0] // block * size
+            raw = data[offset : offset + row * math.prod(shape[1:])].reshape(*shape[:0:-1], row)
+            is_norm = kind == gguf.GGMLQuantizationType.F32
+            yield name, gguf.GGMLQuantizationType(kind), raw.view(np.float32) if is_norm else raw
+
+    return told, stored()
+
+
+def _head(opened: BinaryIO) -> tuple[tuple[int, ...], int, int]:
+    """Read shape, kind and offset of a tensor."""
+    (dimensions,) = struct.unpack("<I", opened.read(4))
+    shape = struct.unpack(f"<{dimensions}Q", opened.read(8 * dimensions))
+    return shape, *struct.unpack("<IQ", opened.read(12))
+
+
+def _text(opened: BinaryIO) -> str:
+    (size,) = struct.unpack("<Q", opened.read(8))
+    return opened.read(size).decode()
+
+
+def _field(opened: BinaryIO) -> _Field:
+    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+
+    (kind,) = struct.unpack("<I", opened.read(4))
+    if kind != _ARRAY:
+        return _Field(value=_values(opened, kind, 1)[0], kinds=(gguf.GGUFValueType(kind),))
+    inner, count = struct.unpack("<IQ", opened.read(12))
+    kinds = (gguf.GGUFValueType.ARRAY, gguf.GGUFValueType(inner))
+    return _Field(value=_values(opened, inner, count), kinds=kinds)
+
+
+def _values(opened: BinaryIO, kind: int, count: int) -> list[Any]:
+    if kind == _STRING:
+        return [_text(opened) for _ in range(count)]
+    layout = f"<{count}{_NUMBERS[kind]}"
+    return list(struct.unpack(layout, opened.read(struct.calcsize(layout))))
+
+
+def _rounded(values: Any) -> Any:
+    """Return numbers of 32 bits rounded to those that bfloat16 has, half to even."""
+    import numpy as np  # noqa: PLC0415 - comes with gguf
+
+    bits = values.view(np.uint32)
+    return ((bits + (0x7FFF + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+_LORA = "base_model.model.{layer}.lora_{side}.weight"
+_LAYERS = {
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""llama.cpp's names and those of transformers, of the layers that an adapter may change."""
+
+
+class _Changes:
+    """What an adapter adds to the matrices, by llama.cpp's names; each is taken once."""
+
+    def __init__(self, adapter: Path | None) -> None:
+        self._halves: dict[str, Any] = {}
+        self._scale = 0.0
+        if adapter is not None:
+            card = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+            _require_plain(card, adapter)
+            self._scale = card["lora_alpha"] / card["r"]
+            self._halves = dict(_tensors(adapter / "adapter_model.safetensors"))
+
+    def take(self, name: str) -> Any:
+        """Return what is added to a matrix, None if nothing is."""
+        _, number, layer, *_ = f"{name}..".split(".")
+        told = f"model.layers.{number}.{_LAYERS.get(layer, layer)}"
+        narrow, wide = (self._halves.pop(_LORA.format(layer=told, side=s), None) for s in "AB")
+        return None if narrow is None or wide is None else (wide @ narrow) * self._scale
+
+    @property
+    def left(self) -> list[str]:
+        """What nobody took."""
+        return list(self._halves)
+
+
+def _require_plain(card: dict[str, Any], adapter: Path) -> None:
+    """Refuse what is more than a product of two matrices."""
+    beyond = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save")
+    if found := [each for each in beyond if card.get(each)]:
+        raise SystemExit(f"{adapter} has {', '.join(found)}: merge it with `lhkit tune merge`")
 
 
 def _add_shape(writer: Any, config: dict[str, Any]) -> None:
@@ -125,5 +327,14 @@ def _tensors(file: Path) -> Iterator[tuple[str, Any]]:
             yield name, values.astype(np.float32).reshape(each["shape"])
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Write what the arguments say: from where, the file, its quantisation, an adapter if any."""
+    source, file, quantisation, *adapter = arguments
+    if Path(source).is_dir():
+        export(Path(source), Path(file), quantisation)
+    else:
+        requantise(Path(source), Path(file), quantisation, *map(Path, adapter))
+
+
 if __name__ == "__main__":
-    export(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1:])

@@ -19,7 +19,12 @@ _WATCH_S = 1.0
 
 
 def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> None:
-    """Serve, and say where when it does; the aliases are listed beside the file's name."""
+    """Serve, and say where when it does; the aliases are listed beside the file's name.
+
+    Threads that wait for each other sleep: on a machine that does other work, too, those that spin
+    wait for a turn that the others do not give them, and it answers twenty times slower.
+    """
+    os.putenv("OMP_WAIT_POLICY", "passive")  # read when OpenMP is loaded, by the next line
     import xllamacpp  # noqa: PLC0415 - its caller looks whether it is there
 
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""A vLLM server of our own: its command line, start, log and end, and which ones run."""
+"""A server of our own, a vLLM first of all: its command line, start, log, end; which ones run."""
 
 import asyncio
 import errno
@@ -16,7 +16,7 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import psutil
@@ -88,7 +88,7 @@ def _tail(log_path: Path) -> list[str]:
         return []
 
 
-# A local vLLM server as a child of ours: started, watched, and ended whatever happens to us.
+# A local server as a child of ours: started, watched, and ended whatever happens to us.
 #
 # It listens on 127.0.0.1 only and reports to nobody. Speaking to it is `lhkit.models.vllm`'s
 # business; finding one that somebody else started is `lhkit.models.serving`'.
@@ -140,6 +140,11 @@ class ServerSettings:
     weights_sha256: str = ""
     dtype: ServedDtype = "auto"
 
+    @property
+    def found_as(self) -> str:
+        """What the server is found by that `lhkit serve` keeps: the name that it serves."""
+        return self.served_name
+
     def arguments(self, port: int) -> tuple[str, ...]:
         """Return what follows `python` on the command line."""
         template = ("--chat-template", str(self.chat_template)) if self.chat_template else ()
@@ -173,11 +178,12 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartProgress:
-    """How far the start is: seconds since it began, and the last stage that the log told of."""
+    """How far the start of an engine is: seconds since it began, the last stage in its log."""
 
     elapsed_s: float
     stage: str
     log_path: Path
+    engine: str = "vLLM"
 
 
 StartReport: TypeAlias = Callable[[StartProgress], None]
@@ -229,13 +235,76 @@ def dtype_told(served_name: str) -> str:
     return told if told != served_name and told in DTYPES else ""
 
 
-class VllmServer:
-    """`async with VllmServer(settings) as server:` serves at `server.base_url` until the end.
+class ServerPlan(Protocol):
+    """How a server is started, whatever the engine."""
 
-    The process tree ends with the block, and also if this process is killed outright.
+    @property
+    def model(self) -> Path:
+        """The folder or file of weights."""
+        ...
+
+    @property
+    def served_name(self) -> str:
+        """What the model is called by who asks the server."""
+        ...
+
+    @property
+    def found_as(self) -> str:
+        """What a server is found by that `lhkit serve` keeps."""
+        ...
+
+    @property
+    def log_path(self) -> Path:
+        """Where all goes that the server says."""
+        ...
+
+    @property
+    def port(self) -> int | None:
+        """None: a free one."""
+        ...
+
+    @property
+    def start_timeout_s(self) -> float:
+        """How long it may take until it answers."""
+        ...
+
+    @property
+    def grace_s(self) -> float:
+        """How long it is given to end by itself."""
+        ...
+
+    @property
+    def python(self) -> str:
+        """What runs it."""
+        ...
+
+    @property
+    def weights_sha256(self) -> str:
+        """The hash of the weights that it tells; empty if untold."""
+        ...
+
+    def arguments(self, port: int) -> tuple[str, ...]:
+        """Return what follows `python` on the command line."""
+        ...
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that are set for it."""
+        ...
+
+
+Plan_co = TypeVar("Plan_co", bound=ServerPlan, covariant=True)
+
+
+class LocalServer(Generic[Plan_co]):
+    """A server as a child of ours; a class of its own for each engine.
+
+    `engine` is its name for people, `package` what Python imports of it.
     """
 
-    def __init__(self, settings: ServerSettings, *, report: StartReport = silent) -> None:
+    engine: ClassVar[str]
+    package: ClassVar[str]
+
+    def __init__(self, settings: Plan_co, *, report: StartReport = silent) -> None:
         self.settings = settings
         self.port = 0
         self._report = report
@@ -304,11 +373,17 @@ class VllmServer:
                 elapsed_s = loop.time() - began_s
                 if elapsed_s > self.settings.start_timeout_s:
                     raise ServerStartError(
-                        f"vLLM was not ready after {elapsed_s:.0f} s (last: {last_stage(log)}); "
+                        f"{self.engine} was not ready after {elapsed_s:.0f} s "
+                        f"(last: {last_stage(log)}); "
                         f"give it more time, or read {log}."
                     )
                 self._report(
-                    StartProgress(elapsed_s=elapsed_s, stage=last_stage(log), log_path=log)
+                    StartProgress(
+                        elapsed_s=elapsed_s,
+                        stage=last_stage(log),
+                        log_path=log,
+                        engine=self.engine,
+                    )
                 )
                 with suppress(TimeoutError):
                     await asyncio.wait_for(reaper.wait(), _POLL_S)
@@ -317,14 +392,18 @@ class VllmServer:
 
     def _start_fault(self, exit_code: int) -> SetupError:
         line = telling_line(self.settings.log_path)
-        if "No module named 'vllm'" in line:
-            return _no_vllm(self.settings.python)
+        if f"No module named '{self.package}'" in line:
+            return self._no_engine()
         if "ddress already in use" in line:
             return _port_fault(self.port)
         return ServerStartError(
-            f"vLLM ended while it was starting (exit {exit_code}): {line} - the whole log is in "
-            f"{self.settings.log_path}."
+            f"{self.engine} ended while it was starting (exit {exit_code}): {line} - the whole log "
+            f"is in {self.settings.log_path}."
         )
+
+    def _no_engine(self) -> MissingPackageError:
+        """Return what to raise where the engine is not installed."""
+        raise NotImplementedError
 
     async def _end(self) -> None:
         """Let go of the reaper, which then ends the tree, and make sure that it did."""
@@ -339,6 +418,19 @@ class VllmServer:
         finally:  # whatever a reaper that was itself killed left behind shares its process group
             with suppress(ProcessLookupError):
                 os.killpg(reaper.pid, signal.SIGKILL)
+
+
+class VllmServer(LocalServer[ServerSettings]):
+    """`async with VllmServer(settings) as server:` serves at `server.base_url` until the end.
+
+    The process tree ends with the block, and also if this process is killed outright.
+    """
+
+    engine: ClassVar[str] = "vLLM"
+    package: ClassVar[str] = "vllm"
+
+    def _no_engine(self) -> MissingPackageError:
+        return _no_vllm(self.settings.python)
 
 
 async def answers_health(session: "aiohttp.ClientSession", base_url: str) -> bool:
@@ -442,7 +534,9 @@ async def find_running(
 
 
 @asynccontextmanager
-async def advertised(cache_dir: Path, server: VllmServer) -> AsyncIterator[RunningServer]:
+async def advertised(
+    cache_dir: Path, server: LocalServer[ServerPlan]
+) -> AsyncIterator[RunningServer]:
     """Let others find `server` for as long as the block lasts."""
     settings = server.settings
     running = RunningServer(
@@ -453,7 +547,7 @@ async def advertised(cache_dir: Path, server: VllmServer) -> AsyncIterator[Runni
         after_boot_s=after_boot_s(server.pid),
         options=settings.arguments(server.port),
     )
-    path = _path(cache_dir, settings.served_name)
+    path = _path(cache_dir, settings.found_as)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(running), indent=2) + "\n"
     write_whole(path, text.encode(), draft=str(running.pid))

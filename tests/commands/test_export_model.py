@@ -199,7 +199,7 @@ async def test_without_llama_cpp_a_sentence_says_what_to_install(
 ) -> None:
     file = tmp_path / "tuned.gguf"
     file.write_text("")
-    monkeypatch.setattr("lhkit.commands.serve.find_spec", lambda _name: None)
-    with pytest.raises(MissingPackageError, match=r"lhkit\[llama\]") as caught:
+    monkeypatch.setattr("lhkit.models.light.find_spec", lambda _name: None)
+    with pytest.raises(MissingPackageError, match=r"lhkit\[light\]") as caught:
         await served(str(file), settings, dry_run=False)
     assert isinstance(caught.value, LhkitError)

