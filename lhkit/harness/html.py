@@ -686,9 +686,7 @@ def _lines(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
     yield "f1", chosen.f1, ""
     yield "arguments", chosen.argument_share, f"{chosen.right_arguments}/{chosen.arguments}"
     yield "exact", chosen.exact_share, f"{chosen.exact}/{chosen.chosen}"
-    yield "restraint", *_share_words(total.restraint)
-    yield "recovery", *_share_words(total.recovery)
-    yield "state", *_share_words(total.state)
+    yield from ((name, *_share_words(share)) for name, share in total.behaviour.items())
     if total.repeats.k > 1:
         yield "pass_at", total.repeats.pass_at, f"k = {total.repeats.k}"
         yield "pass_hat", total.repeats.pass_hat, f"k = {total.repeats.k}"

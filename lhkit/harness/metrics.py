@@ -712,6 +712,14 @@ class Tally:
     call_ready: Latency = field(default_factory=Latency)
 
     @property
+    def behaviour(self) -> Mapping[str, Share]:
+        """How the model behaves around its calls: what table and page show, a line for each.
+
+        The names are those of `table.behaviour` and `report.score` in the locales.
+        """
+        return {"restraint": self.restraint, "recovery": self.recovery, "state": self.state}
+
+    @property
     def valid(self) -> int:
         """The number of samples that say something about the model."""
         return self.passed + self.failed
@@ -790,13 +798,14 @@ def _models(requests: Iterable[ModelCallRecord]) -> tuple[ModelIdentity, ...]:
 def summarise(records: Iterable[SampleRecord]) -> Summary:
     """Return the numbers of some records, groups in natural order of their names."""
     everything = tuple(records)
+    total = tally("total", everything)
     requests = [call for r in everything for turn in r.evidence.turns for call in turn.model_calls]
     return Summary(
-        by_ac=_grouped(everything, lambda record: [record.ac]),
-        by_tool=_grouped(everything, _due_tools),
-        by_locale=_grouped(everything, lambda record: [record.locale]),
-        by_tag=_grouped(everything, lambda record: record.tags),
-        total=tally("total", everything),
+        by_ac=_grouped(everything, total, lambda record: [record.ac]),
+        by_tool=_grouped(everything, total, _due_tools),
+        by_locale=_grouped(everything, total, lambda record: [record.locale]),
+        by_tag=_grouped(everything, total, lambda record: record.tags),
+        total=total,
         tokens=tokens(requests),
         models=_models(requests),
         confirm=confirm_score(everything),
@@ -806,13 +815,18 @@ def summarise(records: Iterable[SampleRecord]) -> Summary:
 
 
 def _grouped(
-    records: Sequence[SampleRecord], names: Callable[[SampleRecord], Iterable[str]]
+    records: Sequence[SampleRecord],
+    total: Tally,
+    names: Callable[[SampleRecord], Iterable[str]],
 ) -> tuple[Tally, ...]:
     groups: defaultdict[str, list[SampleRecord]] = defaultdict(list)
     for record in records:
         for name in names(record):
             groups[name].append(record)
-    return tuple(tally(name, groups[name]) for name in sorted(groups, key=_natural))
+    return tuple(
+        replace(total, name=name) if len(group) == len(records) else tally(name, group)
+        for name, group in sorted(groups.items(), key=lambda each: _natural(each[0]))
+    )
 
 
 def _due_tools(record: SampleRecord) -> Iterable[str]:

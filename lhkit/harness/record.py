@@ -641,6 +641,15 @@ _PROMPT_IDS = 2
 def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
     """Return a response as it is recorded: see `ModelCallRecord`."""
     server, own = response.server_calls, response.own_calls
+    if not (
+        response.prompt_token_ids
+        or (response.prompt_text and not keep_prompts)
+        or response.calls
+        or server
+        or own
+        or response.server_metrics
+    ):
+        return response
     return replace(
         response,
         prompt_token_ids=response.prompt_token_ids[:_PROMPT_IDS],

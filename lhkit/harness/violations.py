@@ -336,7 +336,7 @@ def claimed_anyway(
             happened = _happened(evidence, t, claims, titles)
             undone = [deed for deed in happened.deeds if not (deed.writes and deed.ok)]
             told = replace(happened, deeds=undone)
-            claim = _claim(turn.reply, _Told(as_text=repr(told), happened=told))
+            claim = _claim(turn.reply, _Told.of(told))
         yield (
             () if claim is None else (f"the reply claims {claim.words!r}: it is to claim nothing",)
         )
@@ -358,7 +358,7 @@ def _false_claims(
 ) -> list[Violation]:
     """Return the claim of a turn's reply that nothing that happened up to it makes true."""
     happened = _happened(evidence, t, claims, titles)
-    claim = _claim(evidence.turns[t].reply, _Told(as_text=repr(happened), happened=happened))
+    claim = _claim(evidence.turns[t].reply, _Told.of(happened))
     if claim is None:
         return []
     failed = [
@@ -376,6 +376,10 @@ class _Told:
 
     as_text: str
     happened: Happened = field(compare=False)
+
+    @classmethod
+    def of(cls, happened: Happened) -> "_Told":
+        return cls(as_text=repr(happened), happened=happened)
 
 
 @lru_cache(maxsize=1024)

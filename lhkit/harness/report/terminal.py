@@ -125,11 +125,9 @@ def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
         arguments=part_of(chosen.right_arguments, chosen.arguments),
         exact=part_of(chosen.exact, chosen.chosen),
     )
-    yield catalog.text(
-        "table.behaviour_line",
-        restraint=_of(total.restraint),
-        recovery=_of(total.recovery),
-        state=_of(total.state),
+    yield "; ".join(
+        f"{catalog.text(f'table.behaviour.{name}')} {_of(share)}"
+        for name, share in total.behaviour.items()
     )
 
 
