@@ -47,7 +47,7 @@ class PromptOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PromptPart:
     """How much of a prompt is due to one part. `tokens` is None where nothing counts them.
 
     `kind` is `instructions`, `tool` (then `tool` is its name), `context`, `user`, `protocol` (what
@@ -148,7 +148,7 @@ def _tokens(settings: Settings) -> Measure | None:
     return None
 
 
-def _parts(opening: _Opening, dialect: str, tokens: Measure | None) -> tuple[Part, ...]:
+def _parts(opening: _Opening, dialect: str, tokens: Measure | None) -> tuple[PromptPart, ...]:
     """Return the size of each part, of the rest, which is the protocol's, and of all.
 
     A part is worth what the prompt grows by, so that any dialect will do. A tool is added once
@@ -161,9 +161,9 @@ def _parts(opening: _Opening, dialect: str, tokens: Measure | None) -> tuple[Par
 
     whole = sizes(opening)
 
-    def part(kind: str, more: Sequence[int], less: Sequence[int], tool: str = "") -> Part:
+    def part(kind: str, more: Sequence[int], less: Sequence[int], tool: str = "") -> PromptPart:
         counted, characters, octets = (a - b for a, b in zip(more, less, strict=True))
-        return Part(
+        return PromptPart(
             kind=kind,
             tool=tool,
             tokens=counted if tokens else None,
@@ -187,7 +187,7 @@ def _parts(opening: _Opening, dialect: str, tokens: Measure | None) -> tuple[Par
     return (*parts, part("protocol", whole, told), part("total", whole, (0, 0, 0)))
 
 
-def _table(parts: Sequence[Part], catalog: Catalog) -> Table:
+def _table(parts: Sequence[PromptPart], catalog: Catalog) -> Table:
     table = Table(title=catalog.text("prompt.title"), title_justify="left")
     table.add_column(catalog.text("prompt.part"))
     for name in ("tokens", "characters", "bytes"):

@@ -41,7 +41,7 @@ from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
     MisfitError,
-    Said,
+    Drawn,
     answers_of,
     conversations,
     identity,
@@ -457,7 +457,7 @@ async def make_own_data(
         lines = ", ".join(map(str, quoted))
         asked = load_catalog(settings.locale).text("tune_own.quote", file=phrases, lines=lines)
         _tell(asked, to_stderr=True)
-    said: list[Said] = []
+    said: list[Drawn] = []
     misfits: list[MisfitError] = []
     stages = _stages(own, book, said.append, misfits.append)
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
@@ -504,7 +504,7 @@ def _told(answers: Answers, catalog: Catalog) -> str:
 def _stages(
     toolset: Toolset,
     book: PhraseFile,
-    notify: Callable[[Said], None],
+    notify: Callable[[Drawn], None],
     refuse: Callable[[MisfitError], None],
 ) -> dict[str, DrawingStage]:
     """Return the tools of each language.

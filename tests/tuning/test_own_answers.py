@@ -9,7 +9,7 @@ from lhkit.errors import TuningError
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.tuning.phrases.file import read_phrases
-from lhkit.tuning.phrases.generate import Said, Wish, answers_of
+from lhkit.tuning.phrases.generate import Drawn, Wish, answers_of
 
 SHELF = """\
 from dataclasses import dataclass, field
@@ -108,7 +108,7 @@ async def test_a_tool_that_finds_too_little_is_told_with_replies_that_were_never
     assert rest.endswith("Replies never used: ok[1] (p.yaml:12), refused (p.yaml:14).")
 
 
-def wished(outcome: str, *, is_to_fail: bool = False) -> Said:
+def wished(outcome: str, *, is_to_fail: bool = False) -> Drawn:
     wish = Wish(
         tool="lend_book",
         locale="en",
@@ -118,7 +118,7 @@ def wished(outcome: str, *, is_to_fail: bool = False) -> Said:
         place=str,
         is_to_fail=is_to_fail,
     )
-    return Said(wish=wish, outcome=outcome, reply="No {title}.", text="")
+    return Drawn(wish=wish, outcome=outcome, reply="No {title}.", text="")
 
 
 @pytest.mark.parametrize(("on_purpose", "by_accident", "warns"), [(9, 2, False), (0, 3, True)])

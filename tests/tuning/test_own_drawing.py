@@ -18,7 +18,7 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.data import TrainingSequence
 from lhkit.tuning.phrases.check import check_fit
 from lhkit.tuning.phrases.file import PhraseFile, read_phrases
-from lhkit.tuning.phrases.generate import DrawingStage, Said, conversations
+from lhkit.tuning.phrases.generate import DrawingStage, Drawn, conversations
 from lhkit.tuning.teacher import simulate
 
 MONDAY = date(2026, 6, 15)
@@ -168,7 +168,7 @@ async def test_two_wishes_are_two_calls_and_one_answer(tmp_path: Path) -> None:
 async def test_each_wish_is_told_with_what_it_came_to_and_whether_it_was_to_fail(
     tmp_path: Path,
 ) -> None:
-    book, said = book_of(tmp_path), list[Said]()
+    book, said = book_of(tmp_path), list[Drawn]()
     stage = DrawingStage(registry=REGISTRY, days=[MONDAY] * 2, notify=said.append)
     told = conversations(book, {"ko": stage}, count=60, seed=1, korean_share=1.0)
     sequences = await simulate(tuple(told), Timers(), progress=False)

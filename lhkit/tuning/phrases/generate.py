@@ -80,7 +80,7 @@ _CALLED_WITH = "value"
 """`{argument.value}` is what was called with, not what was said."""
 
 _NO_WORDS = "–"
-"""Said where nothing fits; such a play is never learnt from."""
+"""Drawn where nothing fits; such a play is never learnt from."""
 
 _SHOWN_ROWS = 3
 _SHOWN_CHARS = 60
@@ -147,7 +147,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Drawn:
     """What became of a wish: a key of its `replies`, the reply under it, and that in words.
 
     `is_blind` if a list was empty, and the reply is one for results and does not speak of it.
@@ -160,7 +160,7 @@ class Said:
     is_blind: bool = False
 
 
-def ignore(_said: Said) -> None:
+def ignore(_said: Drawn) -> None:
     """Tell nobody."""
 
 
@@ -191,7 +191,7 @@ def acting(
     *,
     seed: int,
     most_calls: int,
-    notify: Callable[[Said], None] = ignore,
+    notify: Callable[[Drawn], None] = ignore,
     refuse: Callable[[MisfitError], None] = refuse,
     before: Memory | None = None,
     after: Memory | None = None,
@@ -220,7 +220,7 @@ def acting(
             for message in settled:
                 call = course.send(message)
         except StopIteration as end:
-            told: Sequence[Said] = end.value
+            told: Sequence[Drawn] = end.value
             if after is not None:
                 after.known = known
             for each in told:
@@ -244,9 +244,9 @@ def acting(
     return act
 
 
-def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Course[Sequence[Said]]:
+def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Course[Sequence[Drawn]]:
     """Yield each call, be sent its result, and return what is said in the end."""
-    told: list[Said] = []
+    told: list[Drawn] = []
     for wish in wishes:
         rows: dict[str, Any] = {}
         args = yield from _arguments(wish.args, wish, known, rows)
@@ -343,7 +343,7 @@ def _call_key(tool: str, args: Mapping[str, Any]) -> str:
     return compact([tool, dict(args)])
 
 
-def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Random) -> Said:
+def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Random) -> Drawn:
     if wish.outcome is not None and wish.outcome not in outcomes:
         raise MisfitError(
             wish.place("outcome"),
@@ -357,7 +357,7 @@ def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Rando
             reply = reply_of(written)
             text = filled(reply.text, partial(_word, wish, field, reply))
             if text is not None:
-                return Said(
+                return Drawn(
                     wish=wish,
                     outcome=outcome,
                     reply=reply.text,
@@ -507,7 +507,7 @@ class Answers:
         return self.missing > _TOO_MANY
 
 
-def answers_of(book: PhraseFile, said: Sequence[Said]) -> tuple[Answers, ...]:
+def answers_of(book: PhraseFile, said: Sequence[Drawn]) -> tuple[Answers, ...]:
     """Return how the wishes ended, by tool in the order of the file.
 
     Replies of a language in which nothing was said are not looked at.
@@ -528,12 +528,12 @@ def answers_of(book: PhraseFile, said: Sequence[Said]) -> tuple[Answers, ...]:
     )
 
 
-def _missing(said: Sequence[Said]) -> float:
+def _missing(said: Sequence[Drawn]) -> float:
     meant = [each.outcome for each in said if not each.wish.is_to_fail]
     return sum(outcome.endswith("not_found") for outcome in meant) / max(1, len(meant))
 
 
-def _unused(book: PhraseFile, tool: str, said: Sequence[Said], locales: set[str]) -> Iterator[str]:
+def _unused(book: PhraseFile, tool: str, said: Sequence[Drawn], locales: set[str]) -> Iterator[str]:
     """Yield the replies that were never said; of an outcome that never came, only its key."""
     used = {(each.wish.locale, each.outcome, each.reply) for each in said}
     for locale in sorted(locales):
@@ -829,7 +829,7 @@ class DrawingStage:
     days: Sequence[date]
     own_days: Mapping[int, date] = field(default_factory=dict)
     most_calls: int = MAX_TURNS - 1
-    notify: Callable[[Said], None] = ignore
+    notify: Callable[[Drawn], None] = ignore
     refuse: Callable[[MisfitError], None] = refuse
 
 
