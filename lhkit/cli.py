@@ -9,7 +9,7 @@ from itertools import pairwise
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.console import Console
@@ -154,6 +154,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "export": (
             "lhkit export runs/gemma-json --inspect gemma.eval",
             "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
+            "lhkit export runs/chats --otel http://127.0.0.1:4318",
+            "lhkit export --schema dart --toolset mine.py:own --into tools.dart",
         ),
         "export-model": ("lhkit export-model gemma --to gguf:Q8_0 --into gemma-Q8_0.gguf",),
         "lint": (
@@ -811,12 +813,27 @@ def add_report(cli: typer.Typer, run: Run) -> None:
 # `export`: options of the command that writes a run for other tools.
 
 
+ExportedSchema = Annotated[
+    Literal["dart"] | None,
+    typer.Option("--schema", help="The tools as declarations for an app, in place of a run."),
+]
+Otel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|URL",
+        help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
+    ),
+]
+
+
 def add_export(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit export`."""
 
     @cli.command("export")
     def export_(
-        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+        folder: Annotated[
+            Path | None, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")
+        ] = None,
         openai_messages: Annotated[
             Path | None,
             typer.Option(
@@ -833,12 +850,32 @@ def add_export(cli: typer.Typer, run: Run) -> None:
             Path | None,
             typer.Option(dir_okay=False, help="A log for `inspect view`, such as run.eval."),
         ] = None,
+        otel: Otel = None,
+        schema: ExportedSchema = None,
+        toolset: TunedToolset = None,
+        locale: Locale = None,
+        into: Annotated[
+            Path, typer.Option(allow_dash=True, dir_okay=False, help="Where --schema writes.")
+        ] = Path("-"),
     ) -> None:
-        """Write a run for other tools: OpenAI's messages, Parquet, a log of Inspect."""
-        from lhkit.commands.export import ExportOptions, export_run  # noqa: PLC0415 - scipy
+        """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry."""
+        from lhkit.commands.export import (  # noqa: PLC0415 - scipy
+            ExportOptions,
+            export_run,
+            export_schema,
+        )
 
+        if schema is not None:
+            finish(run, lambda settings: export_schema(folder, toolset, locale, into, settings))
+            return
+        if folder is None:
+            raise typer.BadParameter("RUN: name the folder of a run, or give --schema dart")
         options = ExportOptions(
-            folder=folder, openai_messages=openai_messages, parquet=parquet, inspect=inspect
+            folder=folder,
+            openai_messages=openai_messages,
+            parquet=parquet,
+            inspect=inspect,
+            otel=otel,
         )
         finish(run, lambda settings: export_run(options, settings))
 

@@ -1,18 +1,31 @@
-"""`lhkit export`: a run in the formats of others."""
+"""`lhkit export`: a run in the formats of others, and tools as declarations."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+import aiohttp
 from rich.text import Text
 
 from lhkit.commands.console import wide_console
+from lhkit.commands.report import STDOUT, write_report
 from lhkit.errors import RunError, UsageError
+from lhkit.files import write_whole
+from lhkit.harness.dart import dart_declarations
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
+from lhkit.harness.otel import trace_requests
+from lhkit.harness.plan import tool_specs
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
+from lhkit.toolset import DEFAULT, load, registry_of
+
+_TRACES = "/v1/traces"
+_SEND_S = 30.0
+_SHOWN_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +36,7 @@ class ExportOptions:
     openai_messages: Path | None = None
     parquet: Path | None = None
     inspect: Path | None = None
+    otel: str | None = None
 
 
 async def export_run(options: ExportOptions, settings: Settings) -> int:
@@ -30,24 +44,31 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
 
     Raises:
         UsageError: nothing was asked for, or Inspect would not know the file by its name.
-        RunError: there is no run, a line of it is broken, or a file cannot be written.
+        RunError: there is no run, a line of it is broken, a file cannot be written, or a receiver
+            of traces does not take them.
         MissingPackageError: a package of the extra `export` is not there.
     """
     wanted = list(_wanted(options))
-    if not wanted:
-        raise UsageError("nothing to write: give --openai-messages, --parquet or --inspect")
+    if not wanted and options.otel is None:
+        raise UsageError("nothing to write: give --openai-messages, --parquet, --inspect or --otel")
     if options.inspect is not None and options.inspect.suffix != ".eval":
         raise UsageError(f"{options.inspect}: Inspect knows its logs by their ending: give .eval")
     run = Run.load(options.folder, keep_records=False)
     catalog, console = load_catalog(settings.locale), wide_console()
+
+    def tell(place: Path | str) -> None:
+        words = catalog.text("export.written", path=place, count=len(run.records))
+        console.print(Text(printable(words)), soft_wrap=True)
+
     for path, folder, write in wanted:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write(run, path)
         except OSError as error:
             raise RunError(f"{path} cannot be written ({error}): choose another place") from error
-        words = catalog.text("export.written", path=path, count=len(run.records))
-        console.print(Text(printable(words)), soft_wrap=True)
+        tell(path)
+    if options.otel is not None and _is_address(options.otel):
+        tell(await _send(run, options.otel))
     return 0
 
 
@@ -59,3 +80,79 @@ def _wanted(options: ExportOptions) -> Iterator[tuple[Path, Path, Callable[[Run,
         yield options.parquet, options.parquet, write_parquet
     if options.inspect is not None:
         yield options.inspect, options.inspect.parent, write_inspect
+    if options.otel is not None and not _is_address(options.otel):
+        yield Path(options.otel), Path(options.otel).parent, _write_traces
+
+
+def _is_address(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def _write_traces(run: Run, file: Path) -> None:
+    write_whole(file, (request + b"\n" for request in trace_requests(run)))
+
+
+async def _send(run: Run, address: str) -> str:
+    """Send the traces to a receiver of OTLP over HTTP; return where they went.
+
+    Raises:
+        RunError: it cannot be reached, or refuses them.
+    """
+    parts = urlsplit(address)
+    path = parts.path if parts.path.strip("/") else _TRACES
+    url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+    headers = {"Content-Type": "application/json"}
+    timeout = aiohttp.ClientTimeout(total=_SEND_S)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+            for request in trace_requests(run):
+                async with session.post(url, data=request) as answer:
+                    if not answer.ok:
+                        said = (await answer.text(errors="replace"))[:_SHOWN_CHARS]
+                        raise RunError(
+                            f"{url} refuses the traces ({answer.status} {said}): give the address "
+                            "of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318"
+                        )
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise RunError(
+            f"{url} cannot be reached ({type(error).__name__}): start the receiver, or write a file"
+        ) from error
+    return url
+
+
+# Tools as declarations of another language.
+
+
+async def export_schema(
+    folder: Path | None, toolset: str | None, locale: str | None, into: Path, settings: Settings
+) -> int:
+    """Write the tools of a run, or of a toolset, as declarations in Dart; return the exit code.
+
+    Raises:
+        UsageError: there is no such toolset or language, or a schema that Dart cannot hold.
+        RunError: there is no run, or the file cannot be written.
+    """
+    tools = _tools_of_run(folder, locale) if folder else _tools(toolset, locale, settings)
+    write_report(into, dart_declarations(tools))
+    if into != STDOUT:
+        words = load_catalog(settings.locale).text("export.schema", path=into, count=len(tools))
+        wide_console().print(Text(printable(words)), soft_wrap=True)
+    return 0
+
+
+def _tools(
+    toolset: str | None, locale: str | None, settings: Settings
+) -> Sequence[Mapping[str, Any]]:
+    world = {"now": settings.now().isoformat(timespec="seconds")}
+    registry = registry_of(load(toolset or DEFAULT), world, locale or settings.locale)
+    return tool_specs(registry)
+
+
+def _tools_of_run(folder: Path, locale: str | None) -> Sequence[Mapping[str, Any]]:
+    told = Run.load(folder, keep_records=False).manifest.get("locales", {})
+    name = locale or next(iter(told), "")
+    if name not in told:
+        known = ", ".join(told) or "none"
+        raise UsageError(f"{folder} tells no tools in {name or 'any language'}: it has {known}")
+    tools: Sequence[Mapping[str, Any]] = told[name].get("tools", ())
+    return tools
