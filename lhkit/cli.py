@@ -130,6 +130,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit serve google/gemma-3-4b-it --dry-run",
             "lhkit serve --weights tuned/model",
         ),
+        "mcp": ("lhkit mcp serve --toolset mine.py:own",),
+        "mcp serve": (
+            "lhkit mcp serve --toolset mine.py:own",
+            "lhkit mcp serve --allow-writes --locale en",
+        ),
         "doctor": (
             "lhkit doctor",
             "lhkit doctor --base-url http://127.0.0.1:8000 --dialect openai",
@@ -332,14 +337,15 @@ Toolset = Annotated[
     str,
     typer.Option(
         metavar="FILE.py:NAME",
-        help="Tools of your own, as FILE.py:NAME or package.module:NAME; then give PATHS.",
+        help="Tools of your own: FILE.py:NAME, package.module:NAME or mcp:SERVER; then give PATHS.",
     ),
 ]
 
 _Tools = Annotated[
     str,
     typer.Option(
-        metavar="FILE.py:NAME", help="Tools of your own, as FILE.py:NAME or package.module:NAME."
+        metavar="FILE.py:NAME",
+        help="Tools of your own: FILE.py:NAME, package.module:NAME or mcp:SERVER.",
     ),
 ]
 
@@ -1146,6 +1152,37 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
         )
 
 
+def add_mcp(cli: typer.Typer, run: Run) -> None:
+    """Add `lhkit mcp` with what it serves."""
+    mcp = typer.Typer(help="Tools for other MCP clients.", no_args_is_help=True)
+    cli.add_typer(mcp, name="mcp")
+
+    @mcp.command("serve")
+    def serve_(
+        toolset: _Tools = DEFAULT_TOOLSET,
+        world: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="YAML file: the state that the tools begin in."),
+        ] = None,
+        db: Annotated[
+            Path | None,
+            typer.Option(dir_okay=False, help="The file that life-helper keeps its data in."),
+        ] = None,
+        locale: Locale = None,
+        allow_writes: Annotated[
+            bool,
+            typer.Option("--allow-writes", help="Also for a client that cannot ask its person."),
+        ] = False,
+    ) -> None:
+        """Serve tools by MCP on standard input and output; a client's person is asked to write."""
+        from lhkit.commands.mcp import ServeToolsOptions, serve_tools  # noqa: PLC0415 - the SDK
+
+        options = ServeToolsOptions(
+            toolset=toolset, world=world, file=db, locale=locale, allow_writes=allow_writes
+        )
+        finish(run, lambda settings: serve_tools(options, settings))
+
+
 _In = Annotated[
     Path, typer.Option("--in", metavar="FOLDER", file_okay=False, help="Where chats are kept.")
 ]
@@ -1463,6 +1500,7 @@ def build_parser(run: Run) -> typer.Typer:
     add_chat(cli, run)
     add_chats(cli, run)
     add_serve(cli, run)
+    add_mcp(cli, run)
     add_doctor(cli, run)
     add_audit(cli, run)
     add_matrix(cli, run)

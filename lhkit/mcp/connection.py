@@ -46,7 +46,8 @@ from mcp_types import (
 from lhkit.errors import McpServerError
 
 _log = logging.getLogger(__name__)
-logging.getLogger("mcp").addHandler(logging.NullHandler())  # what servers do wrong, we tell
+for _name in ("mcp", "client"):  # of the SDK: what servers do wrong, we tell
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """A server that says more in one message is cut off: no result is that large on purpose."""

@@ -622,7 +622,8 @@ def _replaced(value: Any, old: str, new: str) -> Any:
 
 def _registry(toolset: McpToolset, told: Sequence["Tool"], handler: Any) -> ToolRegistry:
     """Return the tools that can be offered; what cannot be is left out, and said."""
-    by_name = {tool.name: tool for tool in told}
+    by_name = {tool.name: tool for tool in reversed(told)}  # of two with one name, the first
+    by_name = dict(reversed(by_name.items()))
     named = [*toolset.reads, *toolset.tools, *toolset.claims]
     named += [read.tool for read in toolset.state.values()]
     for name in named:

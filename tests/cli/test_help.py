@@ -13,7 +13,7 @@ from lhkit.models.served import CONSTRAINTS
 from lhkit.models.weights import EMBEDDED_NAMES
 from tests.docs.command_lines import read_line
 
-GROUPS = {"", "chats", "import", "tune"}
+GROUPS = {"", "chats", "import", "mcp", "tune"}
 LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
 
 

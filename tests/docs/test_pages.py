@@ -10,6 +10,7 @@ from lhkit.settings import load_settings
 from tests.children import search_paths
 from tests.docs.command_lines import lhkit_lines, read_line
 from tests.docs.pages import ROOT, Step, blocks, files, missing, run, steps
+from tests.node_servers import npm_environment
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -44,6 +45,7 @@ def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
         "LHKIT_CACHE_DIR": str(load_settings().cache_dir),
+        **npm_environment(),
     }
     said = steps(page)
     done = run([step.command for step in said], tmp_path, environment)

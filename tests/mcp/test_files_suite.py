@@ -1,0 +1,47 @@
+"""The 20 scenarios over the reference file server: gold passes, and nobody else."""
+
+import shlex
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.mcp.toolset import McpToolset
+from lhkit.toolset import load
+from tests.node_servers import VERSION, server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+
+FOLDER = Path(__file__).parents[2] / "evals" / "mcp_files"
+
+
+@pytest.fixture
+def files() -> McpToolset:
+    """Return the declaration, with the server that the tests have installed."""
+    declared = load(f"mcp:{FOLDER / 'files.toml'}")
+    assert isinstance(declared, McpToolset)
+    assert declared.server == (
+        f"npx -y @modelcontextprotocol/server-filesystem@{VERSION} {{folder}}"
+    )
+    return replace(declared, server=shlex.join([server("filesystem"), "{folder}"]))
+
+
+def test_there_are_twenty_in_two_languages() -> None:
+    scenarios = load_scenarios([FOLDER / "scenarios"])
+    assert Counter(each.locale for each in scenarios) == {"ko": 10, "en": 10}
+
+
+@pytest.mark.promise("mcp.suite")
+async def test_gold_passes_and_whoever_does_nothing_or_everything_fails(files: McpToolset) -> None:
+    sources = read_sources([FOLDER / "scenarios"])
+    findings = await lint(sources, files)  # it plays all three, and says which passes that may not
+    assert [str(each) for each in findings] == []
+    lost = replace(sources.scenarios[0], gone={}, final={"files": ({"path": "no.txt"},)})
+    run = await replay([lost], gold_model, toolset=files, progress=False)
+    assert run.records[0].judgement.verdict is Verdict.FAIL

@@ -1,0 +1,191 @@
+"""`lhkit mcp serve`: lhkit's tools for other clients, and nothing written that nobody allowed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
+
+from lhkit.confirm.gate import ScriptedGate
+from lhkit.mcp.toolset import McpToolset
+from lhkit.messages import ToolOk
+from lhkit.toolset import opened
+from tests.mcp.conftest import START_S, Person, dispatched
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+TOOLS = '''\
+from pathlib import Path
+
+from lhkit import ToolErr, ToolRegistry
+
+notes = ToolRegistry()
+FILE = Path({file!r})
+
+
+@notes.tool()
+def read() -> dict:
+    """Read all."""
+    return {{"text": FILE.read_text() if FILE.exists() else ""}}
+
+
+@notes.tool(destructive=True)
+def write(text: str) -> dict:
+    """Write it down."""
+    print("a tool that prints must not spoil the protocol")
+    if not text:
+        return ToolErr("r1_empty", "Write something.")
+    FILE.write_text(text)
+    return {{"written": text}}
+'''
+
+
+class Asked:
+    """A client's person, who answers all questions so."""
+
+    def __init__(self, action: Any, **content: Any) -> None:
+        self._answer = ElicitResult(action=action, content=content or None)
+        self.questions: list[str] = []
+
+    async def __call__(self, _context: Any, params: Any) -> ElicitResult:
+        assert isinstance(params, ElicitRequestFormParams)
+        self.questions.append(params.message)
+        return self._answer
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return where the notes are written."""
+    return tmp_path / "notes.txt"
+
+
+@pytest.fixture
+def words(tmp_path: Path, file: Path) -> list[str]:
+    """Return the command that serves the notes."""
+    tools = tmp_path / "mine.py"
+    tools.write_text(TOOLS.format(file=str(file)), encoding="utf-8")
+    options = ["--toolset", f"{tools}:notes", "--locale", "en"]
+    return [sys.executable, "-m", "lhkit", "mcp", "serve", *options]
+
+
+def client(words: list[str], *more: str, **said: Any) -> Client:
+    server = StdioServerParameters(
+        command=words[0], args=[*words[1:], *more], cwd=Path(__file__).parents[2]
+    )
+    return Client(stdio_client(server), cache=None, **said)
+
+
+def text_of(result: Any) -> str:
+    return str(result.content[0].text)
+
+
+def kept(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+async def test_tools_are_told_with_their_schemas_and_writes_as_destructive(
+    words: list[str],
+) -> None:
+    async with client(words, mode="legacy") as served:
+        listed = {tool.name: tool for tool in (await served.list_tools()).tools}
+        assert served.server_info is not None
+        assert served.server_info.name == "tools"
+        hints = {name: tool.annotations for name, tool in listed.items()}
+        assert {name: (h.read_only_hint, h.destructive_hint) for name, h in hints.items() if h} == {
+            "read": (True, False),
+            "write": (False, True),
+        }
+        assert listed["write"].input_schema["required"] == ["text"]
+        read = await served.call_tool("read", {})
+        assert (read.structured_content, read.is_error) == ({"text": ""}, False)
+        wrong = await served.call_tool("write", {})
+        assert wrong.is_error
+        assert text_of(wrong).startswith("validation: ")
+        unknown = await served.call_tool("nothing", {})
+        assert text_of(unknown).startswith("unknown_tool: ")
+
+
+@pytest.mark.promise("mcp.serve")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_write_asks_the_clients_person_and_only_an_explicit_yes_writes(
+    words: list[str], file: Path, mode: str
+) -> None:
+    refusals = [Asked("decline"), Asked("cancel"), Asked("accept"), Asked("accept", run=False)]
+    for person in refusals:
+        async with client(words, mode=mode, elicitation_callback=person) as served:
+            done = await served.call_tool("write", {"text": "rent"})
+            assert (done.is_error, text_of(done)) == (True, "cancelled: user did not confirm")
+        (question,) = person.questions
+        assert "write: Write it down." in question
+        assert '"text": "rent"' in question
+    assert kept(file) == ""
+    async with client(words, mode=mode, elicitation_callback=Asked("accept", run=True)) as served:
+        done = await served.call_tool("write", {"text": "rent"})
+        assert done.structured_content == {"written": "rent"}
+        rule = await served.call_tool("write", {"text": ""})
+        assert text_of(rule) == "r1_empty: Write something."
+    assert kept(file) == "rent"
+
+
+@pytest.mark.promise("mcp.serve")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_that_cannot_ask_writes_only_where_writes_were_allowed(
+    words: list[str], file: Path, mode: str
+) -> None:
+    async with client(words, mode=mode) as served:
+        done = await served.call_tool("write", {"text": "rent"})
+        assert done.is_error
+        assert "--allow-writes" in text_of(done)
+    assert kept(file) == ""
+    async with client(words, "--allow-writes", mode=mode) as served:
+        await served.call_tool("write", {"text": "rent"})
+    assert kept(file) == "rent"
+
+
+@pytest.mark.promise("mcp.serve")
+async def test_an_answer_counts_for_one_question_with_the_arguments_that_stood_in_it(
+    words: list[str], file: Path
+) -> None:
+    yes = {"run": ElicitResult(action="accept", content={"run": True})}
+    person = Asked("accept", run=True)
+    async with client(words, mode="auto", elicitation_callback=person) as served:
+        call = served.session.call_tool
+        unasked = await call("write", {"text": "a"}, input_responses=yes, allow_input_required=True)
+        assert isinstance(unasked, InputRequiredResult)
+        other = await call(
+            "write",
+            {"text": "b"},
+            input_responses=yes,
+            request_state=unasked.request_state,
+            allow_input_required=True,
+        )
+        assert isinstance(other, InputRequiredResult)
+        assert kept(file) == ""
+
+
+async def test_lhkit_itself_is_a_client_of_it(words: list[str], file: Path) -> None:
+    toolset = McpToolset(server=" ".join(words), start_s=START_S, reads=["read"])
+    with opened(toolset, {}, "en") as session:
+        person = Person(True, True)  # the card, and the question of the server behind it
+        done = await dispatched(session, "write", person, text="rent")
+        assert done == ToolOk({"written": "rent"})
+        again = await dispatched(session, "write", ScriptedGate([True]), text="more")
+        assert not isinstance(again, ToolOk)
+    assert kept(file) == "rent"
+
+
+def test_a_toolset_that_is_not_there_is_one_sentence(words: list[str]) -> None:
+    done = subprocess.run(
+        [*words[:-3], "no.py:x"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no Python file no.py" in done.stderr
