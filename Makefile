@@ -30,8 +30,9 @@ help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 	@echo 'ARGS="…" goes to try, eval, chat, serve, lab and tune; PYTEST_ARGS="…" to test.'
 
+# One at a time: each of several conversations would read the tools anew, which is most of the work of so few.
 try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
-	@$(LIGHT)/bin/python -m lhkit eval --runtime llama.cpp --limit 8 --name try --exit-zero $(ARGS)
+	@$(LIGHT)/bin/python -m lhkit eval --runtime llama.cpp --limit 8 --concurrency 1 --name try --exit-zero $(ARGS)
 
 venv: $(STAMP)  ## install everything, pinned, into .venv (once)
 	@:
