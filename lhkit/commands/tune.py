@@ -40,8 +40,8 @@ from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, lines_to_quote, rea
 from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
-    MisfitError,
     Drawn,
+    MisfitError,
     answers_of,
     conversations,
     identity,
