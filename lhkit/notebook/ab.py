@@ -16,7 +16,7 @@ from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import Vote
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import CallSettled, ChatEvent, ModelIdentity
+from lhkit.messages import CallSettled, ChatEvent, EndReason, ModelIdentity, TurnEnded
 from lhkit.models.base import ChatModel
 from lhkit.notebook.ab_view import (
     SIDES,
@@ -61,7 +61,11 @@ def folders_of(identities: Sequence[ModelIdentity]) -> tuple[str, ...]:
 
 
 class _Half:
-    """One model with its own copy of the world, its own cards and its own records."""
+    """One model with its own copy of the world, its own cards and its own records.
+
+    `has_failed` if its last turn ended because the world failed, not the model: one that calls
+    tools without end can be voted on.
+    """
 
     def __init__(
         self,
@@ -78,10 +82,12 @@ class _Half:
         self._loop = loop
         self._catalog = catalog
         self._around = surroundings()
+        self.has_failed = False
         self.keeper = ChatKeeper(folder, self._around, now=now, model=model.identity)
         self._begin_talk("")
 
     def _begin_talk(self, title: str) -> None:
+        self.has_failed = False
         self.screen = Screen(
             loop=self._loop,
             catalog=self._catalog,
@@ -111,14 +117,11 @@ class _Half:
         self._begin_talk(title)
 
     def _take(self, event: ChatEvent) -> None:
+        if isinstance(event, TurnEnded):
+            self.has_failed = event.reason is EndReason.FAILED
         self.screen.take(blinded(event))
         has_card = isinstance(event, CallSettled) and self.gate.outcomes
         self.keeper.hear(event, answer=self.gate.outcomes.pop() if has_card else "")
-
-    @property
-    def has_failed(self) -> bool:
-        """True if the last turn ended in a fault."""
-        return self.talk.controller.state.error is not None
 
     def turn(self, text: str | None) -> Coroutine[Any, Any, None]:
         """Return the work of a turn; without a text the one that failed is taken up again."""

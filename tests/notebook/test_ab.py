@@ -17,7 +17,7 @@ from lhkit.harness.compare import compare
 from lhkit.harness.record import Preference, Verdict
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity, ToolCall, ToolOk
+from lhkit.messages import EndReason, ModelIdentity, ToolCall, ToolOk
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.ab_view import (
@@ -205,6 +205,17 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
         assert told in after
     with pytest.raises(UsageError, match="until the names are known"):
         panel.vote("right")
+
+
+async def test_a_model_that_calls_tools_without_end_is_voted_on(
+    make_ab: MakeAB, tmp_path: Path
+) -> None:
+    endless = [call("look", a=number) for number in range(9)]
+    panel = make_ab(endless, [say("hi")])
+    await panel.send("look")
+    assert runs(tmp_path)[0].records[0].evidence.turns[0].ended is EndReason.TOO_LONG
+    panel.vote("right")
+    assert [run.records[0].judgement.verdict for run in runs(tmp_path)] == ["fail", "pass"]
 
 
 @pytest.mark.promise("ab.worlds")
