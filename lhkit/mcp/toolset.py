@@ -590,7 +590,7 @@ class McpSession:
         sent: dict[str, Any] = self._renamed(
             plain_json(args), self._toolset.folder, str(self._place)
         )
-        compact(sent).encode()
+        json.dumps(sent, ensure_ascii=False).encode()  # as it would be sent, else no call ends well
         return sent
 
     def _result(self, answer: "CallToolResult") -> ToolOk | ToolErr:

@@ -122,6 +122,18 @@ async def test_answers_become_envelopes(ledger: Ledger) -> None:
 
 
 @pytest.mark.promise("mcp.envelopes")
+async def test_half_a_character_of_a_model_is_an_error_of_its_call_and_ends_no_connection(
+    ledger: Ledger,
+) -> None:
+    with opened(ledger(), {}, "en") as session:
+        half = await dispatched(session, "add_entry", yes(), text="\ud800")
+        assert isinstance(half, ToolErr)
+        assert half.code == "handler_error"
+        done = await dispatched(session, "add_entry", yes(), text="whole")
+        assert done == ToolOk({"result": "added whole"})
+
+
+@pytest.mark.promise("mcp.envelopes")
 async def test_a_call_that_takes_too_long_is_over_and_the_server_goes_on(ledger: Ledger) -> None:
     with opened(ledger(timeout_s=0.5, reads=["read_entries"]), {}, "en") as session:
         late = await dispatched(session, "sleep", yes(), seconds=600)
