@@ -401,6 +401,51 @@ def served_by(
     return told
 
 
+# Replicas that Ray places: `eval` and `matrix`.
+
+
+_Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Play on replicas that Ray places: local (a cluster for this command), auto (this "
+        "node's), or HOST:PORT.",
+    ),
+]
+_Replicas = Annotated[
+    int | None,
+    typer.Option(min=1, max=MOST_REPLICAS, help="With --ray: how many servers. Default: 1."),
+]
+_Gpus = Annotated[
+    int | None,
+    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: graphics cards of each. Default: 0."),
+]
+_Cpus = Annotated[
+    float | None,
+    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: cores of each. Default: 1."),
+]
+
+
+def _placement(
+    address: str | None, replicas: int | None, gpus: int | None, cpus: float | None
+) -> Any:
+    """Return where replicas are put; None without `--ray`.
+
+    Raises:
+        typer.BadParameter: there is something to place and no cluster.
+    """
+    if address is None:
+        given = {"--replicas": replicas, "--gpus-per-replica": gpus, "--cpus-per-replica": cpus}
+        if idle := next((name for name, value in given.items() if value is not None), None):
+            raise typer.BadParameter(f"{idle} is for --ray: give both, or neither")
+        return None
+    from lhkit.scale import Placement  # noqa: PLC0415 - scipy, aiohttp
+
+    return Placement(
+        address=address, replicas=replicas or 1, gpus=gpus or 0, cpus=1 if cpus is None else cpus
+    )
+
+
 # `lint`, `mutate`, `accept`: for those who write scenarios.
 
 
@@ -734,11 +779,19 @@ def add_matrix(cli: typer.Typer, run: Run) -> None:
     def matrix_(
         suite: Annotated[Path, typer.Argument(help="A suite such as evals/constraints.toml.")],
         runs_dir: RunsDir = Path("runs"),
+        ray: _Ray = None,
+        replicas: _Replicas = None,
+        gpus_per_replica: _Gpus = None,
+        cpus_per_replica: _Cpus = None,
     ) -> None:
         """Play what is missing of a suite's arms and draw one table."""
         from lhkit.commands.evaluate import MatrixOptions, run_matrix  # noqa: PLC0415 - scipy
 
-        options = MatrixOptions(suite=suite, runs_dir=runs_dir)
+        options = MatrixOptions(
+            suite=suite,
+            runs_dir=runs_dir,
+            placement=_placement(ray, replicas, gpus_per_replica, cpus_per_replica),
+        )
         finish(run, lambda settings: run_matrix(options, settings))
 
 
@@ -946,48 +999,6 @@ _ExitZero = Annotated[
     bool,
     typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
 ]
-
-
-_Ray = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Play on replicas that Ray places: local (a cluster for this command), auto (this "
-        "node's), or HOST:PORT.",
-    ),
-]
-_Replicas = Annotated[
-    int | None,
-    typer.Option(min=1, max=MOST_REPLICAS, help="With --ray: how many servers. Default: 1."),
-]
-_Gpus = Annotated[
-    int | None,
-    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: graphics cards of each. Default: 0."),
-]
-_Cpus = Annotated[
-    float | None,
-    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: cores of each. Default: 1."),
-]
-
-
-def _placement(
-    address: str | None, replicas: int | None, gpus: int | None, cpus: float | None
-) -> Any:
-    """Return where replicas are put; None without `--ray`.
-
-    Raises:
-        typer.BadParameter: there is something to place and no cluster.
-    """
-    if address is None:
-        given = {"--replicas": replicas, "--gpus-per-replica": gpus, "--cpus-per-replica": cpus}
-        if idle := next((name for name, value in given.items() if value is not None), None):
-            raise typer.BadParameter(f"{idle} is for --ray: give both, or neither")
-        return None
-    from lhkit.scale import Placement  # noqa: PLC0415 - scipy, aiohttp
-
-    return Placement(
-        address=address, replicas=replicas or 1, gpus=gpus or 0, cpus=1 if cpus is None else cpus
-    )
 
 
 def add_eval(cli: typer.Typer, run: Run) -> None:

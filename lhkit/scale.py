@@ -69,6 +69,7 @@ _DEATHS_A_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _SAID_CHARS = 300
+_STARTS = 3
 _STORE_BYTES = 80 * 2**20
 """Of a cluster of our own: records pass through it, none stays."""
 
@@ -418,24 +419,25 @@ async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluste
         "object_store_memory": _STORE_BYTES,
         "include_dashboard": False,
     }
+    options = {
+        "address": placement.address,
+        "log_to_driver": False,
+        "logging_level": "ERROR",
+        "runtime_env": {"working_dir": str(path.parent)} if travels else None,
+        **(local if placement.address == LOCAL else {}),
+    }
     try:
-        ray.init(
-            address=placement.address,
-            log_to_driver=False,
-            logging_level="ERROR",
-            runtime_env={"working_dir": str(path.parent)} if travels else None,
-            **(local if placement.address == LOCAL else {}),
-        )
+        _join(ray, options)
     except (ConnectionError, TimeoutError) as error:
         raise SetupError(
             f"--ray {placement.address}: no cluster answers there: start one with `ray start "
             "--head`, give its HOST:PORT, or `local` for one that ends with this command"
         ) from error
     except Exception as error:  # Ray raises nothing more special
-        told = f"; the folder {path.parent} was to travel to the nodes" if travels else ""
+        folder = f"; the folder {path.parent} was to travel to the nodes" if travels else ""
         raise SetupError(
-            f"--ray {placement.address} did not come about ({_one_line(error)}{told}): mend that, "
-            "or give the same command again"
+            f"--ray {placement.address} did not come about ({_one_line(error)}{folder}): mend "
+            "that, or give the same command again"
         ) from error
     reference = toolset
     if file.endswith(".py"):
@@ -444,6 +446,18 @@ async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluste
         yield Cluster(ray=ray, placement=placement, toolset=reference)
     finally:
         ray.shutdown()
+
+
+def _join(ray: "ModuleType", options: Mapping[str, Any]) -> None:
+    """Connect; a cluster of our own is started again if it did not come up in Ray's own 30 s."""
+    for _ in range(_STARTS - 1 if options["address"] == LOCAL else 0):
+        try:
+            ray.init(**options)
+        except Exception:  # noqa: BLE001 - boundary: Ray raises nothing more special
+            ray.shutdown()
+        else:
+            return
+    ray.init(**options)
 
 
 def _one_line(error: BaseException) -> str:

@@ -128,6 +128,7 @@ class Driven:
     cpu_ms: float
     samples_per_s: float
     peak_mib: float
+    load: float
 
 
 async def drive(addresses: list[str], samples: int) -> Driven:
@@ -156,30 +157,26 @@ async def drive(addresses: list[str], samples: int) -> Driven:
         cpu_ms=1000 * cpu_s / samples,
         samples_per_s=samples / wall_s,
         peak_mib=peak,
+        load=os.getloadavg()[0],
     )
 
 
 async def driven_by_ray() -> list[Driven]:
     """Play all sizes on replicas, and check that each sample is there and passed."""
-    return [
-        each
-        for replicas in sorted({told[0] for told in PLAYED})
-        for each in await _driven_on(replicas)
-    ]
-
-
-async def _driven_on(replicas: int) -> list[Driven]:
     file = f"{HERE / 'scripted_sample.py'}:Toolset"
     asked, found = scripted_sample.scenarios(SCENARIOS), []
-    placement = Placement(address="local", replicas=replicas, cpus=0.1)
-    async with connected(placement, file) as cluster:
-        for _, concurrency, samples in (each for each in PLAYED if each[0] == replicas):
+    most = max(told[0] for told in PLAYED)
+    async with connected(Placement(address="local", replicas=most, cpus=0.1), file) as cluster:
+        for replicas, concurrency, samples in PLAYED:
             at_once = concurrency // replicas
             part = Part(toolset=file, max_tokens=None, model="gold", at_once=at_once)
-            async with RayPlayers(replace(cluster, replica=Ready), part, asked) as players:
+            placement = replace(cluster.placement, replicas=replicas)
+            here = replace(cluster, replica=Ready, placement=placement)
+            async with RayPlayers(here, part, asked) as players:
                 while players.up < replicas:  # noqa: ASYNC110 - nobody else wants to know
                     await asyncio.sleep(0.1)
                 found.append(await _driven(asked, players, concurrency, samples))
+                print(found[-1], file=sys.stderr, flush=True)
     return found
 
 
@@ -210,6 +207,7 @@ async def _driven(
         cpu_ms=1000 * cpu_s / samples,
         samples_per_s=samples / wall_s,
         peak_mib=peak,
+        load=os.getloadavg()[0],
     )
 
 
@@ -236,14 +234,15 @@ def rows(found: list[Driven]) -> str:
     """Return the rows of a table."""
     return "\n".join(
         f"| {each.servers} | {each.concurrency} | {each.samples:,} | {each.cpu_ms:.2f} ms | "
-        f"{each.samples_per_s:,.0f} | {1000 / each.cpu_ms:,.0f} | {each.peak_mib:.0f} MiB |"
+        f"{each.samples_per_s:,.0f} | {1000 / each.cpu_ms:,.0f} | {each.peak_mib:.0f} MiB | "
+        f"{each.load:.0f} |"
         for each in found
     )
 
 
 def page(found: list[Driven], played: list[Driven]) -> str:
     """Return the page for people."""
-    cores, load = os.cpu_count(), os.getloadavg()[0]
+    cores = os.cpu_count()
     http = max(each.cpu_ms for each in found)
     worst = max(each.cpu_ms for each in played)
     quickest = max(each.samples_per_s for each in played)
@@ -254,13 +253,13 @@ def page(found: list[Driven], played: list[Driven]) -> str:
     return f"""# Scale: what one driver costs
 
 `python evals/benchmarks/scale.py` · a sample is one user turn with two requests and one tool call
-over HTTP, {CONCURRENCY} at once, on {cores} cores at a load of {load:.1f}.
-The servers are {SERVERS} scripted processes on the same machine
+over HTTP, {CONCURRENCY} at once, on {cores} cores. The load is the machine's, which others use,
+too. The servers are {SERVERS} scripted processes on the same machine
 that answer at once, so samples/s here are of driver and servers together on its cores. CPU is the
 driver's own: client, tools, judge, journal. Memory is the peak of the driver's process so far.
 
-| servers | at once | samples | driver's CPU a sample | samples/s here | at most, a core | memory |
-|---|---|---|---|---|---|---|
+| servers | at once | samples | driver's CPU each | samples/s here | most a core | memory | load |
+|---|---|---|---|---|---|---|---|
 {rows(found)}
 
 The driver plays here: one process then has at most {1000 / http:,.0f} such samples a second.
@@ -273,8 +272,8 @@ journal. The goals are {GOAL_MS:.0f} ms a sample and {GOAL_PER_S:,} samples/s: {
 row each replica has one conversation at a time, so that every message carries one sample: that is
 how it is with many replicas and slow models.
 
-| replicas | at once | samples | driver's CPU a sample | samples/s here | at most, a core | memory |
-|---|---|---|---|---|---|---|
+| replicas | at once | samples | driver's CPU each | samples/s here | most a core | memory | load |
+|---|---|---|---|---|---|---|---|
 {rows(played)}
 
 From {first.samples:,} to {longest.samples:,} samples the peak of memory grows by {grown:.0f} MiB,

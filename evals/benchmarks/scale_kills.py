@@ -34,7 +34,7 @@ SAMPLES = 400
 ODD_ONE = 7
 WORK_S = 0.1
 LIMIT_S = 240
-TRIES = 4
+TRIES = 12
 KINDS = ("replica", "node", "driver")
 SCENARIO = """
 - id: work-{n}
@@ -88,9 +88,10 @@ def patiently(begin: Callable[[], Any]) -> Any:
 class Nodes:
     """A head without replicas and two nodes for them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cores: int = 2) -> None:
         from ray.cluster_utils import Cluster
 
+        self._cores = cores
         self._small = {"object_store_memory": 80 * 2**20}
         head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
         self.cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
@@ -104,7 +105,9 @@ class Nodes:
         self._nodes.append(self._added())
 
     def _added(self) -> Any:
-        return patiently(lambda: self.cluster.add_node(num_cpus=2, wait=False, **self._small))
+        return patiently(
+            lambda: self.cluster.add_node(num_cpus=self._cores, wait=False, **self._small)
+        )
 
 
 def kill_replica(rng: random.Random) -> None:
@@ -184,7 +187,6 @@ def play(number: int, nodes: Nodes, folder: Path, asked: Counter[tuple[str, Verd
 def measure(rounds: int) -> tuple[list[Round], float]:
     """Play one run in one process, a whole one on the nodes, and all others."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ |= {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "4"}
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as told:
         folder = Path(told)
         text = "".join(SCENARIO.format(n=n) for n in range(SAMPLES))

@@ -54,7 +54,7 @@ from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
 from lhkit.models.serving import MAX_NUM_SEQS, StartProgress
 from lhkit.runtimes import VLLM
-from lhkit.scale import SCRIPTED, Part, Placement, RayPlayers
+from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers
 from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.tools.definition import ToolDefinition
@@ -300,8 +300,7 @@ async def opened_source(
             return
     if replicas is not None:
         async with replicas() as players:
-            told = players.identity or ModelIdentity(model="")
-            source = SCRIPTED[choice.name]() if is_script else _named(told)
+            source = _source_of(choice, players)
             yield Opened(source=source, server_s=players.server_s, players=players)
         return
     start = _StartTime()
@@ -317,6 +316,13 @@ async def _expected(choice: app.ModelChoice, settings: Settings) -> ModelIdentit
 def _named(identity: ModelIdentity) -> ModelSource:
     """Return a model that only says who it is."""
     return ScriptedModel(_not_left_to_play, identity=identity)
+
+
+def _source_of(choice: app.ModelChoice, players: RayPlayers) -> ModelSource:
+    """Return who plays, as a model that says so and plays nothing itself."""
+    if choice.is_embedded and choice.name in SCRIPTED:
+        return SCRIPTED[choice.name]()
+    return _named(players.identity or ModelIdentity(model=""))
 
 
 def part_of(
@@ -725,6 +731,7 @@ class MatrixOptions:
 
     suite: Path
     runs_dir: Path = Path("runs")
+    placement: Placement | None = None
 
 
 async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
@@ -743,8 +750,11 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         concurrency=suite.concurrency or 1,
         max_tokens=suite.max_tokens,
     )
+    if options.placement is not None:
+        scale.require_ray()
     is_free = all(arm.constraint == "off" for arm in arms)
-    toolset = limited(load(seen_from(options.suite.parent, suite.toolset)), suite.max_tokens)
+    reference = seen_from(options.suite.parent, suite.toolset)
+    toolset = limited(load(reference), suite.max_tokens)
     first = scenarios[0]
     tools = () if is_free else registry_of(toolset, first.world, first.locale).definitions
     for arm in arms:  # before anything is played
@@ -752,30 +762,89 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         if _is_scripted(arm):
             require_constraint(arm.dialect, arm.constraint, tools)
         else:
-            app.require_choice(replace(_arm_choice(arm, settings), tools=tools), settings.runtime)
+            require = app.require_choice if options.placement is None else scale.require_model
+            require(replace(_arm_choice(arm, settings), tools=tools), settings.runtime)
     require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), _console()
-    runs: list[tuple[str, Run]] = []
-    async with AsyncExitStack() as stack:
-        models = _Models(stack=stack, settings=settings, tools=tools)
-        for number, arm in enumerate(arms, start=1):
-            stage = _Stage(
-                suite=suite,
-                arm=arm,
-                scenarios=scenarios,
-                folder=options.runs_dir / options.suite.stem / arm.name,
-                settings=settings,
-                toolset=toolset,
-            )
-            run = await stage.finished()
-            key = "matrix.kept" if run else "matrix.playing"
-            words = catalog.text(key, number=number, count=len(arms), arm=arm.name)
-            console.print(Text(printable(words)), soft_wrap=True)
-            for line in unsure_lines(run.manifest, catalog) if run else ():
-                console.print(Text(printable(line)), soft_wrap=True)
-            runs.append((arm.name, run or await stage.play(await models.open(arm))))
+    stages = [
+        _Stage(
+            suite=suite,
+            arm=arm,
+            scenarios=scenarios,
+            folder=options.runs_dir / options.suite.stem / arm.name,
+            settings=settings,
+            toolset=toolset,
+        )
+        for arm in arms
+    ]
+    if options.placement is None:
+        runs = await _one_by_one(stages, tools, console, catalog)
+    else:
+        runs = await _placed(stages, options.placement, reference, console, catalog)
     console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
+
+
+async def _one_by_one(
+    stages: Sequence["_Stage"],
+    tools: tuple[ToolDefinition, ...],
+    console: Console,
+    catalog: Catalog,
+) -> list[tuple[str, Run]]:
+    """Play what is missing, one arm after the other."""
+    runs: list[tuple[str, Run]] = []
+    async with AsyncExitStack() as stack:
+        models = _Models(stack=stack, settings=stages[0].settings, tools=tools)
+        for number, stage in enumerate(stages, start=1):
+            run = await stage.finished()
+            _tell_arm(run, stage, (number, len(stages)), console, catalog)
+            runs.append((stage.arm.name, run or await stage.play(await models.open(stage.arm))))
+    return runs
+
+
+async def _placed(
+    stages: Sequence["_Stage"],
+    placement: Placement,
+    toolset: str,
+    console: Console,
+    catalog: Catalog,
+) -> list[tuple[str, Run]]:
+    """Play what is missing on replicas: all arms at once, as many as the cluster has room for."""
+    runs: dict[str, Run] = {}
+    missing: list[_Stage] = []
+    for number, stage in enumerate(stages, start=1):
+        run = await stage.finished()
+        _tell_arm(run, stage, (number, len(stages)), console, catalog)
+        if run:
+            runs[stage.arm.name] = run
+        else:
+            missing.append(stage)
+
+    async def play(stage: _Stage, cluster: Cluster) -> None:
+        opened, runs[stage.arm.name] = await stage.play_placed(cluster)
+        words = catalog.text("matrix.played", arm=stage.arm.name)
+        for line in (words, *left_lines(opened, catalog)):
+            console.print(Text(printable(line)), soft_wrap=True)
+
+    if missing:
+        try:
+            async with scale.connected(placement, toolset) as cluster, asyncio.TaskGroup() as group:
+                for stage in missing:
+                    group.create_task(play(stage, cluster))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+    return [(stage.arm.name, runs[stage.arm.name]) for stage in stages]
+
+
+def _tell_arm(
+    run: Run | None, stage: "_Stage", place: tuple[int, int], console: Console, catalog: Catalog
+) -> None:
+    """Say which arm of how many comes, and whether its run is there already."""
+    number, count = place
+    key = "matrix.kept" if run else "matrix.playing"
+    words = catalog.text(key, number=number, count=count, arm=stage.arm.name)
+    for line in (words, *(unsure_lines(run.manifest, catalog) if run else ())):
+        console.print(Text(printable(line)), soft_wrap=True)
 
 
 def _suite_paths(suite: Suite, folder: Path) -> tuple[Path, ...]:
@@ -851,6 +920,37 @@ class _Stage:
             provenance=await provenance(self.settings),
         )
 
+    async def play_placed(self, cluster: Cluster) -> tuple[Opened, Run]:
+        """Play what is missing in the arm's folder on replicas of its own."""
+        choice = _arm_choice(self.arm, self.settings)
+        part = part_of(
+            choice,
+            self.settings,
+            cluster.placement,
+            concurrency=self.suite.concurrency,
+            toolset=cluster.toolset,
+            max_tokens=self.suite.max_tokens,
+            stress=self.arm.stress,
+            instructions=dict(self.arm.instructions),
+        )
+        asked = [each.played_by(self.suite.user) for each in self.scenarios]
+        async with RayPlayers(cluster, part, asked) as players:
+            source = _source_of(choice, players)
+            model, toolset = self._under_stress(source)
+            run = await replay(
+                self.scenarios,
+                model,
+                toolset=toolset,
+                players=players,
+                run_dir=self.folder,
+                repeats=self.suite.repeats,
+                user=self.suite.user,
+                concurrency=self.suite.concurrency or min(MOST_CONCURRENCY, players.at_once),
+                progress=False,
+                provenance=await provenance(self.settings),
+            )
+            return Opened(source=source, players=players), run
+
     async def finished(self) -> Run | None:
         """Return the arm's run if it answers all that is asked now; None if it has to be played.
 
@@ -884,7 +984,7 @@ class _Stage:
         asked = (self.arm.dialect, self.arm.constraint, stress.label)
         if (identity.dialect, identity.constraint, identity.stress) != asked:
             return None  # also the scripted ones: they are quick, and are played
-        is_named = choice.name is None or not choice.is_embedded
+        is_named = choice.name is None or not choice.is_embedded or "/" in choice.name
         name = choice.name if is_named else app.embedded_name(choice.name)
         return identity if name in {None, identity.model} else None
 
@@ -900,6 +1000,8 @@ class _Stage:
                 recorded.weights,
                 recorded.weights_sha256,
             )
+        if "/" in (choice.name or ""):  # nobody serves it now
+            return True
         name = app.embedded_name(choice.name)
         found = await app.embedded_sha256(name, self.settings)
         if found is None:  # the name of a folder is the hash of its recipe, that of a file is not

@@ -529,9 +529,7 @@ async def replay(
         len(scenarios), repeats=repeats, concurrency=concurrency, max_attempts=max_attempts
     )
     keep_records = keep_records and players is None
-    if run_dir is None and not keep_records:
-        what = "keep_records=False" if players is None else "players"
-        raise UsageError(f"{what} needs a run_dir: where else should the records be?")
+    _require_folder(run_dir, players, keep_records=keep_records)
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
     own = toolset_of(toolset)
     plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
@@ -549,10 +547,9 @@ async def replay(
         started_at=told.started_at,
         wall=wall,
     )
+    opening = open_journal(run_dir, reads=keep_records) if run_dir else None
     with ExitStack() as stack:
-        journal = (
-            stack.enter_context(open_journal(run_dir, reads=keep_records)) if run_dir else None
-        )
+        journal = stack.enter_context(opening) if opening else None
         crew = _Crew(
             stage=stage,
             players=players,
@@ -567,6 +564,12 @@ async def replay(
         return await _replayed(
             plan, crew, told, concurrency=concurrency, progress=progress, report=report
         )
+
+
+def _require_folder(run_dir: Path | None, players: Players | None, *, keep_records: bool) -> None:
+    if run_dir is None and not keep_records:
+        what = "keep_records=False" if players is None else "players"
+        raise UsageError(f"{what} needs a run_dir: where else should the records be?")
 
 
 async def _replayed(

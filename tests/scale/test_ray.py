@@ -21,6 +21,8 @@ from lhkit.harness.record import SampleRecord, Verdict
 from tests.children import search_paths
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
+pytestmark = pytest.mark.timeout(900)  # a busy machine takes minutes to start four nodes
+
 HERE = Path(__file__).parent
 TOOLSET = f"{HERE / 'deeds.py'}:TOOLS"
 COUNT = 24
@@ -59,8 +61,7 @@ class Nodes:
 
 def environment(home: Path) -> dict[str, str]:
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "LHKIT_LOCALE": "en"}
-    quick = {"RAY_health_check_period_ms": "500", "RAY_health_check_failure_threshold": "4"}
-    return {**search_paths(), "HOME": str(home), "LHKIT_CACHE_DIR": str(home), **quiet, **quick}
+    return {**search_paths(), "HOME": str(home), "LHKIT_CACHE_DIR": str(home), **quiet}
 
 
 @pytest.fixture(scope="module")
@@ -101,20 +102,24 @@ def suite(tmp_path: Path) -> Path:
 
 def words(suite: Path, *more: str, name: str = "run") -> list[str]:
     return [
-        *(sys.executable, "-m", "lhkit", "eval", str(suite), "--toolset", TOOLSET),
+        *("eval", str(suite), "--toolset", TOOLSET),
         *("--model", "gold", "--name", name, "--runs-dir", str(suite.parent / "runs"), *more),
     ]
 
 
-def lhkit(suite: Path, *more: str, name: str = "run") -> "subprocess.CompletedProcess[str]":
+def run(suite: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        words(suite, *more, name=name),
+        [sys.executable, "-m", "lhkit", *words],
         env=environment(suite.parent),
         capture_output=True,
         text=True,
         check=False,
         timeout=LIMIT_S,
     )
+
+
+def lhkit(suite: Path, *more: str, name: str = "run") -> "subprocess.CompletedProcess[str]":
+    return run(suite, *words(suite, *more, name=name))
 
 
 def on(nodes: Nodes, replicas: int = 2) -> tuple[str, ...]:
@@ -183,7 +188,7 @@ def test_after_the_driver_was_killed_the_same_command_plays_the_rest(
     nodes: Nodes, suite: Path
 ) -> None:
     driver = subprocess.Popen(
-        words(suite, *on(nodes)),
+        [sys.executable, "-m", "lhkit", *words(suite, *on(nodes))],
         env=environment(suite.parent),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -252,3 +257,23 @@ def _files(*folders: Path) -> list[Path]:
 
 def _holds_the_key(file: Path) -> bool:
     return CANARY.encode() in file.read_bytes()
+
+
+@pytest.mark.promise("replicas.same_verdicts")
+def test_the_arms_of_a_suite_are_played_side_by_side_each_into_its_journal(
+    nodes: Nodes, suite: Path
+) -> None:
+    file = suite.parent / "suite.toml"
+    arms = '[arms]\nmodels = ["gold", "silent"]\n'
+    file.write_text(f'scenarios = ["work.yaml"]\ntoolset = "{TOOLSET}"\n{arms}')
+    found: dict[str, dict[str, dict[str, Verdict]]] = {}
+    for where, more in (("here", ()), ("there", on(nodes, replicas=1)[:4])):
+        runs = suite.parent / where
+        words = ("matrix", str(file), "--runs-dir", str(runs), *more)
+        done = run(suite, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        arms_of = {folder.name: folder for folder in (runs / "suite").iterdir()}
+        found[where] = {name: verdicts(read_records(at)) for name, at in arms_of.items()}
+    assert found["there"] == found["here"]
+    assert len(found["there"]) == 2
+    assert {len(each) for each in found["there"].values()} == {COUNT}
