@@ -758,7 +758,10 @@ class _Crew:
             self.done[job.sample_id] = record
         if self.journal is not None:
             self.unwritten.append(record.line if isinstance(record, Played) else record)
-            write = self._next_write(self.journal)
+            try:
+                await asyncio.sleep(0)  # whoever ends at this moment, too, is written with it
+            finally:
+                write = self._next_write(self.journal)
             with self.wall.writing():
                 await asyncio.wait({write})  # which does not cancel it: it gets written
             write.result()
