@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -196,6 +197,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit tune train data/train.jsonl --into tuned --steps 300",
             "lhkit tune train more.jsonl --from tuned/adapter --into tuned-2 --steps 100",
         ),
+        "tune run": ("lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",),
         "tune merge": ("lhkit tune merge tuned/adapter --into tuned/model",),
     }
 )
@@ -1322,6 +1324,7 @@ def add_tune(cli: typer.Typer, run: Run) -> None:
     _add_data(tune, run)
     _add_train(tune, run)
     _add_merge(tune, run)
+    _add_run(tune, run)
 
 
 Author = Annotated[
@@ -1408,6 +1411,37 @@ Base = Annotated[
 ]
 
 
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        max=MOST,
+        help="Minutes of work, in one go or in several; the learning rate falls with them.",
+    ),
+]
+Patience = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=MOST,
+        help="End after so many measurements on FILE.dev.jsonl without a better one; keep the "
+        "best. 0: never.",
+    ),
+]
+
+
+Start = Annotated[
+    str | None,
+    typer.Option("--from", help="Adapter to go on from: a folder, or life-helper."),
+]
+
+
+def _adapter(start: str | None) -> Path | None:
+    from lhkit.models.weights import SHIPPED_ADAPTER  # noqa: PLC0415 - aiohttp
+
+    return SHIPPED_ADAPTER if start == "life-helper" else Path(start) if start else None
+
+
 def _add_train(tune: typer.Typer, run: Run) -> None:
     @tune.command("train")
     def train_(
@@ -1417,8 +1451,13 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
         ],
         base: Base = None,
         steps: Annotated[
-            int, typer.Option(min=1, max=MOST, help="Training steps.")
-        ] = FROM_NOTHING.steps,
+            int | None,
+            typer.Option(
+                min=1,
+                max=MOST,
+                help=f"Training steps. Default: {FROM_NOTHING.steps}, or as --minutes allow.",
+            ),
+        ] = None,
         batch_tokens: Annotated[
             int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
         ] = FROM_NOTHING.batch_tokens,
@@ -1439,26 +1478,27 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
         seed: Annotated[
             int, typer.Option(min=0, max=MOST_SEED, help="Decides the order of the data.")
         ] = FROM_NOTHING.seed,
-        start: Annotated[
-            str | None,
-            typer.Option("--from", help="Adapter to go on from: a folder, or life-helper."),
-        ] = None,
+        start: Start = None,
+        minutes: Minutes = None,
+        patience: Patience = 0,
         dtype: Dtype = None,
     ) -> None:
         """Train an adapter on the CPU. The same command again goes on where it was stopped."""
         from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
-        from lhkit.models.weights import SHIPPED_ADAPTER  # noqa: PLC0415 - aiohttp
 
         tuning = TuneSettings(
-            steps=steps,
+            steps=steps or (FROM_NOTHING.steps if minutes is None else MOST),
             batch_tokens=batch_tokens,
             learning_rate=learning_rate,
             decisive_weight=decisive_weight,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
             seed=seed,
+            minutes=minutes,
+            patience=patience,
         )
-        begin = SHIPPED_ADAPTER if start == "life-helper" else Path(start) if start else None
-        options = TrainOptions(data=data, into=into, base=base, start=begin, tuning=tuning)
+        options = TrainOptions(
+            data=data, into=into, base=base, start=_adapter(start), tuning=tuning
+        )
         finish(run, lambda settings: train_adapter(options, in_dtype(settings, dtype)))
 
 
@@ -1477,6 +1517,56 @@ def _add_merge(tune: typer.Typer, run: Run) -> None:
         from lhkit.commands.tune import merge_adapter  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: merge_adapter(adapter, into, base, settings))
+
+
+def _add_run(tune: typer.Typer, run: Run) -> None:
+    @tune.command("run")
+    def run_(
+        toolset: Annotated[
+            str, typer.Option(metavar=SHAPE, help="Your tools; package.module:NAME works too.")
+        ],
+        phrases: Annotated[
+            Path, typer.Option(dir_okay=False, help="Phrase file, of `lhkit tune init`.")
+        ],
+        into: Annotated[
+            Path, typer.Option(file_okay=False, help="Folder of data, training and model.")
+        ],
+        minutes: Minutes = 60,
+        count: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Number of conversations.")
+        ] = 4_000,
+        batch_tokens: Annotated[
+            int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
+        ] = FROM_NOTHING.batch_tokens,
+        patience: Patience = 0,
+        seed: Annotated[
+            int, typer.Option(min=0, max=MOST_SEED, help="Decides data and their order.")
+        ] = FROM_NOTHING.seed,
+        base: Base = None,
+        start: Start = None,
+        dtype: Dtype = None,
+    ) -> None:
+        """Data, training and merging in one. The same command again goes on where it stopped."""
+        from lhkit.commands.tune import RunOptions, tune_own  # noqa: PLC0415 - scipy
+
+        options = RunOptions(
+            toolset=toolset,
+            phrases=phrases,
+            into=into,
+            tuning=replace(
+                FROM_NOTHING,
+                steps=MOST,
+                minutes=minutes,
+                batch_tokens=batch_tokens,
+                patience=patience,
+                seed=seed,
+            ),
+            count=count,
+            seed=seed,
+            base=base,
+            start=_adapter(start),
+        )
+        finish(run, lambda settings: tune_own(options, in_dtype(settings, dtype)))
 
 
 # The command line: parses options, calls `commands`, sets the exit code.

@@ -53,17 +53,21 @@ from lhkit.tuning.reviewed import reviewed_conversations
 from lhkit.tuning.teacher import Conversation, simulate
 from lhkit.tuning.train import (
     BrokenCheckpoint,
+    Forecast,
     LeftOut,
     Material,
     Notice,
+    Plan,
     Point,
     TrainingSurroundings,
+    is_over,
     train,
 )
 
 # `lhkit tune …`: training data as files, an adapter from them, and the model with it merged in.
 
 
+_WHOLE_MINUTES = 10
 _AT_A_TIME = 500
 """Conversations played in one go: their records are all in memory."""
 
@@ -162,13 +166,17 @@ def _show(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """What to train on, where to, and how. `base` None is the embedded Gemma, `start` afresh."""
+    """What to train on, where to, and how. `base` None is the embedded Gemma, `start` afresh.
+
+    `is_whole` where what comes afterwards is done by the same command, and need not be told.
+    """
 
     data: Path
     into: Path
     base: Path | None = None
     start: Path | None = None
     tuning: TuneSettings = field(default_factory=TuneSettings)
+    is_whole: bool = False
 
 
 async def train_adapter(options: TrainOptions, settings: Settings, *, progress: bool = True) -> int:
@@ -213,7 +221,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         with tqdm.external_write_mode(file=sys.stderr):  # the bar steps aside
             _tell(text("tune.stopping"), to_stderr=True)
         log = await work
-        if len(log) == options.tuning.steps:  # it was the last step: nothing is left to go on with
+        if is_over(options.tuning, log):  # it was the last step: nothing is left to go on with
             _show_training(log, options, settings)
         else:
             _tell(text("tune.stopped", step=len(log)), to_stderr=True)
@@ -259,9 +267,35 @@ def _teller(settings: Settings) -> Callable[[Notice], None]:
                 told = text("tune.left_out", count=notice.count, most=notice.most_tokens)
             case BrokenCheckpoint():
                 told = text("tune.broken", path=notice.path, step=notice.step)
+            case Plan():
+                told = _planned(notice, settings)
+            case Forecast():
+                told = text(
+                    "tune.forecast",
+                    done=notice.done,
+                    left=notice.left,
+                    minutes=_minutes(notice.minutes),
+                )
         _tell(told, to_stderr=True)
 
     return tell
+
+
+def _planned(plan: Plan, settings: Settings) -> str:
+    text = load_catalog(settings.locale).text
+    return text(
+        "tune.plan",
+        texts=plan.texts,
+        tokens=f"{plan.tokens:,}",
+        batches=plan.batches,
+        step_tokens=f"{plan.step_tokens:,}",
+        steps=plan.steps,
+        minutes=_minutes(plan.minutes),
+    )
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes:.0f}" if minutes >= _WHOLE_MINUTES else f"{minutes:.1f}"
 
 
 def _show_training(log: Sequence[Point], options: TrainOptions, settings: Settings) -> None:
@@ -276,7 +310,7 @@ def _show_training(log: Sequence[Point], options: TrainOptions, settings: Settin
         adapter=adapter,
     )
     following = text("tune.next", adapter=adapter, folder=options.into / "merged")
-    for line in (trained, following):
+    for line in (trained,) if options.is_whole else (trained, following):
         _tell(line)
 
 
@@ -547,3 +581,60 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
         raise TuningError("\n".join(faults))
     own_days = {number: days[len(worlds) + at] for at, number in enumerate(own)}
     return replace(stage, days=[days[number] for number in range(len(worlds))], own_days=own_days)
+
+
+# `lhkit tune run`: from phrases to a model, in one command.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What the user asked for. Data, training and model lie in `into`."""
+
+    toolset: str
+    phrases: Path
+    into: Path
+    tuning: TuneSettings
+    count: int
+    seed: int = 0
+    base: Path | None = None
+    start: Path | None = None
+
+    @property
+    def data(self) -> Path:
+        """The conversations to learn from."""
+        return self.into / "data.jsonl"
+
+    @property
+    def model(self) -> Path:
+        """The folder of the whole model."""
+        return self.into / "model"
+
+
+async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = True) -> int:
+    """Draw conversations from phrases, train on them, and merge; return the exit code.
+
+    Given again it goes on wherever it was stopped: the same phrases are played to the same data,
+    by which the training knows itself again, and what is merged already stays.
+
+    Raises:
+        UsageError: as `make_own_data`.
+        TuningError: as `make_own_data` and `train_adapter`.
+        SetupError: packages or weights are missing.
+    """
+    if options.base is not None:
+        require_base(options.base)
+    data = DataOptions(out=options.data, count=options.count, seed=options.seed)
+    await make_own_data(data, options.toolset, options.phrases, settings, progress=progress)
+    training = TrainOptions(
+        data=options.data,
+        into=options.into / "training",
+        base=options.base,
+        start=options.start,
+        tuning=options.tuning,
+        is_whole=True,
+    )
+    await train_adapter(training, settings, progress=progress)
+    if options.model.exists():
+        _tell(load_catalog(settings.locale).text("tune.merged", folder=options.model))
+        return 0
+    return await merge_adapter(training.into / "adapter", options.model, options.base, settings)

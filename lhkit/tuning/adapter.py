@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -259,6 +260,8 @@ def _attended(query: Any, key: Any, value: Any, *, window: int | None) -> Any:
 # 2021.
 
 
+_PRODUCTS = 5
+
 LINEAR_LAYERS = (
     *("q_proj", "k_proj", "v_proj", "o_proj"),
     *("gate_proj", "up_proj", "down_proj"),
@@ -404,6 +407,25 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
             f"{start} was made for other layers ({told.unexpected_keys[0]}): go on from an adapter "
             "of `lhkit tune train`, or begin without --from"
         )
+
+
+def operations_a_second(dtype: Dtype) -> float:
+    """Return how many floating-point operations this processor does in products of matrices.
+
+    Measured in a blink, on matrices as large as those of a step: the best of a few.
+    """
+    import torch
+
+    size = 1_024
+    left, right = (torch.rand(size, size).to(getattr(torch, dtype)) for _ in range(2))
+    times = [_seconds_of(left, right) for _ in range(_PRODUCTS)]
+    return 2.0 * size**3 / max(min(times), 1e-9)
+
+
+def _seconds_of(left: Any, right: Any) -> float:
+    begun_s = time.perf_counter()
+    left @ right
+    return time.perf_counter() - begun_s
 
 
 def save_adapter(model: Any, folder: Path, *, base_name: str) -> None:

@@ -27,9 +27,16 @@ class TuneSettings:
     decides what an answer does (`sequence.decisive_spans`) counts `decisive_weight` times as much
     as another. `dtype` is what the base model computes in; None: what this processor is quick in.
     The adapter is always learnt in fp32.
+
+    With `minutes` a training ends after so many minutes of work, in one go or in several: the rate
+    follows the time instead of the steps, of which there are at most `steps`. With `patience` it
+    ends when so many measurements on the conversations kept apart were no better than the best
+    one before them, and the adapter of the best one is kept.
     """
 
     steps: int = 300
+    minutes: float | None = None
+    patience: int = 0
     batch_tokens: int = 3_000
     learning_rate: float = 2e-4
     warmup: float = 0.05
@@ -43,14 +50,36 @@ class TuneSettings:
     seed: int = 0
     dtype: Dtype | None = None
 
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step, counted from 0."""
+    def rate(self, step: int, spent_s: float = 0.0) -> float:
+        """Return the learning rate of a step, counted from 0, before which work took `spent_s`."""
+        if self.minutes is not None:
+            return self._rate_at(self._share(step, spent_s))
         rising = max(1, round(self.steps * self.warmup))
         if step < rising:
             return self.learning_rate * (step + 1) / rising
-        share = (step - rising) / max(1, self.steps - rising)
+        return self._falling((step - rising) / max(1, self.steps - rising))
+
+    def _share(self, step: int, spent_s: float) -> float:
+        """Return which part of the time is over after a step as long as those before."""
+        step_s = spent_s / step if step else 0.0
+        return (spent_s + step_s) / self.budget_s
+
+    def _rate_at(self, share: float) -> float:
+        if share < self.warmup:
+            return self.learning_rate * max(share / self.warmup, _LEAST_RISE)
+        return self._falling(min(1.0, (share - self.warmup) / (1 - self.warmup)))
+
+    def _falling(self, share: float) -> float:
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
 
+    @property
+    def budget_s(self) -> float:
+        """Seconds of work after which a training ends."""
+        return math.inf if self.minutes is None else 60 * self.minutes
+
+
+_LEAST_RISE = 0.05
+"""Share of the rate in the first step of a training by time: nobody knows yet what one takes."""
 
 FROM_NOTHING = TuneSettings(steps=800, learning_rate=1e-3, adapter=AdapterShape(rank=32, alpha=64))
 """What `lhkit tune train` does where nothing else is said."""

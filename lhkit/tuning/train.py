@@ -121,6 +121,17 @@ class BaseShape:
             + _BYTES_A_LOGIT * learnt * self.vocabulary
         )
 
+    def work(self, batch: Batch) -> float:
+        """Return the floating-point operations of a step on `batch`, those of its matrices.
+
+        Forwards, and backwards through them: the base's own weights get no gradient.
+        """
+        tokens = len(batch.prefix) + sum(map(len, batch.rows))
+        learnt = sum(label >= 0 for labels in batch.labels for label in labels)
+        attention = 2 * self.width * (self.query_width + self.key_width)
+        layer = attention + 3 * self.width * self.inner_width
+        return 4.0 * (tokens * self.layers * layer + learnt * self.vocabulary * self.width)
+
 
 def base_shape(base: Path, dtype: Dtype = "bfloat16") -> BaseShape:
     """Return the sizes of a base model that computes in `dtype`.
@@ -238,7 +249,32 @@ class BrokenCheckpoint:
     step: int
 
 
-Notice: TypeAlias = LeftOut | BrokenCheckpoint
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a training reads, told before it: tokens of all texts and of an average step.
+
+    `steps` is how many there are at most, `batches` how many go once through all texts. `minutes`
+    is a first estimate, by how quickly this machine multiplies; 10 steps tell it better.
+    """
+
+    texts: int
+    tokens: int
+    step_tokens: int
+    batches: int
+    steps: int
+    minutes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is left, by the pace of the steps so far: steps, and minutes with measuring."""
+
+    done: int
+    left: int
+    minutes: float
+
+
+Notice: TypeAlias = LeftOut | BrokenCheckpoint | Plan | Forecast
 """What a user should know, though the training goes on."""
 
 
@@ -374,6 +410,54 @@ def save_checkpoint(checkpoint: Checkpoint, model: Any, optimizer: Any, progress
     stored(folder, write)
 
 
+BEST = "best.pt"
+
+
+def save_weights(checkpoint: Checkpoint, model: Any, step: int) -> None:
+    """Keep the adapter as it is after that step, in place of the one kept before.
+
+    Raises:
+        TuningError: the disk does not take it.
+    """
+    import torch
+    from peft import get_peft_model_state_dict  # noqa: PLC0415 - heavy
+
+    folder = checkpoint.folder
+    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+
+    def write() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = folder / f"{BEST}.new"
+        torch.save({"step": step, "adapter": weights}, fresh)
+        fresh.replace(folder / BEST)
+
+    stored(folder, write)
+
+
+def load_weights(checkpoint: Checkpoint, model: Any, step: int) -> None:
+    """Put the adapter that was kept after that step into `model`.
+
+    Raises:
+        TuningError: it cannot be read, or is that of another step.
+    """
+    import torch
+    from peft import set_peft_model_state_dict  # noqa: PLC0415 - heavy
+
+    path = checkpoint.folder / BEST
+    try:
+        state = torch.load(path, weights_only=True)
+        found = state["step"]
+    except _UNREADABLE as error:
+        raise TuningError(
+            f"{path} is broken ({_line(error)}): remove {checkpoint.folder} to begin again"
+        ) from error
+    if found != step:
+        raise TuningError(
+            f"{path} is of step {found}, not {step}: remove {checkpoint.folder} to begin again"
+        )
+    set_peft_model_state_dict(model, state["adapter"])
+
+
 def stored(folder: Path, write: Callable[[], None]) -> None:
     """Call `write`, which writes into `folder`.
 
@@ -429,7 +513,7 @@ def _loaded(path: Path, model: Any, optimizer: Any) -> Progress:
     return progress
 
 
-def finished_log(checkpoint: Checkpoint, steps: int) -> Sequence[Mapping[str, Any]]:
+def finished_log(checkpoint: Checkpoint) -> Sequence[Mapping[str, Any]]:
     """Return the log of a training that is over, empty if there is something left to do.
 
     Raises:
@@ -441,9 +525,15 @@ def finished_log(checkpoint: Checkpoint, steps: int) -> Sequence[Mapping[str, An
     try:
         lines = (checkpoint.folder / LOG).read_text(encoding="utf-8").splitlines()
         log = [json.loads(line) for line in lines]
-    except (OSError, ValueError):
+        told = json.loads((checkpoint.adapter / MANIFEST).read_text(encoding="utf-8"))
+        steps_done = told["steps_done"]
+    except (OSError, ValueError, KeyError, TypeError):
         return ()
-    return log if len(log) == steps else ()
+    return log if len(log) == steps_done else ()
+
+
+_BEFORE: Final[Mapping[str, Any]] = {"dtype": "bfloat16", "minutes": None, "patience": 0}
+"""Settings that older recipes do not name, as they were then."""
 
 
 def require_same(checkpoint: Checkpoint) -> None:
@@ -458,7 +548,8 @@ def require_same(checkpoint: Checkpoint) -> None:
         found = json.loads(path.read_text(encoding="utf-8"))
         asked = json.loads(as_json(checkpoint.recipe))
         for recipe in (found, asked):  # before there was a choice it was this
-            recipe["settings"].setdefault("dtype", "bfloat16")
+            for key, value in _BEFORE.items():
+                recipe["settings"].setdefault(key, value)
         other = [
             _told(key, found.get(key), asked.get(key))
             for key in sorted(asked.keys() | found)
@@ -512,7 +603,8 @@ def as_json(value: Mapping[str, Any]) -> str:
 class Point:
     """One row of the training log. Losses are nats per learnt token; None where not measured.
 
-    Each token counts alike in them, whatever it weighed in the step.
+    Each token counts alike in them, whatever it weighed in the step. `seconds` are those of the
+    step, `measured_s` those of measuring after it.
     """
 
     step: int
@@ -521,6 +613,27 @@ class Point:
     learnt_tokens: int
     seconds: float
     dev_loss: float | None = None
+    measured_s: float = 0.0
+
+
+def spent_s(log: Sequence[Point]) -> float:
+    """Return how long a training has worked, in all its parts."""
+    return sum(point.seconds + point.measured_s for point in log)
+
+
+def best_step(log: Sequence[Point]) -> int | None:
+    """Return the step that measured best on the conversations kept apart; None if none did."""
+    measured = [point for point in log if point.dev_loss is not None]
+    return min(measured, key=lambda point: point.dev_loss or 0.0).step if measured else None
+
+
+def is_over(settings: TuneSettings, log: Sequence[Point]) -> bool:
+    """Return True if a training with that log has nothing left to do."""
+    measured = [point.step for point in log if point.dev_loss is not None]
+    since = measured[measured.index(best_step(log) or 0) + 1 :] if measured else []
+    is_waiting = settings.patience == 0 or len(since) < settings.patience
+    is_in_time = not log or spent_s(log) < settings.budget_s
+    return len(log) >= settings.steps or not is_in_time or not is_waiting
 
 
 def train(
@@ -562,17 +675,20 @@ def train(
     shape = base_shape(material.base, dtype)
     require_start(material)
     checkpoint = Checkpoint(folder=folder, recipe=recipe_of(material, settings))
-    if done := finished_log(checkpoint, settings.steps):
+    if done := finished_log(checkpoint):
         return tuple(Point(**row) for row in done)
     require_room(shape, rank=settings.adapter.rank, folder=folder, machine=machine)
     rows, dev, origin = _read(material, settings, shape, checkpoint, around)
+    first = make_batches(rows, batch_tokens=settings.batch_tokens, rng=_order(f"{settings.seed}/0"))
     memory_bytes = require_memory(
         shape,
-        make_batches(rows, batch_tokens=settings.batch_tokens, rng=_order(f"{settings.seed}/0")),
+        first,
         batch_tokens=settings.batch_tokens,
         rank=settings.adapter.rank,
         machine=machine,
     )
+    pace = adapter.operations_a_second(dtype)
+    around.notify(_plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace))
     model = adapter.with_adapter(
         adapter.load_model(material.base, dtype),
         settings.adapter,
@@ -590,6 +706,25 @@ def train(
         memory_bytes=memory_bytes,
     )
     return work.run(rows, progress=progress, stop=stop)
+
+
+def _plan(
+    rows: Sequence[TokenSequence],
+    first: Sequence[Batch],
+    settings: TuneSettings,
+    products_s: float,
+) -> Plan:
+    """Return what is ahead; `products_s` is what a step's matrix products alone would take."""
+    minutes = settings.steps * _STEP_SHARE * products_s / 60
+    held = [len(batch.prefix) + sum(map(len, batch.rows)) for batch in first]
+    return Plan(
+        texts=len(rows),
+        tokens=sum(len(row.token_ids) for row in rows),
+        step_tokens=round(sum(held) / len(held)),
+        batches=len(first),
+        steps=settings.steps,
+        minutes=minutes if settings.minutes is None else min(minutes, settings.minutes),
+    )
 
 
 def _read(
@@ -664,22 +799,41 @@ class _Work:
         batches = _epochs(rows, self.settings)
         for _ in range(begun.step):
             next(batches)
-        steps = self.settings.steps
+        steps = None if self.settings.minutes is not None else self.settings.steps
         with tqdm(total=steps, initial=begun.step, unit="step", disable=not progress) as bar:
-            for step in range(begun.step, steps):
-                point = self._step(step, next(batches), optimizer)
-                self.log.append(point)
+            while not is_over(self.settings, self.log):
+                self._step(next(batches), optimizer)
                 give_back_memory(self.memory_bytes)
-                bar.set_postfix(loss=f"{point.loss:.3f}", dev=_shown(self.log))
+                bar.set_postfix(loss=f"{self.log[-1].loss:.3f}", dev=_shown(self.log))
                 bar.update()
-                is_last = stop() or step + 1 == steps
-                if is_last or (step + 1) % self.settings.checkpoint_every_steps == 0:
-                    self._save(step + 1, optimizer)
-                if is_last and step + 1 < steps:
+                is_stopped = stop()
+                is_last = is_over(self.settings, self.log)
+                if is_stopped or is_last or self._is_due(self.settings.checkpoint_every_steps):
+                    self._save(optimizer, is_last=is_last)
+                if len(self.log) == begun.step + _PACE_STEPS and not is_last:
+                    self.around.notify(self._forecast(_PACE_STEPS))
+                if is_stopped and not is_last:
                     return tuple(self.log)
+        self._keep_best()
         self._show()
         self._finish()
         return tuple(self.log)
+
+    def _is_due(self, every_steps: int) -> bool:
+        return len(self.log) % every_steps == 0
+
+    def _forecast(self, count: int) -> Forecast:
+        """Return what is left at the pace of the last steps, without the first: it takes longer."""
+        paced = self.log[-count:][1:]
+        step_s = sum(point.seconds for point in paced) / len(paced)
+        left = self.settings.steps - len(self.log)
+        measuring_s = [point.measured_s for point in self.log if point.dev_loss is not None]
+        each_s = max(measuring_s, default=step_s * len(self.dev) / _MEASURING_SHARE)
+        left_s = left * (step_s + each_s / self.settings.dev_every_steps)
+        budget_s = self.settings.budget_s - spent_s(self.log)
+        if budget_s < left_s:
+            left, left_s = round(left * budget_s / left_s), budget_s
+        return Forecast(done=len(self.log), left=left, minutes=left_s / 60)
 
     def _optimizer(self) -> Any:
         import torch
@@ -690,11 +844,13 @@ class _Work:
             weight_decay=self.settings.weight_decay,
         )
 
-    def _step(self, step: int, batch: Batch, optimizer: Any) -> Point:
+    def _step(self, batch: Batch, optimizer: Any) -> None:
+        """Learn from a batch, measure if it is time, and log both."""
         import torch
 
+        step = len(self.log)
         begun_s = self.clock()
-        rate = self.settings.rate(step)
+        rate = self.settings.rate(step, spent_s(self.log))
         for group in optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
@@ -704,37 +860,52 @@ class _Work:
         torch.nn.utils.clip_grad_norm_(adapter.trainable(self.model), self.settings.clip_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return Point(
+        point = Point(
             step=step + 1,
             loss=float(losses.detach().mean()),
             learning_rate=rate,
             learnt_tokens=len(losses),
             seconds=self.clock() - begun_s,
-            dev_loss=self._dev_loss(step + 1),
         )
+        self.log.append(point)
+        if self.dev and (self._is_due(self.settings.dev_every_steps) or self._is_last_step()):
+            begun_s = self.clock()
+            dev_loss = self._dev_loss()
+            self.log[-1] = replace(point, dev_loss=dev_loss)
+            if self.settings.patience and best_step(self.log) == step + 1:
+                save_weights(self.checkpoint, self.model, step + 1)
+            self.log[-1] = replace(self.log[-1], measured_s=self.clock() - begun_s)
 
-    def _dev_loss(self, step: int) -> float | None:
+    def _is_last_step(self) -> bool:
+        return is_over(self.settings, self.log)
+
+    def _dev_loss(self) -> float:
         import torch
 
-        is_due = step % self.settings.dev_every_steps == 0 or step == self.settings.steps
-        if not self.dev or not is_due:
-            return None
         self.model.eval()
         with torch.no_grad():
             measured = [adapter.loss_of(self.model, batch) for batch in self.dev]
         return sum(float(total) for total, _ in measured) / sum(count for _, count in measured)
 
-    def _save(self, step: int, optimizer: Any) -> None:
-        progress = Progress(step=step, log=[asdict(point) for point in self.log])
+    def _save(self, optimizer: Any, *, is_last: bool) -> None:
+        progress = Progress(step=len(self.log), log=[asdict(point) for point in self.log])
         save_checkpoint(self.checkpoint, self.model, optimizer, progress)
-        if step < self.settings.steps:
+        if not is_last:
             self._show()
+
+    def _keep_best(self) -> None:
+        """Put the weights that measured best into the model, where patience asks for them."""
+        best = best_step(self.log)
+        if self.settings.patience and best is not None and best < len(self.log):
+            load_weights(self.checkpoint, self.model, best)
 
     def _show(self) -> None:
         """Write what people look at: the manifest and the curves."""
         folder = self.checkpoint.folder
         rows = [asdict(point) for point in self.log]
         manifest = manifest_of(self.origin, rows, peak_memory_bytes=peak_memory_bytes())
+        if self.settings.patience:
+            manifest["kept_step"] = best_step(self.log)
 
         def write() -> None:
             write_whole(folder / MANIFEST, as_json(manifest).encode())
@@ -756,6 +927,16 @@ class _Work:
             partial.rename(target)
 
         stored(folder, write)
+
+
+_STEP_SHARE: Final = 3.0
+"""A step takes about so many times what its matrix products alone take."""
+
+_PACE_STEPS: Final = 10
+"""After so many steps it is told how long a training will take."""
+
+_MEASURING_SHARE: Final = 3
+"""A step takes about so many times what measuring its batch takes: nothing goes backwards."""
 
 
 def _shown(log: Sequence[Point]) -> str:

@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.promise("tune_own.docs")
 def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path) -> None:
-    init, data, train, merge, more, further, _talks = (command[1:] for command in COMMANDS)
+    init, data, whole, train, merge, more, further, _talks = (command[1:] for command in COMMANDS)
     run = lhkit(*init)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "3 tools, en. Fill in its" in run.stdout
@@ -78,6 +78,10 @@ def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path)
         run = lhkit(*command)
         assert run.exit_code == 0, run.stderr
     assert (folder / "tuned" / "model" / "model.safetensors").is_file()
+    for _ in range(2):
+        run = lhkit(*whole, *base, "--batch-tokens", "400", "--minutes", "0.01", "--count", "40")
+        assert run.exit_code == 0, run.stderr
+        assert "The whole model is in notes-model/model." in run.stdout
     manifest = json.loads((folder / "tuned-2" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["start"]
 

@@ -190,7 +190,7 @@ def test_of_a_broken_checkpoint_the_one_before_is_taken_and_the_end_is_the_same(
     state.write_bytes(state.read_bytes()[:kept_bytes])
     told: list[Notice] = []
     mended = trained(tiny_gemma, tmp_path / "b", around=TrainingSurroundings(notify=told.append))
-    assert told == [BrokenCheckpoint(path=state, step=8)]
+    assert BrokenCheckpoint(path=state, step=8) in told
     assert [point.loss for point in mended] == pytest.approx([point.loss for point in whole])
 
 
@@ -282,8 +282,7 @@ def test_what_is_too_long_to_learn_is_told(tiny_gemma: Path, tmp_path: Path) -> 
         steps=1,
         max_sequence_tokens=29,
     )
-    (notice,) = told
-    assert isinstance(notice, LeftOut)
+    (notice,) = (each for each in told if isinstance(each, LeftOut))
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     left_out = manifest["data"]["left_out"] + manifest["dev"]["left_out"]
     assert notice == LeftOut(count=left_out, most_tokens=29)
