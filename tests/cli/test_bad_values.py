@@ -26,6 +26,7 @@ SCENARIO = """
 EVAL = "eval one.yaml"
 TRAIN = "tune train data.jsonl --into new"
 DATA = "tune data --out new.jsonl"
+RUN = "tune run --toolset one.py:own --phrases one.yaml --into new"
 MERGE = "tune merge adapter --into new"
 
 BAD: list[tuple[str, str]] = [
@@ -59,6 +60,13 @@ BAD: list[tuple[str, str]] = [
             (TRAIN, "--rank", f"0 -1 {HUGE} nan"),
             (TRAIN, "--decisive-weight", "-1 nan inf 1e300"),
             (TRAIN, "--seed", f"-1 {HUGE} nan"),
+            (TRAIN, "--minutes", f"0 -1 {HUGE} nan inf x"),
+            (TRAIN, "--patience", f"-1 {HUGE} nan"),
+            (RUN, "--minutes", f"0 -1 {HUGE} nan inf"),
+            (RUN, "--count", f"0 -1 {HUGE} nan"),
+            (RUN, "--batch-tokens", f"0 -1 {HUGE} nan"),
+            (RUN, "--patience", f"-1 {HUGE} nan"),
+            (RUN, "--seed", f"-1 {HUGE} nan"),
         )
         for value in values.split()
     ),
@@ -125,6 +133,9 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --from nowhere", "nowhere holds no adapter"),
     (f"{TRAIN} --base nowhere", "nowhere"),
     ("tune train data.jsonl --into one.yaml", "--into"),
+    (RUN, "one.yaml:1: must be a mapping with `locales:`"),
+    (f"{RUN} --base folder", "folder holds no model"),
+    (f"{RUN} --phrases nowhere", "nowhere"),
     ("tune merge nosuch --into new", "nosuch holds no adapter"),
     ("tune merge one.yaml --into new", "one.yaml"),
     ("tune merge adapter --into folder", "folder is there already"),
