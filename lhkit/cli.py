@@ -583,6 +583,7 @@ def add_prompt(cli: typer.Typer, run: Run) -> None:
 
 
 Into = Annotated[Path, typer.Option(file_okay=False, help="A new folder for what is made.")]
+AsJsonl = Annotated[bool, typer.Option("--jsonl", help="Scenarios one a line, instead of YAML.")]
 
 
 def add_import(cli: typer.Typer, run: Run) -> None:
@@ -618,6 +619,7 @@ def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
             Path | None,
             typer.Option(dir_okay=False, help="JSON that the functions begin with."),
         ] = None,
+        jsonl: AsJsonl = False,
     ) -> None:
         """Recorded chats with tool calls: each becomes a scenario that can be played at once."""
         from lhkit.commands.imports import import_chats  # noqa: PLC0415 - scipy
@@ -627,7 +629,13 @@ def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
         finish(
             run,
             lambda settings: import_chats(
-                file, into, settings, tools=tools, handlers=handlers, data=data
+                file,
+                into,
+                settings,
+                as_jsonl=jsonl,
+                tools=tools,
+                handlers=handlers,
+                data=data,
             ),
         )
 
@@ -639,12 +647,16 @@ def _add_bfcl(imports: typer.Typer, run: Run) -> None:
             Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")
         ],
         into: Into,
+        jsonl: AsJsonl = False,
     ) -> None:
         """BFCL's multi-turn conversations, played with its own classes."""
         from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
         from lhkit.imports.bfcl import import_bfcl  # noqa: PLC0415 - scipy
 
-        finish(run, lambda settings: import_benchmark(import_bfcl, path, into, settings))
+        finish(
+            run,
+            lambda settings: import_benchmark(import_bfcl, path, into, settings, as_jsonl=jsonl),
+        )
 
 
 def _add_tau(imports: typer.Typer, run: Run) -> None:
@@ -654,12 +666,15 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
             Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
         ],
         into: Into,
+        jsonl: AsJsonl = False,
     ) -> None:
         """tau-bench's airline and retail tasks, played with its own tools on its own data."""
         from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
         from lhkit.imports.tau import import_tau  # noqa: PLC0415 - scipy
 
-        finish(run, lambda settings: import_benchmark(import_tau, path, into, settings))
+        finish(
+            run, lambda settings: import_benchmark(import_tau, path, into, settings, as_jsonl=jsonl)
+        )
 
 
 # `compare`, `parity` and `rescore`: options of the commands that look at runs which are over.

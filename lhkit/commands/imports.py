@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
+from tqdm import tqdm
 
 from lhkit.commands.console import wide_console
 from lhkit.errors import UsageError
@@ -14,6 +16,7 @@ from lhkit.harness.author.written import yaml_text
 from lhkit.harness.scenario import read_sources
 from lhkit.imports.imported import Imported, Loss, Suite
 from lhkit.imports.openai_messages import import_messages
+from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
@@ -26,11 +29,23 @@ NOTES_FILE = "NOTES.md"
 _SHOWN_REASONS = 3
 
 
+_TEXTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
+    "yaml": yaml_text,
+    "jsonl": lambda scenarios: "".join(f"{compact(each)}\n" for each in scenarios),
+}
+"""How scenarios are written, by the ending of their file."""
+
+
+def _ending(*, as_jsonl: bool) -> str:
+    return "jsonl" if as_jsonl else "yaml"
+
+
 async def import_chats(
     file: Path,
     into: Path,
     settings: Settings,
     *,
+    as_jsonl: bool = False,
     tools: Path | None = None,
     handlers: str | None = None,
     data: Path | None = None,
@@ -42,11 +57,16 @@ async def import_chats(
     """
     _require_free(into)
     imported = await import_messages(file, tools=tools, functions=handlers, data=data)
-    return await _settle(imported, into, settings)
+    return await _settle(imported, into, settings, _ending(as_jsonl=as_jsonl))
 
 
 async def import_benchmark(
-    read: Callable[[Path], Imported], path: Path, into: Path, settings: Settings
+    read: Callable[[Path], Imported],
+    path: Path,
+    into: Path,
+    settings: Settings,
+    *,
+    as_jsonl: bool = False,
 ) -> int:
     """Turn a benchmark that lies at `path` into a folder; return 1 if a task had to be left out.
 
@@ -54,7 +74,7 @@ async def import_benchmark(
         UsageError: the benchmark is not there, or something is in the folder already.
     """
     _require_free(into)
-    return await _settle(read(path), into, settings)
+    return await _settle(read(path), into, settings, _ending(as_jsonl=as_jsonl))
 
 
 def _require_free(into: Path) -> None:
@@ -84,10 +104,12 @@ class _Outcome:
         return len(self.suite.scenarios) - sum(1 for _ in failed)
 
 
-async def _settle(imported: Imported, into: Path, settings: Settings) -> int:
+async def _settle(imported: Imported, into: Path, settings: Settings, ending: str) -> int:
     """Write the folder, keep of the scenarios what lint accepts, and say what became of it."""
     _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
-    outcomes = [await _checked(suite, into) for suite in imported.suites]
+    total = sum(len(suite.scenarios) for suite in imported.suites)
+    with tqdm(total=total, unit="scenario", disable=None) as bar:
+        outcomes = [await _checked(suite, into, ending, bar.update) for suite in imported.suites]
     catalog = load_catalog(settings.locale)
     told = list(_summary(outcomes, into, catalog))
     notes = "\n".join((*_notes(told, outcomes, imported.losses, catalog), ""))
@@ -104,20 +126,21 @@ def _write(into: Path, files: Mapping[str, str]) -> None:
         (into / name).write_text(text, encoding="utf-8")
 
 
-async def _checked(suite: Suite, into: Path) -> _Outcome:
+async def _checked(suite: Suite, into: Path, ending: str, tick: Callable[[], object]) -> _Outcome:
     """Write a suite, and write it again without what lint refuses."""
-    name = f"{suite.file}.yaml"
+    name, text = f"{suite.file}.{ending}", _TEXTS[ending]
     file = into / name
-    _write(into, {name: yaml_text(suite.scenarios)})
+    _write(into, {name: text(suite.scenarios)})
     findings: dict[str, list[Finding]] = defaultdict(list)
-    for finding in await lint(read_sources([file]), load(f"{into / TOOLSET_FILE}:{suite.name}")):
+    toolset = load(f"{into / TOOLSET_FILE}:{suite.name}")
+    for finding in await lint(read_sources([file]), toolset, tick=tick):
         if finding.level is Level.ERROR:
             findings[finding.scenario].append(finding)
     kept = [each for each in suite.scenarios if each["id"] not in findings]
     if not kept:
         _remove(file)
     elif findings:
-        _write(into, {name: yaml_text(kept)})
+        _write(into, {name: text(kept)})
     return _Outcome(suite=suite, file=file, findings=findings)
 
 

@@ -339,7 +339,8 @@ def _scene(
         registry, assistant = session.registry, session.assistant
         if look_at_state:
             row_keys_of(session, state_of(session))  # refuses what cannot be compared
-        breaking(registry, scenario.faults)  # refuses a tool that is not there
+        # refuses a tool that is not there
+        breaking(registry, scenario.faults, coming=scenario.called)
         identity = chosen_model(model, scenario, registry).identity
         runs_on = runs_on_of(session)
         told, told_sha256 = known.told(scenario.locale, registry, assistant, identity, runs_on)

@@ -306,7 +306,9 @@ async def _converse(
     controller = ChatController(
         model=model,
         dispatcher=ToolDispatcher(
-            breaking(session.registry, job.scenario.faults), catalog=catalog, clock=stage.clock
+            breaking(session.registry, job.scenario.faults, coming=job.scenario.called),
+            catalog=catalog,
+            clock=stage.clock,
         ),
         assistant=replace(assistant_of(session), sampling=sampling),
         catalog=catalog,
@@ -911,8 +913,12 @@ def _tools(
     told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
     then = {spec["name"]: spec for spec in told}
     tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
-    came = [_that_came(spec) for turn in evidence.turns for spec in turn.new_tools]
-    return ToolFacts.of([*tools, *came], session.today)
+    return ToolFacts.of([*tools, *tools_that_came(evidence)], session.today)
+
+
+def tools_that_came(evidence: Evidence) -> tuple[ToolDefinition, ...]:
+    """Return the tools that came in mid-conversation, as its record tells of them."""
+    return tuple(_that_came(spec) for turn in evidence.turns for spec in turn.new_tools)
 
 
 def _that_came(spec: Mapping[str, Any]) -> ToolDefinition:

@@ -624,6 +624,13 @@ class Scenario(_Strict):
         return any(turn.checks_state for turn in self.turns)
 
     @property
+    def called(self) -> frozenset[str]:
+        """The tools that it expects or has a perfect model call; some may come in the middle."""
+        turns = self.turns
+        gold = (call.tool for turn in turns for call in turn.gold.calls or ())
+        return frozenset(gold) | {call.tool for turn in turns for call in turn.expect.calls}
+
+    @property
     def today(self) -> date | None:
         """The day of the scenario's clock, in its own zone; None if it has no clock."""
         now = self.world.get("now")

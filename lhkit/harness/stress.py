@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -40,14 +40,21 @@ class ScriptedFaultError(Exception):
     """Raised in place of a tool's work, because the scenario says so."""
 
 
-def breaking(registry: ToolRegistry, faults: Sequence[ScriptedFault]) -> ToolRegistry:
+def breaking(
+    registry: ToolRegistry, faults: Sequence[ScriptedFault], *, coming: Collection[str] = ()
+) -> ToolRegistry:
     """Return the tools of which some fail at first; the count starts anew with every return.
+
+    Args:
+        registry: the tools.
+        faults: which fail, and how often.
+        coming: tools that may be registered later; they fail, too.
 
     Raises:
         ScenarioError: a fault names a tool that is not there; the message names the field.
     """
     for number, fault in enumerate(faults):
-        if fault.tool not in registry:
+        if fault.tool not in registry and fault.tool not in coming:
             known = ", ".join(registry)
             raise ScenarioError(
                 f"faults[{number}].tool: there is no tool {fault.tool!r}: choose one of {known}"
@@ -55,9 +62,12 @@ def breaking(registry: ToolRegistry, faults: Sequence[ScriptedFault]) -> ToolReg
     if not faults:
         return registry
     times = {fault.tool: fault.times for fault in faults}
-    return registry.with_handlers(
-        {name: _failing(registry[name].handler, count) for name, count in times.items()}
-    )
+
+    def broken(tool: ToolDefinition) -> ToolDefinition:
+        count = times.get(tool.name, 0)
+        return replace(tool, handler=_failing(tool.handler, count)) if count else tool
+
+    return registry.following(broken)
 
 
 def _failing(handler: Handler, times: int) -> Handler:
@@ -461,4 +471,6 @@ def _enlarged(real: ToolRegistry, locale: str, stress: Stress) -> ToolRegistry:
     tools = [*real.definitions, *added]
     if stress.shuffle:
         random.Random(f"order {stress.seed}").shuffle(tools)  # noqa: S311 - an order, no secret
-    return ToolRegistry(tools)
+    enlarged = ToolRegistry(tools)
+    enlarged.follow(real)
+    return enlarged

@@ -1,8 +1,9 @@
 """BFCL's multi-turn conversations, on the classes of the user's own copy of its package.
 
 The classes are live objects whose attributes are the state; BFCL's calls, run on them directly,
-say what a conversation must end in. BFCL asks that state and results of each turn be the gold's:
-here its calls have to be made, in any order, further ones are tolerated, and the state decides.
+say what each turn must end in. BFCL asks that state and results of each turn be the gold's: here,
+too, the state after each turn decides, and of the results that its calls have to be made, in any
+order, beside others. A turn without a gold is one in which BFCL judges nothing.
 """
 
 import ast
@@ -10,30 +11,40 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, partial
+from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.written import changes, literals
 from lhkit.imports.functions import reads_by_name
-from lhkit.imports.imported import Imported, Loss, Suite
+from lhkit.imports.imported import Imported, Loss, Suite, gold_calls
 from lhkit.json_values import JSON, compact
 from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import their_code
 
-CATEGORIES = ("multi_turn_base", "multi_turn_miss_param", "multi_turn_long_context")
+CATEGORIES = (
+    "multi_turn_base",
+    "multi_turn_miss_param",
+    "multi_turn_miss_func",
+    "multi_turn_long_context",
+)
 TODAY = date(2024, 9, 1)
 MAX_TURNS = 40
 """BFCL gives a model 20 steps a turn, each of several calls; its longest turn has 34."""
+
+Attributes: TypeAlias = Mapping[str, list[dict[str, Any]]]
+"""Rows by class: `name` and `value` of each public attribute."""
 
 _PACKAGE = "bfcl_eval"
 _STATELESS = {"MathAPI"}
@@ -55,6 +66,11 @@ class Package:
         if not file.is_file():
             return []
         return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+    def more_tools(self) -> str:
+        """Return what BFCL's user says where a function that was missing is there at last."""
+        module = importlib.import_module(f"{_PACKAGE}.constants.default_prompts")
+        return str(module.DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC)
 
     def built(self, world: Mapping[str, Any]) -> dict[str, Any]:
         """Return live objects in the state of a world: one row a class, with its configuration."""
@@ -99,7 +115,7 @@ def read_package(path: str) -> Package:
         )
 
 
-def attributes(objects: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def attributes(objects: Mapping[str, Any]) -> Attributes:
     """Return the state as rows: one table a class, one row a public attribute, as BFCL compares."""
     return {
         owner: [
@@ -174,16 +190,24 @@ def _called(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BfclSession:
-    """One conversation's own objects."""
+    """One conversation's own objects. `arriving` are tools by the turn that they come with."""
 
     objects: Mapping[str, Any]
     registry: ToolRegistry
+    arriving: Mapping[int, Sequence[ToolDefinition]] = field(default_factory=dict)
+    turns: Iterator[int] = field(default_factory=count)
     today: date = TODAY
 
     @property
     def assistant(self) -> Assistant:
         """An assistant with as many steps as BFCL gives."""
-        return Assistant(deps=self.objects, max_turns=MAX_TURNS)
+        return Assistant(deps=self.objects, max_turns=MAX_TURNS, context=self._turn_begins)
+
+    def _turn_begins(self, _message: str) -> str:
+        """Bring the tools of the turn; BFCL says nothing more to the model."""
+        for tool in self.arriving.get(next(self.turns), ()):
+            self.registry.register(tool)
+        return ""
 
     def state(self) -> Mapping[str, JSON]:
         """Return the attributes of all objects."""
@@ -199,7 +223,11 @@ class BfclSession:
 
 @dataclass(frozen=True, slots=True)
 class BfclToolset:
-    """Opens BFCL's classes; `{classes: [{name, config}]}` is a world. `path` as `read_package`."""
+    """Opens BFCL's classes. `path` as `read_package`.
+
+    A world is `{classes: [{name, config}], arriving: [{turn, tool}]}`; the latter are tools that
+    the model gets in a later turn.
+    """
 
     path: str
     name: str = "bfcl"
@@ -212,7 +240,14 @@ class BfclToolset:
             UsageError: as `read_package`.
         """
         objects = read_package(self.path).built(world)
-        return BfclSession(objects=objects, registry=_registry(self.path, tuple(sorted(objects))))
+        registry = _registry(self.path, tuple(sorted(objects)))
+        arriving: defaultdict[int, list[ToolDefinition]] = defaultdict(list)
+        for row in world.get("arriving", ()):
+            arriving[row["turn"]].append(registry[row["tool"]])
+        if arriving:
+            late = {tool.name for tools in arriving.values() for tool in tools}
+            registry = ToolRegistry(each for each in registry.definitions if each.name not in late)
+        return BfclSession(objects=objects, registry=registry, arriving=arriving)
 
 
 # --------------------------------------------------------------------------- entries to scenarios
@@ -258,16 +293,24 @@ def _scenarios(folder: str, category: str) -> Iterator[dict[str, Any]]:
 def _scenario(
     folder: str, category: str, entry: Mapping[str, Any], truth: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """Return one entry as a scenario whose `final` is what BFCL's own objects end in."""
+    """Return one entry as a scenario whose turns end in what BFCL's own objects end in."""
     names = tuple(sorted(entry["involved_classes"]))
     rows = [{"name": name, "config": entry["initial_config"].get(name, {})} for name in names]
     if category.endswith("long_context"):
         rows = [{**row, "long_context": True} for row in rows]
-    world = {"classes": rows}
+    late = [
+        {"turn": int(turn), "tool": name}
+        for turn, tools in entry.get("missed_function", {}).items()
+        for name in tools
+    ]
+    world = {"classes": rows} | ({"arriving": late} if late else {})
     package, registry = read_package(folder), _registry(folder, names)
     gold = [[_call(told, registry) for told in turn] for turn in truth]
-    before, after = ended(package, world, ()), ended(package, world, [c for t in gold for c in t])
-    keys = dict.fromkeys(before, ("name",))
+    states = list(stages(package, world, gold))
+    said = [
+        " ".join(each["content"] for each in messages) or package.more_tools()
+        for messages in entry["question"]
+    ]
     return {
         "id": entry["id"],
         "ac": category,
@@ -275,20 +318,51 @@ def _scenario(
         "tags": ["bfcl"],
         "world": world,
         "turns": [
-            {
-                "user": " ".join(message["content"] for message in said),
-                "confirm": "accept",
-                "expect": {
-                    "calls": [{"tool": call.name, "args": literals(call.args)} for call in calls],
-                    "extra": "any",
-                },
-            }
-            for said, calls in zip(entry["question"], gold, strict=True)
+            _turn(words, calls, {row["tool"] for row in late}) | change
+            for words, calls, change in zip(said, gold, _changes(gold, states), strict=True)
         ],
-    } | changes(_tuples(before), _tuples(after), keys)
+    } | _changed(states[0], states[-1])
 
 
-def _tuples(state: Mapping[str, list[dict[str, Any]]]) -> dict[str, tuple[dict[str, Any], ...]]:
+def _turn(user: str, calls: Sequence[ToolCall], late: Collection[str]) -> dict[str, Any]:
+    turn: dict[str, Any] = {
+        "user": user,
+        "confirm": "accept",
+        "expect": {
+            "calls": [{"tool": call.name, "args": literals(call.args)} for call in calls],
+            "extra": "any",
+        },
+    }
+    if any(call.name in late for call in calls):
+        turn["gold"] = {"calls": gold_calls(calls)}
+    return turn
+
+
+def _changes(
+    gold: Sequence[Sequence[ToolCall]], states: Sequence[Attributes]
+) -> Iterator[dict[str, Any]]:
+    """Yield what each turn does to the state.
+
+    BFCL judges none of a turn without a gold, so that what stands before the next is not known:
+    of that, the whole state is told.
+    """
+    for i, calls in enumerate(gold):
+        if not calls:
+            yield {}
+        elif i > 0 and not gold[i - 1]:
+            every = {
+                table: [literals(row) for row in rows] for table, rows in states[i + 1].items()
+            }
+            yield {"final": every}
+        else:
+            yield {"final": {}} | _changed(states[i], states[i + 1])
+
+
+def _changed(before: Attributes, after: Attributes) -> dict[str, Any]:
+    return changes(_tuples(before), _tuples(after), dict.fromkeys(before, ("name",)))
+
+
+def _tuples(state: Attributes) -> dict[str, tuple[dict[str, Any], ...]]:
     return {table: tuple(rows) for table, rows in state.items()}
 
 
@@ -305,19 +379,24 @@ def _call(told: str, registry: ToolRegistry) -> ToolCall:
     return ToolCall(name=name, args=args)
 
 
-def ended(
-    package: Package, world: Mapping[str, Any], calls: Iterable[ToolCall]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows that BFCL's own objects end in, without lhkit between them and the calls."""
+def stages(
+    package: Package, world: Mapping[str, Any], turns: Iterable[Iterable[ToolCall]]
+) -> Iterator[Attributes]:
+    """Yield the rows of BFCL's own objects at the start and after the calls of each turn.
+
+    Nothing of lhkit is between them and the calls.
+    """
     objects = package.built(world)
     methods: dict[str, Callable[..., Any]] = {
         name: method
         for thing in objects.values()
         for name, method in inspect.getmembers(thing, inspect.ismethod)
     }
-    for call in calls:
-        try:
-            methods[call.name](**deepcopy(call.args))
-        except Exception:  # noqa: BLE001, S112 - boundary: as BFCL does, a fault is a result
-            continue
-    return attributes(objects)
+    yield attributes(objects)
+    for calls in turns:
+        for call in calls:
+            try:
+                methods[call.name](**deepcopy(call.args))
+            except Exception:  # noqa: BLE001, S112 - boundary: as BFCL does, a fault is a result
+                continue
+        yield attributes(objects)

@@ -4,7 +4,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_type_hints
+from weakref import WeakMethod
 
 from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
@@ -165,6 +166,14 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+Change: TypeAlias = Callable[[ToolDefinition], ToolDefinition]
+_Take: TypeAlias = Callable[[ToolDefinition, ArgumentValidator], None]
+
+
+def _as_it_is(tool: ToolDefinition) -> ToolDefinition:
+    return tool
+
+
 class ToolRegistry(Mapping[str, ToolDefinition]):
     """Tools by name, in order of registration. Look-up is O(1).
 
@@ -175,6 +184,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
     def __init__(self, definitions: Iterable[ToolDefinition] = ()) -> None:
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, ArgumentValidator] = {}
+        self._followers: list[tuple[WeakMethod[_Take], Change]] = []
         for definition in definitions:
             self.register(definition)
 
@@ -208,15 +218,47 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
     def with_handlers(self, handlers: Mapping[str, Handler]) -> "ToolRegistry":
         """Return the same tools, of which those that are named have another handler.
 
+        As `following`: later ones, too.
+        """
+
+        def handled(tool: ToolDefinition) -> ToolDefinition:
+            return replace(tool, handler=handlers[tool.name]) if tool.name in handlers else tool
+
+        return self.following(handled)
+
+    def following(self, change: Change) -> "ToolRegistry":
+        """Return the same tools, each as `change` gives it, and so those registered here later.
+
         Nothing is checked again: schemas and names are those that were registered here.
         """
         same = ToolRegistry()
-        same._validators = dict(self._validators)
-        same._definitions = {
-            name: replace(tool, handler=handlers[name]) if name in handlers else tool
-            for name, tool in self._definitions.items()
-        }
+        for name, tool in self.items():
+            same._take(change(tool), self._validators[name])
+        same.follow(self, change)
         return same
+
+    def follow(self, other: "ToolRegistry", change: Change | None = None) -> None:
+        """Take over what is registered in another registry from now on.
+
+        A tool that comes so takes the place of one that has its name.
+
+        Args:
+            other: the registry.
+            change: gives a tool as it is to be here; as it is there if left out.
+        """
+        other._tell(WeakMethod(self._take), change or _as_it_is)  # noqa: SLF001 - of this class
+
+    def _tell(self, take: WeakMethod[_Take], change: Change) -> None:
+        self._followers = [each for each in self._followers if each[0]() is not None]
+        self._followers.append((take, change))
+
+    def _take(self, definition: ToolDefinition, validator: ArgumentValidator) -> None:
+        self._definitions[definition.name] = definition
+        self._validators[definition.name] = validator
+        for follower, change in self._followers:
+            take = follower()
+            if take is not None:
+                take(change(definition), validator)
 
     def register(self, definition: ToolDefinition) -> ToolDefinition:
         """Add a tool and return its definition.
@@ -225,10 +267,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             RegistrationError: bad name, duplicate, or a schema that is no valid object schema.
         """
         _require_registrable(definition, taken=self._definitions)
-        self._definitions[definition.name] = definition
-        self._validators[definition.name] = ArgumentValidator(
-            definition.parameters, definition.check
-        )
+        self._take(definition, ArgumentValidator(definition.parameters, definition.check))
         return definition
 
     def tool(

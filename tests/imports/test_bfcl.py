@@ -26,6 +26,9 @@ CODE = {
 CLASS_FILE_PATH_MAPPING = {"Lamp": "bfcl_eval.lamp", "MathAPI": "bfcl_eval.math"}
 MULTI_TURN_FUNC_DOC_FILE_MAPPING = {"Lamp": "lamp.json", "MathAPI": "math.json"}
 """,
+    "constants/default_prompts.py": """\
+DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC = "There are more functions. What about now?"
+""",
     "lamp.py": """\
 class Level:
     def __init__(self, level):
@@ -81,8 +84,13 @@ ENTRIES: dict[str, list[tuple[str, list[list[str]]]]] = {
         ("base_1", [["double(number=2.5)"], ["setLevel(level=11)"]]),
         ("base_2", [["setLevel(level='high')"], ["get_level()"]]),  # against its own schema
     ],
+    "multi_turn_miss_func": [
+        ("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]]),
+    ],
     "multi_turn_long_context": [("long_0", [["setLevel(1)"], ["get_level()"]])],
 }
+MISSED = {"func_0": {"2": ["setLevel"]}}
+"""The functions that come in a later turn, in which the user says nothing of their own."""
 
 
 def lines(rows: list[dict[str, Any]]) -> str:
@@ -102,7 +110,13 @@ def package(tmp_path: Path) -> Path:
             [
                 {
                     "id": name,
-                    "question": [[{"role": "user", "content": f"Do {turn}"}] for turn in turns],
+                    "question": [
+                        []
+                        if str(number) in MISSED.get(name, {})
+                        else [{"role": "user", "content": f"Do {turn}"}]
+                        for number, turn in enumerate(turns)
+                    ],
+                    **({"missed_function": MISSED[name]} if name in MISSED else {}),
                     "initial_config": {"Lamp": {"level": 0}},
                     "involved_classes": ["Lamp", "MathAPI"],
                 }
@@ -127,14 +141,14 @@ async def into(package: Path, tmp_path: Path) -> Path:
 
 
 def scenarios_in(folder: Path) -> dict[str, Scenario]:
-    names = ("multi_turn_base.yaml", "multi_turn_long_context.yaml")
+    names = ("multi_turn_base.yaml", "multi_turn_miss_func.yaml", "multi_turn_long_context.yaml")
     return {each.id: each for each in load_scenarios([folder / name for name in names])}
 
 
 @pytest.mark.promise("imports.bfcl")
 async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(into: Path) -> None:
     scenarios = scenarios_in(into)
-    assert list(scenarios) == ["base_0", "base_1", "long_0"]
+    assert list(scenarios) == ["base_0", "base_1", "func_0", "long_0"]
     run = await replay(
         list(scenarios.values()),
         gold_model,
@@ -143,7 +157,7 @@ async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(int
         concurrency=4,
         progress=False,
     )
-    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 6
+    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 8
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
     assert "base_2: set_level refuses level=" in notes.replace("setLevel", "set_level")
 
@@ -151,6 +165,56 @@ async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(int
 async def test_final_is_what_their_own_objects_end_in(into: Path) -> None:
     assert scenarios_in(into)["base_0"].final == {"Lamp": ({"name": "level", "value": 5},)}
     assert scenarios_in(into)["base_1"].final == {}
+
+
+async def test_a_turn_that_ends_in_another_state_fails_though_the_end_is_right(
+    into: Path,
+) -> None:
+    name = name_of(into)
+    replies: list[Reply] = [
+        call(name, level=3),
+        call(name, level=4),  # BFCL compares the state after every turn
+        call("get_level"),
+        say("Done."),
+        call(name, level=5, slowly=True),
+        say("Done."),
+    ]
+    toolset = load(f"{into / 'toolset.py'}:toolset")
+    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    assert record.judgement.state_equal
+    assert record.judgement.verdict is Verdict.FAIL
+
+
+async def test_a_function_that_was_missing_is_there_from_its_turn_on(into: Path) -> None:
+    scenario = scenarios_in(into)["func_0"]
+    assert scenario.turns[2].user == "There are more functions. What about now?"
+    toolset = load(f"{into / 'toolset.py'}:toolset")
+    record = await tried(scenario, gold_model, toolset)
+    came = [[each["name"] for each in turn.new_tools] for turn in record.evidence.turns]
+    assert came == [[], [], ["setLevel"], []]
+    early: list[Reply] = [call("get_level"), call("setLevel", level=4), say("Done.")]
+    record = await tried(scenario, ScriptedModel([*early, *["…"] * 3]), toolset)
+    assert record.evidence.turns[0].calls[1].outcome == "unknown_tool"
+
+
+async def test_after_a_turn_that_bfcl_does_not_judge_the_whole_state_is_told(into: Path) -> None:
+    turns = scenarios_in(into)["func_0"].turns
+    assert turns[1].final is None
+    assert turns[2].final == {
+        "Lamp": ({"name": "level", "value": 4}, {"name": "room", "value": "hall"})
+    }
+
+
+async def test_scenarios_are_written_one_a_line_if_asked_for(package: Path, tmp_path: Path) -> None:
+    folder, settings = tmp_path / "lines", load_settings()
+    await import_benchmark(import_bfcl, package, folder, settings, as_jsonl=True)
+    written = (folder / "multi_turn_base.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(each)["id"] for each in written] == ["base_0", "base_1"]
+    assert [each.id for each in load_scenarios([folder / "multi_turn_base.jsonl"])] == [
+        "base_0",
+        "base_1",
+    ]
+    assert not list(folder.glob("*.yaml"))
 
 
 def name_of(into: Path) -> str:

@@ -165,6 +165,11 @@ GIVE = call("give_seat", seat_id="s1", owner="bob")
         ("001", (call("drop_seat", seat_id="s1"), say("Gone.")), Verdict.FAIL),
         ("001", (call("drop_seat", seat_id="s2"),), Verdict.FAIL),  # silence
         ("002", (say("Ask ann."),), Verdict.PASS),
+        (  # a write that comes to nothing changes nothing
+            "002",
+            (call("give_seat", seat_id="s9", owner="bob"), say("That failed; ask ann.")),
+            Verdict.PASS,
+        ),
     ],
 )
 async def test_the_data_at_the_end_and_the_outputs_decide(

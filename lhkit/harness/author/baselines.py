@@ -345,7 +345,10 @@ class _GoldTurn:
         wish = self.turn.expect.calls[i]
         where = f"expect.calls[{i}]"
         if wish.tool not in self.registry and wish.result != "unknown_tool":
-            raise self._fault(f"{where}.tool", f"there is no tool {wish.tool!r}")
+            told = (
+                f"there is no tool {wish.tool!r}; one that comes later has to be under gold.calls"
+            )
+            raise self._fault(f"{where}.tool", told)
         tool = self.registry.get(wish.tool)
         args = self._args(wish, tool.parameters if tool else {}, where)
         if tool is not None and wish.result in _MUST_FIT:
@@ -553,8 +556,8 @@ def _sentence(words: str, locale: str) -> str:
     first, *more = words.split()
     if locale != "en" or first.casefold() in _SUBJECTS:
         told = words
-    elif first in _FINITE:
-        told = f"It {words}"
+    elif first in _FINITE or first in _PLACES:
+        told = f"It {words}" if first in _FINITE else f"It is {words}"
     elif any(each in _FINITE for each in more):
         told = f"Your {words}"
     else:
@@ -564,6 +567,7 @@ def _sentence(words: str, locale: str) -> str:
 
 _PAST_FINAL = 20  # ㅆ, among the 28 finals of Hangul
 _SUBJECTS = frozenset({"i", "i've", "we", "it", "it's", "that", "your", "the"})
+_PLACES = frozenset({"in", "on", "at", "off", "under"})
 _FINITE = frozenset({"is", "are", "was", "were", "has", "have", "will", "goes", "rings"})
 
 

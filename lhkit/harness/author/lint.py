@@ -33,7 +33,7 @@ from lhkit.harness.matchers import (
     shown_path,
 )
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.run import tried
+from lhkit.harness.run import tools_that_came, tried
 from lhkit.harness.scenario import (
     ExpectedCall,
     ExpectedReply,
@@ -412,7 +412,7 @@ async def played_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, 
     nameless = [
         Remark("unknown_tool", ("faults", i, "tool"), f"there is no tool {fault.tool!r}")
         for i, fault in enumerate(scenario.faults)
-        if fault.tool not in registry
+        if fault.tool not in registry and fault.tool not in scenario.called
     ]
     if nameless:
         return tuple(nameless)
@@ -425,7 +425,12 @@ async def played_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, 
         told = _told("underivable", error, scenario.id)
         return (*written, *(each for each in told if not _is_beside(each.path, wrong)))
     gold = await tried(scenario, trace_model(trace, name="gold"), toolset)
-    known = Known(registry=registry, ids=ids, made=_ids_in(gold.evidence.final_state))
+    came = [each for each in tools_that_came(gold.evidence) if each.name not in registry]
+    known = Known(
+        registry=ToolRegistry([*registry.definitions, *came]) if came else registry,
+        ids=ids,
+        made=_ids_in(gold.evidence.final_state),
+    )
     return (
         *written_remarks(scenario, known),
         *_gold_remarks(gold),
@@ -596,12 +601,19 @@ def _ids_in(state: Mapping[str, Sequence[Mapping[str, Any]]]) -> frozenset[str]:
 __all__ = ["LEVELS", "NO_GOLD", "Finding", "Level", "lint"]
 
 
-async def lint(sources: Sources, toolset: Toolset) -> tuple[Finding, ...]:
+def _nobody() -> None:
+    """Tell nobody that a scenario is done."""
+
+
+async def lint(
+    sources: Sources, toolset: Toolset, *, tick: Callable[[], object] = _nobody
+) -> tuple[Finding, ...]:
     """Return what is wrong with the scenarios, by file and line.
 
     Args:
         sources: as read by `read_sources`; faults of the files are findings too.
         toolset: knows the tools and the data, and is what the scenarios are played in.
+        tick: called after each scenario, for who shows how far it is.
     """
     found = [_of_the_file(fault) for fault in sources.faults]
     seen: set[str] = set()
@@ -612,6 +624,7 @@ async def lint(sources: Sources, toolset: Toolset) -> tuple[Finding, ...]:
             remarks = (*remarks, *_wordless(scenario, toolset))
             seen.add(scenario.locale)
         found += [remark.at(scenario.id, origin) for remark in remarks]
+        tick()
     return tuple(sorted(found, key=lambda each: (each.file, each.line)))
 
 
