@@ -7,7 +7,7 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -108,6 +108,15 @@ class _Told:
         return encode_tool_result(result, int(limits["max_result_bytes"]), **hint)
 
 
+def _told_of(record: SampleRecord, run: Run, told: Mapping[str, _Told]) -> _Told:
+    """Return what is known of one conversation's tools: those of its scenario, and what came."""
+    known = told.get(record.locale, _Told())
+    names = run.manifest.get("tools", {}).get(record.sample_id.scenario)
+    tools = [tool for tool in known.tools if names is None or tool.get("name") in names]
+    came = [tool for turn in record.evidence.turns for tool in turn.new_tools]
+    return replace(known, tools=(*tools, *came))
+
+
 def _told(run: Run) -> dict[str, _Told]:
     """Return what the manifest says, by language."""
     return {
@@ -129,7 +138,7 @@ def write_openai_messages(run: Run, file: Path) -> None:
         OSError: the disk does not take it.
     """
     told = _told(run)
-    conversations = (_conversation(each, told.get(each.locale, _Told())) for each in run.records)
+    conversations = (_conversation(each, _told_of(each, run, told)) for each in run.records)
     write_whole(file, (_json(each) + b"\n" for each in conversations))
 
 
@@ -271,7 +280,7 @@ def write_inspect(run: Run, file: Path) -> None:
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
         _put(log, "_journal/start.json", _json(start))
         for record in run.records:
-            sample = _InspectSample(record, told.get(record.locale, _Told()), run).json()
+            sample = _InspectSample(record, _told_of(record, run, told), run).json()
             _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample))
             summaries.append(_json(_summary(sample)))
             counts[record.judgement.verdict] += 1

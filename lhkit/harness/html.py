@@ -272,11 +272,17 @@ def _turn(number: int, turn: TurnRecord, scored: Html, catalog: Catalog) -> Html
         tag("ol", *_steps(turn, catalog), class_="lhr-steps"),
         scored,
         _said("reply", turn.reply, catalog) if turn.reply else _no_reply(catalog),
+        _said("came", names_of_new(turn), catalog) if turn.new_tools else None,
         _said("hint", turn.hint, catalog) if turn.hint else None,
         _said("fault", fault, catalog) if fault else None,
         class_="lhr-turn",
         aria_label=name,
     )
+
+
+def names_of_new(turn: TurnRecord) -> str:
+    """Return the names of the tools that came in a turn, for the requests after it."""
+    return ", ".join(str(tool.get("name", "")) for tool in turn.new_tools)
 
 
 def _said(who: str, words: str, catalog: Catalog) -> Html:
@@ -472,7 +478,26 @@ def tiles(summary: Summary, catalog: Catalog) -> Html:
         ("table.attempted", str(sum(total.attempted.values())), ""),
         ("table.turn_p50", seconds(total.turn.p50_s), f"p95 {seconds(total.turn.p95_s)}"),
     )
-    return tile_list(shown, {"table.escaped"} if escaped else set(), catalog)
+    listed = tile_list(shown, {"table.escaped"} if escaped else set(), catalog)
+    card = tag("p", card_words(summary, catalog)) if summary.confirm.asked else None
+    return join([listed, card])
+
+
+def card_words(summary: Summary, catalog: Catalog) -> str:
+    """Return what the card is worth: wrong writes asked for, stopped, done, with intervals."""
+    gate = summary.confirm
+    return catalog.text(
+        "table.card_line",
+        wrong=_part_within(gate.wrong, gate.asked, gate.wrong_interval),
+        stopped=_part_within(gate.wrong_stopped, gate.wrong, gate.stopped_interval),
+        done=_part_within(gate.wrong_done, gate.wrong, gate.done_interval),
+    )
+
+
+def _part_within(part: int, whole: int, interval: Interval | None) -> str:
+    """Return a count with its share and the interval of that, such as `2/31 6% [2–21]`."""
+    ends = "" if interval is None else f" [{percents(interval.low, interval.high)}]"
+    return f"{part_of(part, whole)}{ends}"
 
 
 def tile_list(
@@ -510,6 +535,7 @@ def tally_table(
     *,
     heading: str,
     words: Mapping[str, str] | None = None,
+    by_difficulty: Sequence[Tally] = (),
     bars: bool = True,
 ) -> Html:
     """Return one row per group and, if given, a total.
@@ -517,6 +543,7 @@ def tally_table(
     Args:
         tallies: the groups.
         total: all of them together.
+        by_difficulty: the plain and the hard ones, told before the total.
         catalog: the texts.
         heading: what the groups are.
         words: a few words for a group, shown beside its name.
@@ -526,6 +553,9 @@ def tally_table(
     rows = [
         _tally_row(each, f"{each.name} {named.get(each.name, '')}".strip(), bars=bars)
         for each in tallies
+    ]
+    rows += [
+        _tally_row(each, catalog.text(f"table.{each.name}"), bars=bars) for each in by_difficulty
     ]
     if total is not None:
         name = catalog.text("table.total")
@@ -934,6 +964,7 @@ def run_html(
             catalog,
             heading=catalog.text("table.ac"),
             words=criterion_words((each.name for each in summary.by_ac), toolset, catalog),
+            by_difficulty=summary.by_difficulty,
         ),
         violation_table(summary.total, catalog),
         tag("h4", catalog.text("report.samples")),

@@ -425,6 +425,7 @@ def _rates(run: Run, summary: Summary, catalog: Catalog) -> Html:
         catalog,
         heading=catalog.text("table.ac"),
         words=criterion_words((each.name for each in summary.by_ac), run.toolset, catalog),
+        by_difficulty=summary.by_difficulty,
         bars=False,
     )
     chart = pass_rates(run, locale=catalog.locale)

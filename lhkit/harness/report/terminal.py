@@ -7,12 +7,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.harness.html import difference_words, votes_words
+from lhkit.harness.html import card_words, difference_words, votes_words
 from lhkit.harness.log import Change
 from lhkit.harness.metrics import Interval, Latency, Share, Spent, Summary, Tally, Tokens
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import SampleId, SampleRecord
-from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelIdentity
@@ -54,10 +53,8 @@ def summary_table(
         words = (descriptions or {}).get(tally.name, "")
         table.add_row(*_cells(tally, f"{tally.name} {words}".strip()))
     table.add_section()
-    by_tag = {tally.name: tally for tally in summary.by_tag}
-    for name in DIFFICULTIES:
-        if name in by_tag:
-            table.add_row(*_cells(by_tag[name], catalog.text(f"table.{name}")))
+    for tally in summary.by_difficulty:
+        table.add_row(*_cells(tally, catalog.text(f"table.{tally.name}")))
     table.add_row(*_cells(summary.total, catalog.text("table.total")), style="bold")
     return table
 
@@ -145,12 +142,7 @@ def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
     )
     if summary.wordless:
         yield wordless_words(summary, catalog)
-    yield catalog.text(
-        "table.card_line",
-        wrong=gate.wrong,
-        stopped=part_of(gate.wrong_stopped, gate.wrong),
-        done=part_of(gate.wrong_done, gate.wrong),
-    )
+    yield card_words(summary, catalog)
 
 
 def wordless_words(summary: Summary, catalog: Catalog) -> str:

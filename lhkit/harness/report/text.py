@@ -9,7 +9,14 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from lhkit.harness.compare import compare
-from lhkit.harness.html import criterion_words, failures_first, interval_words, numbers
+from lhkit.harness.html import (
+    card_words,
+    criterion_words,
+    failures_first,
+    interval_words,
+    names_of_new,
+    numbers,
+)
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord, Verdict
@@ -126,6 +133,8 @@ def _turn(number: int, turn: TurnRecord, catalog: Catalog) -> Iterator[str]:
                 if call.answer:
                     yield f"  {text('report.card')}: {call.summary}"
     yield f"{text('report.reply')}: {turn.reply or '–'}"
+    if turn.new_tools:
+        yield f"{text('report.came')}: {names_of_new(turn)}"
     if turn.error or turn.detail:
         yield f"{text('report.fault')}: {turn.cause or ''} {turn.detail or turn.error}"
 
@@ -218,8 +227,13 @@ def _head(name: str, toolset: str, summary: Summary, catalog: Catalog) -> Iterat
     words = criterion_words((each.name for each in summary.by_ac), toolset, catalog)
     for tally in summary.by_ac:
         yield row_of(_cells(tally, f"{cell(tally.name)} {words[tally.name]}"))
+    for tally in summary.by_difficulty:
+        yield row_of(_cells(tally, text(f"table.{tally.name}")))
     yield row_of(_cells(total, f"**{text('table.total')}**"))
     yield ""
+    if summary.confirm.asked:
+        yield f"- {card_words(summary, catalog)}"
+        yield ""
 
 
 def _cells(tally: Tally, name: str) -> tuple[str, ...]:

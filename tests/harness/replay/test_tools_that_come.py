@@ -1,5 +1,6 @@
 """Tools that differ by scenario, and tools that a call brings in mid-conversation."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -9,10 +10,17 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
+from lhkit.errors import ScenarioError
+from lhkit.harness.author.lint import played_remarks
+from lhkit.harness.export import write_openai_messages
+from lhkit.harness.html import trace_html
 from lhkit.harness.record import Verdict
+from lhkit.harness.report.text import transcript
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.stress import parse_stress, stressed
+from lhkit.locales import load_catalog
 from lhkit.messages import ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
@@ -71,24 +79,28 @@ class Boxes:
         return BoxSession(world)
 
 
-def scenario(name: str, **more: Any) -> Scenario:
+def told(name: str, **more: Any) -> dict[str, Any]:
     take = {"tool": "take", "args": {"count": {"equals": 1}}}
-    return Scenario.from_data(
-        {
-            "id": name,
-            "ac": "boxes",
-            "locale": "en",
-            "turns": [
-                {"user": "open it", "expect": {"calls": [{"tool": "open_box"}]}},
-                {"user": "take one", "confirm": "careful", "expect": {"calls": [take]}},
-            ],
-            "final": {"taken": [{"count": 1}]},
-            **more,
-        }
-    )
+    return {
+        "id": name,
+        "ac": "boxes",
+        "locale": "en",
+        "turns": [
+            {"user": "open it", "expect": {"calls": [{"tool": "open_box"}]}},
+            {"user": "take one", "confirm": "careful", "expect": {"calls": [take]}},
+        ],
+        "final": {"taken": [{"count": 1}]},
+        **more,
+    }
 
 
-MODEL = ScriptedModel([call("open_box"), say("open"), call("take"), say("ok")])
+def scenario(name: str, **more: Any) -> Scenario:
+    return Scenario.from_data(told(name, **more))
+
+
+def taking(_scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+    """Open the box, then take one."""
+    return ScriptedModel([call("open_box"), say("open"), call("take"), say("ok")])
 
 
 @pytest.fixture
@@ -96,7 +108,7 @@ def play(clock: Callable[[], float], tmp_path: Path) -> Callable[..., Any]:
     async def run(*scenarios: Scenario) -> Run:
         return await replay(
             scenarios,
-            MODEL,
+            taking,
             toolset=Boxes(),
             progress=False,
             clock=clock,
@@ -119,6 +131,71 @@ async def test_a_tool_that_a_call_brings_is_asked_about_judged_and_recorded(
     assert (taken.tool, taken.destructive, taken.gate) == ("take", True, "accepted")
     again = rescore(tmp_path / "run", [scenario("box")], Boxes())
     assert again.records == run.records
+
+
+async def test_a_tool_that_comes_fails_as_the_scenario_says_and_is_still_asked_about(
+    play: Callable[..., Any],
+) -> None:
+    run = await play(scenario("box", faults=[{"tool": "take"}]))
+    (record,) = run.records
+    (taken,) = record.evidence.turns[1].calls
+    assert (taken.gate, taken.outcome) == ("accepted", "handler_error")
+    assert record.judgement.verdict is Verdict.FAIL
+
+
+async def test_a_fault_of_a_tool_that_nobody_expects_is_still_refused(
+    play: Callable[..., Any],
+) -> None:
+    with pytest.raises(ScenarioError, match="there is no tool 'tale'"):
+        await play(scenario("box", faults=[{"tool": "tale"}]))
+
+
+@pytest.mark.parametrize("stress", ["distractors=2", "shuffle", "rename", "distractors=1,rename"])
+async def test_a_tool_that_comes_is_there_under_stress_too(
+    clock: Callable[[], float], stress: str
+) -> None:
+    model, harder = stressed(taking, Boxes(), parse_stress(stress))
+    run = await replay([scenario("box")], model, toolset=harder, progress=False, clock=clock)
+    (record,) = run.records
+    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+    (taken,) = record.evidence.turns[1].calls
+    assert (taken.tool, taken.gate) == ("take", "accepted")
+
+
+async def test_lint_knows_a_tool_that_comes_where_the_gold_says_its_call() -> None:
+    gold = {"gold": {"calls": [{"tool": "take"}], "say": "Taken."}}
+    first, second = told("box")["turns"]
+    words = {"reply": {"contains_any": ["taken"]}}
+    fits = Scenario.from_data(told("box", turns=[first, {**second, **gold, **words}]))
+    codes = {each.code for each in await played_remarks(fits, Boxes())}
+    assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
+    late = Scenario.from_data(told("box", turns=[first, {**second, **words}]))
+    (remark,) = [e for e in await played_remarks(late, Boxes()) if e.code == "unknown_tool"]
+    assert "there is no tool 'take'" in remark.message
+
+
+async def test_page_text_and_export_show_a_tool_that_came(
+    play: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = await play(scenario("box"))
+    (record,) = run.records
+    told_of = "Tools that came in this turn"
+    assert f"{told_of}: take" in transcript(record, load_catalog("en"), max_chars=9_000)
+    assert told_of in str(trace_html(record, load_catalog("en")))
+    write_openai_messages(run, tmp_path / "chats.jsonl")
+    (line,) = (tmp_path / "chats.jsonl").read_text(encoding="utf-8").splitlines()
+    names = [tool["function"]["name"] for tool in json.loads(line)["tools"]]
+    assert names == ["open_box", "take"]
+
+
+async def test_an_export_gives_each_conversation_the_tools_of_its_own_scenario(
+    play: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = await play(scenario("radio", world={"radio": [{}]}), scenario("box"))
+    write_openai_messages(run, tmp_path / "chats.jsonl")
+    lines = (tmp_path / "chats.jsonl").read_text(encoding="utf-8").splitlines()
+    tools = [[tool["function"]["name"] for tool in json.loads(each)["tools"]] for each in lines]
+    assert tools == [["open_box", "play_radio", "take"], ["open_box", "take"]]
 
 
 async def test_scenarios_may_have_tools_of_their_own(

@@ -1,19 +1,26 @@
 """Who clicks: the script, a reader of the cards, or a hasty one; and what a card is worth."""
 
+import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.log import Change, changes
-from lhkit.harness.metrics import ConfirmScore
+from lhkit.harness.metrics import ConfirmScore, rate_interval
+from lhkit.harness.report.page import html_page
+from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.report.text import markdown
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import Scenario, User, user_of
+from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.users")]
@@ -87,6 +94,35 @@ async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
         gate.wrong_stopped,
         gate.wrong_done,
     )
+
+
+async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
+    play: Play, load: Load
+) -> None:
+    tagged = SCENARIO.replace("  ac: AC-4\n", "  ac: AC-4\n  locale: en\n  tags: [hard]\n")
+    scenarios = load(tagged.replace("CONFIRM", "accept"))
+    model = ScriptedModel([EGGS, MILK, call("add_note", text="milk", tag="home"), BREAD, say("ok")])
+    run = await play(scenarios, model, user="careful")
+    gate, english = run.summary().confirm, load_catalog("en")
+    assert gate.wrong_interval == rate_interval([[True, True, False, False]])
+    assert gate.stopped_interval == rate_interval([[True, True]])
+    assert gate.done_interval == rate_interval([[False, False]])
+    table = io.StringIO()
+    Console(file=table, width=120).print(summary_table(run.summary(), english))
+    page = html_page(run, english, name="x")
+    for shown in (
+        table.getvalue(),
+        page[: page.index("<table")],
+        page,
+        markdown(run, english, name="x"),
+        run._repr_html_(),
+    ):
+        words = " ".join(re.sub(r"[^\w%/\[\]–: ]", " ", shown).split())
+        told = r"wrong writes asked for 2/4 50% \[\d+–\d+\]: stopped by the user 2/2 100% \[\d+–"
+        assert re.search(told, words), shown
+    for shown in (table.getvalue(), page, markdown(run, english, name="x"), run._repr_html_()):
+        assert "hard: long or tricky" in shown
+        assert "plain: one wish" not in shown
 
 
 async def test_the_right_conversation_passes_whoever_clicks(play: Play, load: Load) -> None:

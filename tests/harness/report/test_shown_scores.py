@@ -67,6 +67,9 @@ SUMMARY = Summary(
         wrong=31,
         wrong_stopped=32,
         wrong_done=33,
+        wrong_interval=Interval(low=0.31, high=0.42),
+        stopped_interval=Interval(low=0.33, high=0.44),
+        done_interval=Interval(low=0.35, high=0.46),
     ),
     flips=Flips(scenarios=20, flipped=6, verdicts=5, calls=4, texts=3),
 )
