@@ -36,6 +36,7 @@ from lhkit.toolset import load, registry_of
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 SCENARIOS = PANTRY / "scenarios"
+DIARY = ROOT / "evals" / "diary"
 REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"
 GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
 
@@ -74,6 +75,16 @@ async def test_every_mistake_in_the_pantry_is_noticed() -> None:
     report = await mutate(load_scenarios([SCENARIOS]), load(REFERENCE))
     assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
     assert report.total.tried > 500
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.diary")
+async def test_of_an_outsiders_mistakes_at_least_97_in_100_are_noticed() -> None:
+    toolset, sources = load(f"{DIARY / 'diary.py'}:toolset"), read_sources([DIARY])
+    assert await lint(sources, toolset) == ()
+    report = await mutate(sources.scenarios, toolset)
+    assert report.total.tried > 150
+    assert report.total.noticed >= 0.97 * report.total.tried
 
 
 def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
