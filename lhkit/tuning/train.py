@@ -715,7 +715,7 @@ def _plan(
     products_s: float,
 ) -> Plan:
     """Return what is ahead; `products_s` is what a step's matrix products alone would take."""
-    minutes = settings.steps * _STEP_SHARE * products_s / 60
+    minutes = settings.steps * _STEP_SHARE[settings.dtype or "bfloat16"] * products_s / 60
     held = [len(batch.prefix) + sum(map(len, batch.rows)) for batch in first]
     return Plan(
         texts=len(rows),
@@ -929,8 +929,9 @@ class _Work:
         stored(folder, write)
 
 
-_STEP_SHARE: Final = 3.0
-"""A step takes about so many times what its matrix products alone take."""
+_STEP_SHARE: Final[Mapping[Dtype, float]] = {"bfloat16": 2.8, "float32": 1.7}
+"""A step takes about so many times what its matrix products alone take. Measured on Gemma 3 270M
+in CPU time on one core: steps of 995 tokens, three in bf16 (2.7-2.9), one in fp32 (1.7)."""
 
 _PACE_STEPS: Final = 10
 """After so many steps it is told how long a training will take."""

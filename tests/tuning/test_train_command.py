@@ -140,10 +140,14 @@ async def test_who_interrupts_is_told_at_once_and_then_at_which_step_it_was_save
     await asyncio.sleep(0)  # up to where it waits for the thread that trains
     training.cancel()
     await asyncio.sleep(0)
-    assert capsys.readouterr().err.endswith("\nStopping after this step, saving …\n")
+    at_once = capsys.readouterr().err
+    assert "\nStopping after this step, saving …\n" in at_once
     with pytest.raises(asyncio.CancelledError):
         await training
-    assert capsys.readouterr().err == "Saved at step 1; the same command goes on.\n"
+    told = at_once + capsys.readouterr().err
+    assert told.endswith("\nSaved at step 1; the same command goes on.\n")
+    assert "6 texts of " in told
+    assert "at most 3 steps, by a first estimate in 0.0 minutes." in told
     assert await train_adapter(options, settings, progress=False) == 0
     assert "3 steps done" in capsys.readouterr().out
 
