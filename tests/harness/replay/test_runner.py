@@ -1,6 +1,7 @@
 """Replaying: isolated, concurrent, resumable, and never blaming the model for the world."""
 
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -440,13 +441,15 @@ async def test_a_record_that_waits_for_the_disk_is_written_although_the_run_is_c
 ) -> None:
     is_writing, may_go_on, append = threading.Event(), threading.Event(), Journal.append
 
-    def slowly(journal: Journal, record: Any) -> None:
+    def slowly(journal: Journal, *records: Any) -> None:
+        steps.append(len(records))
         is_writing.set()
         assert may_go_on.wait(10)
-        append(journal, record)
+        append(journal, *records)
 
+    steps: list[int] = []
     monkeypatch.setattr(Journal, "append", slowly)
-    model = ScriptedModel(lambda _: say("hi"))
+    model = Later()
     task = asyncio.create_task(play(scenarios_of(load, 2), model, run_dir=tmp_path, concurrency=2))
     await asyncio.to_thread(is_writing.wait, 10)
     for _ in range(100):  # let the second sample finish and queue up behind the first
@@ -457,6 +460,41 @@ async def test_a_record_that_waits_for_the_disk_is_written_although_the_run_is_c
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(read_records(tmp_path)) == 2
+    assert steps == [1, 1]
+
+
+@pytest.mark.anyio
+async def test_samples_that_end_at_one_moment_are_written_in_one_step(
+    play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, append = list[int](), Journal.append
+
+    def counted(journal: Journal, *records: Any) -> None:
+        steps.append(len(records))
+        append(journal, *records)
+
+    monkeypatch.setattr(Journal, "append", counted)
+    model = ScriptedModel(lambda _: say("hi"))
+    await play(scenarios_of(load, 4), model, run_dir=tmp_path, concurrency=4)
+    assert steps == [4]
+
+
+class Later:
+    """A model that lets others go first from its second conversation on."""
+
+    identity = ModelIdentity(model="later")
+
+    def __init__(self) -> None:
+        self._pauses = itertools.count(0, 30)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        for _ in range(next(self._pauses)):
+            await asyncio.sleep(0)
+        async for event in ScriptedModel([say("hi")]).stream(request):
+            yield event
+
+    async def aclose(self) -> None:
+        pass
 
 
 class Interrupted:
@@ -508,7 +546,7 @@ async def test_a_folder_in_use_is_refused(play: Play, load: Load, tmp_path: Path
 async def test_a_full_disk_ends_the_run_with_a_sentence(
     play: Play, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_journal: Journal, _record: Any) -> None:
+    def refuse(_journal: Journal, *_records: Any) -> None:
         raise RunError("the disk is full")
 
     monkeypatch.setattr(Journal, "append", refuse)
