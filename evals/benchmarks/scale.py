@@ -25,8 +25,9 @@ from aiohttp import web
 from figures import HERE
 from pydantic import TypeAdapter
 
+from lhkit.harness.plan import Job
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import Played, play_sample, replay
+from lhkit.harness.run import Played, SampleStage, play_sample, replay
 from lhkit.harness.scenario import Scenario
 from lhkit.models.http import Endpoint
 from lhkit.models.pool import connected_pool
@@ -34,6 +35,7 @@ from lhkit.scale import SCRIPTED, Asked, Part, Placement, RayPlayers, Replica, c
 
 SERVERS = 4
 SIZES = ((1, 1_000), (4, 1_000), (4, 10_000))
+ALONE = (1_000, 10_000, 100_000)
 PLAYED = ((2, 64, 1_000), (2, 64, 10_000), (2, 64, 100_000), (8, 64, 10_000), (8, 8, 5_000))
 """Replicas, conversations at once of all of them, and samples."""
 SCENARIOS = 100
@@ -161,6 +163,44 @@ async def drive(addresses: list[str], samples: int) -> Driven:
     )
 
 
+class Here:
+    """Players without Ray: each scenario is played once, its record is ready for all repeats."""
+
+    replicas = 1
+    state = ""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, str]] = {}
+        self._stage = SampleStage(
+            model=scripted_sample.answering,
+            toolset=scripted_sample.Toolset(),
+            clock=time.perf_counter,
+        )
+
+    async def warm_up(self, _: Sequence[Job]) -> int:
+        """Nothing is read ahead."""
+        return 0
+
+    async def play(self, job: Job, _: int) -> Played:
+        """Answer at once."""
+        await asyncio.sleep(0)
+        if job.scenario.id not in self._known:
+            line = Played.of(await play_sample(job, self._stage)).line
+            before, _mark, after = line.partition(f'"repeat":{job.repeat}')
+            self._known[job.scenario.id] = (f'{before}"repeat":', after)
+        before, after = self._known[job.scenario.id]
+        return Played(line=f"{before}{job.repeat}{after}", verdict=Verdict.PASS)
+
+
+async def driven_alone() -> list[Driven]:
+    """Play all sizes without a way to anybody: plan, journal and memory are what is left."""
+    asked, found = scripted_sample.scenarios(SCENARIOS), []
+    for samples in ALONE:
+        found.append(await _driven(asked, Here(), CONCURRENCY, samples))
+        print(found[-1], file=sys.stderr, flush=True)
+    return found
+
+
 async def driven_by_ray() -> list[Driven]:
     """Play all sizes on replicas, and check that each sample is there and passed."""
     file = f"{HERE / 'scripted_sample.py'}:Toolset"
@@ -181,7 +221,7 @@ async def driven_by_ray() -> list[Driven]:
 
 
 async def _driven(
-    asked: list[Scenario], players: RayPlayers, concurrency: int, samples: int
+    asked: list[Scenario], players: RayPlayers | Here, concurrency: int, samples: int
 ) -> Driven:
     with tempfile.TemporaryDirectory() as folder:
         cpu_s, wall_s = time.process_time(), time.perf_counter()
@@ -197,9 +237,8 @@ async def _driven(
         )
         cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - wall_s
         peak = scripted_sample.peak_mib()
-        ids = {each.sample_id for each in run.records}
-        if len(ids) != samples:
-            raise AssertionError(f"{len(ids)} of {samples} samples are there")
+        if len(run.records) != samples:
+            raise AssertionError(f"{len(run.records)} of {samples} samples are there")
     return Driven(
         servers=players.replicas,
         concurrency=concurrency,
@@ -240,13 +279,13 @@ def rows(found: list[Driven]) -> str:
     )
 
 
-def page(found: list[Driven], played: list[Driven]) -> str:
+def page(found: list[Driven], played: list[Driven], alone: list[Driven]) -> str:
     """Return the page for people."""
     cores = os.cpu_count()
     http = max(each.cpu_ms for each in found)
     worst = max(each.cpu_ms for each in played)
     quickest = max(each.samples_per_s for each in played)
-    first, *_, longest = sorted((each for each in played if each.servers == 2), key=_samples)  # noqa: PLR2004 - the table's
+    first, *_, longest = sorted(alone, key=_samples)
     many = GPUS * SAMPLES_A_GPU_S
     goals = "met" if worst <= GOAL_MS and quickest >= GOAL_PER_S else "**not met**"
     grown = longest.peak_mib - first.peak_mib
@@ -276,6 +315,14 @@ how it is with many replicas and slow models.
 |---|---|---|---|---|---|---|---|
 {rows(played)}
 
+## The driver's memory
+
+The same without Ray, so that what is left is plan, retries and journal.
+
+| players | at once | samples | driver's CPU each | samples/s here | most a core | memory | load |
+|---|---|---|---|---|---|---|---|
+{rows(alone)}
+
 From {first.samples:,} to {longest.samples:,} samples the peak of memory grows by {grown:.0f} MiB,
 {1024 * 1024 * grown / (longest.samples - first.samples):.0f} bytes a sample.
 
@@ -297,6 +344,12 @@ its own with its own `--name`, and put the runs together with `lhkit merge RUNSâ
 _DRIVEN = TypeAdapter(list[Driven])
 
 
+def _in_new_process(part: str) -> list[Driven]:
+    line = [sys.executable, __file__, part]
+    done = subprocess.run(line, stdout=subprocess.PIPE, check=True)  # noqa: S603 - this script
+    return _DRIVEN.validate_json(done.stdout.splitlines()[-1])
+
+
 def _samples(driven: Driven) -> int:
     return driven.samples
 
@@ -306,6 +359,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--serve", action="store_true")
     options.add_argument("--play", action="store_true")
+    options.add_argument("--alone", action="store_true")
     given = options.parse_args()
     if given.serve:
         asyncio.run(serve())
@@ -313,9 +367,10 @@ def main() -> None:
     if given.play:
         print(_DRIVEN.dump_json(asyncio.run(driven_by_ray())).decode())
         return
-    line = [sys.executable, __file__, "--play"]
-    done = subprocess.run(line, stdout=subprocess.PIPE, check=True)  # noqa: S603 - this script
-    text = page(asyncio.run(measure()), _DRIVEN.validate_json(done.stdout.splitlines()[-1]))
+    if given.alone:
+        print(_DRIVEN.dump_json(asyncio.run(driven_alone())).decode())
+        return
+    text = page(asyncio.run(measure()), _in_new_process("--play"), _in_new_process("--alone"))
     (HERE / "scale.md").write_text(text, encoding="utf-8")
     print(text)
 
