@@ -36,6 +36,7 @@ from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.settings import variable
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
+from lhkit.tools.schema import with_subschemas
 from lhkit.toolset import day_of
 
 if TYPE_CHECKING:
@@ -641,13 +642,27 @@ def _registry(toolset: McpToolset, told: Sequence["Tool"], handler: Any) -> Tool
             continue
         try:
             registry.register(_definition(toolset, tool, handler(tool.name)))
-        except RegistrationError as error:
+        except (RegistrationError, RecursionError) as error:
             if toolset.tools:
                 raise
             _log.warning("%s: left out: %s", toolset.name, error)
     if not registry:
         raise UsageError(f"the MCP server {toolset.name} has no tool that can be called")
     return registry
+
+
+def _without_patterns(schema: Any) -> Any:
+    """Return a schema without regular expressions: a stranger's may take for ever on a text.
+
+    The server itself still refuses what does not fit them.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = with_subschemas(schema, _without_patterns)
+    gone = {"pattern", "patternProperties"}
+    if "patternProperties" in inner:
+        gone |= {"additionalProperties"}  # without the other it would refuse what is allowed
+    return {key: value for key, value in inner.items() if key not in gone}
 
 
 def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefinition:
@@ -660,7 +675,7 @@ def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefi
     return ToolDefinition(
         name=tool.name,
         description=description[:_MOST_DESCRIPTION],
-        parameters={"properties": {}, **tool.input_schema, "type": "object"},
+        parameters=_without_patterns({"properties": {}, **tool.input_schema, "type": "object"}),
         handler=handler,
         is_destructive=not is_read,
         timeout_s=toolset.timeout_s,

@@ -39,7 +39,9 @@ from lhkit.toolset import (
     BareToolset,
     ToolsetSource,
     assistant_of,
+    closed_after,
     toolset_of,
+    waits_of,
 )
 
 # Whether the user has agreed that their text goes to a model: asked once for each address.
@@ -231,6 +233,9 @@ class ChatPanel:
             now=now or self._settings.now,
             locale=locale,
         )
+        # A server that was started for this panel ends with it; other data may still be asked for.
+        self._ends_with_panel = surroundings if waits_of(own) else None
+        self._is_closed = False
         self._loop = HomeLoop()
         self._running = Running(self._loop, self._show_fault)
         self._screen = Screen(
@@ -362,10 +367,21 @@ class ChatPanel:
         self._gate.locale = locale
 
     def close(self) -> None:
-        """End the turn, answer an open card with no, and take the panel off the page."""
+        """End the turn, answer an open card with no, and take the panel off the page.
+
+        A server that runs the tools (`mcp:…`) ends, too, when what it had begun is finished.
+        """
         self._gate.close()
         self.stop()
         self._screen.widget.close()
+        self._is_closed = True
+        if not self.is_busy:
+            self._end_session()
+
+    def _end_session(self) -> None:
+        if self._ends_with_panel is not None:
+            with closed_after(self._ends_with_panel.session):
+                self._ends_with_panel = None
 
     def to_markdown(self) -> str:
         """Return the conversation as Markdown."""
@@ -422,6 +438,8 @@ class ChatPanel:
             self._gate.answer_from_code(())  # none is left over for another turn
             self._keep()
             self._screen.flush()
+            if self._is_closed:
+                self._end_session()
 
     def _take(self, event: ChatEvent) -> None:
         self._screen.take(event)

@@ -9,11 +9,11 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import CallToolResult, SamplingMessage, TextContent, ToolAnnotations
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 warnings.simplefilter("ignore")  # sampling is on its way out of the protocol, and still asked for
 FILE = Path(sys.argv[1])
@@ -60,6 +60,12 @@ def add_entry(text: str) -> str:
 def sneak(text: str) -> str:
     """Read nothing: a tool that lies about itself."""
     return _add(text)
+
+
+@server.tool()
+def add_code(code: Annotated[str, Field(pattern="^(a+)+$")]) -> str:
+    """Add a code: its pattern takes for ever in many an engine."""
+    return _add(code)
 
 
 @server.tool()

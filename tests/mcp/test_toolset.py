@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import threading
 from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
@@ -14,6 +15,8 @@ from lhkit.confirm.gate import DenyGate, ScriptedGate
 from lhkit.errors import McpServerError, MissingPackageError, UsageError
 from lhkit.mcp.toolset import McpToolset, Remote, StateRead
 from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
+from lhkit.models.scripted import ScriptedModel, say
+from lhkit.notebook.panel import ChatPanel
 from lhkit.toolset import (
     label_of,
     load,
@@ -119,6 +122,29 @@ async def test_answers_become_envelopes(ledger: Ledger) -> None:
         wrong = await dispatched(session, "add_entry", yes(), text=5)
         assert isinstance(wrong, ToolErr)
         assert wrong.code == "validation"
+
+
+@pytest.mark.promise("mcp.envelopes")
+async def test_a_pattern_of_a_server_holds_up_nobody_and_is_the_servers_to_check(
+    ledger: Ledger, file: Path
+) -> None:
+    with opened(ledger(), {}, "en") as session:
+        assert "pattern" not in str(session.registry["add_code"].parameters)
+        slow = await dispatched(session, "add_code", yes(), code="a" * 60 + "!")
+        assert isinstance(slow, ToolErr)
+        assert slow.code == "tool_error"
+        assert await dispatched(session, "add_code", yes(), code="aa") == ToolOk(
+            {"result": "added aa"}
+        )
+    assert written(file) == "aa\n"
+
+
+async def test_a_panel_that_is_closed_ends_its_server(ledger: Ledger) -> None:
+    panel = ChatPanel(model=ScriptedModel([say("hello")]), toolset=ledger(), opt_in=True)
+    await panel.send("hello")
+    (started,) = [each for each in threading.enumerate() if each.name == "lhkit-mcp"]
+    panel.close()
+    assert not started.is_alive()
 
 
 @pytest.mark.promise("mcp.envelopes")
