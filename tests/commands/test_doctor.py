@@ -110,6 +110,18 @@ async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
 
 
 @pytest.mark.anyio
+async def test_of_the_light_runtime_it_asks_for_no_vllm_and_for_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(locale="en", cache_dir=tmp_path, base_url=None, runtime="llama.cpp")
+    await examine(DoctorOptions(), settings)
+    told = capsys.readouterr().out
+    assert "xllamacpp" in told
+    assert "gemma-Q8_0.gguf" in told
+    assert not any(name in told for name in ("vllm ", "torch", "transformers", "float"))
+
+
+@pytest.mark.anyio
 async def test_a_missing_adapter_is_a_finding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

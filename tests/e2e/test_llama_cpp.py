@@ -52,11 +52,12 @@ async def served(light: Settings) -> AsyncIterator[ChatModel]:
         yield model
 
 
-def asked(text: str, max_tokens: int = 40) -> ModelRequest:
+def asked(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
+    """Return a request; a bare one has no tools, which are most of a prompt."""
     registry = registry_of(LIFE_HELPER, {"now": "2026-06-15T09:00:00+09:00"}, "ko")
     return ModelRequest(
         messages=(UserMessage(text=text),),
-        tools=registry.definitions,
+        tools=() if is_bare else registry.definitions,
         instructions="비서",
         sampling=Sampling(max_tokens=max_tokens),
     )
@@ -122,7 +123,7 @@ async def test_it_stops_at_the_end_of_its_turn_and_shows_no_mark(served: ChatMod
 
 
 async def test_the_limit_of_tokens_cuts(served: ChatModel) -> None:
-    _, last = await answered(served, asked("안녕!", max_tokens=3))
+    _, last = await answered(served, asked("안녕!", max_tokens=3, is_bare=True))
     assert (last.reason, last.truncated, len(last.token_ids)) == ("length", True, 3)
 
 
@@ -138,18 +139,20 @@ async def test_greedy_twice_is_the_same_and_the_prompt_is_not_read_again(
 
 async def test_emoji_and_korean_come_whole(served: ChatModel) -> None:
     """Letters of several tokens: what is streamed is no half of one."""
-    words, last = await answered(served, asked("그대로 따라 해: 뷁👩‍👩‍👧😀 쀍", max_tokens=60))
+    words, last = await answered(
+        served, asked("그대로 따라 해: 뷁👩‍👩‍👧😀 쀍", max_tokens=60, is_bare=True)
+    )
     assert "\ufffd" not in "".join(words)
     assert last.token_ids
 
 
 async def test_leaving_early_frees_the_slot(served: ChatModel) -> None:
     """More are left than the server has slots: else the last would wait for the first to end."""
-    request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=400)
+    request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=400, is_bare=True)
     for _ in range(AT_ONCE + 1):
         async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
             await anext(events)
-    _, last = await answered(served, asked("안녕!", max_tokens=2))
+    _, last = await answered(served, asked("안녕!", max_tokens=2, is_bare=True))
     assert last.token_ids
     address = served.identity.base_url
     async with aiohttp.ClientSession() as session, session.get(f"{address}/slots") as response:
@@ -159,7 +162,7 @@ async def test_leaving_early_frees_the_slot(served: ChatModel) -> None:
 
 async def test_as_many_as_it_has_slots_are_answered_beside_each_other(served: ChatModel) -> None:
     """Each as if it were alone: what one says does not get into another."""
-    requests = [asked(f"습관 {number}개 보여줘", max_tokens=12) for number in range(4)]
+    requests = [asked(f"습관 {number}개 보여줘", 12, is_bare=True) for number in range(4)]
     beside = await asyncio.gather(*(answered(served, each) for each in requests))
     for (words, last), request in zip(beside, requests, strict=True):
         assert "".join(words).strip() == last.text.strip()
@@ -169,4 +172,4 @@ async def test_as_many_as_it_has_slots_are_answered_beside_each_other(served: Ch
 async def test_a_prompt_that_is_too_long_is_a_typed_fault(served: ChatModel) -> None:
     with pytest.raises(ContextTooLongError):
         await answered(served, asked("아주 길다. " * 6000))
-    assert (await answered(served, asked("안녕!", max_tokens=2)))[1].token_ids
+    assert (await answered(served, asked("안녕!", max_tokens=2, is_bare=True)))[1].token_ids

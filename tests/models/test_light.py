@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -18,7 +19,7 @@ from lhkit.errors import MissingPackageError, TuningError, UsageError, WeightsEr
 from lhkit.models import light
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.light import LlamaCppSettings, ensure_light, light_file, light_plan
-from lhkit.models.serving import alias_of
+from lhkit.models.serving import RunningServer, after_boot_s, alias_of
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
     FOLDER_MANIFEST,
@@ -27,8 +28,10 @@ from lhkit.models.weights import (
     WheelSource,
     file_sha256,
 )
-from lhkit.runtimes import LLAMA_CPP
+from lhkit.runtimes import LLAMA_CPP, RUNTIMES, Runtime
 from lhkit.settings import Settings
+from tests.models.fake_llama_cpp import FakeLlamaCpp
+from tests.models.fake_vllm import answers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -261,6 +264,26 @@ async def test_the_line_tells_name_and_hash_and_never_meets_a_vllm_of_the_same_n
     sha256 = hashlib.sha256(b"weights").hexdigest()
     assert plan.arguments(8099)[1:] == (str(file), "8099", "8", "gemma", alias_of(sha256))
     assert plan.found_as == "gemma.llama.cpp"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
+    tmp_path: Path, runtime: Runtime
+) -> None:
+    settings = Settings(cache_dir=tmp_path, runtime=runtime)
+    async with FakeLlamaCpp(**{"/health": answers(200, "{}")}) as server:
+        kept = RunningServer(
+            served_name="gemma",
+            base_url=server.base_url,
+            model=str(light_file(tmp_path)),
+            pid=os.getpid(),
+            after_boot_s=after_boot_s(os.getpid()),
+        )
+        (tmp_path / "servers").mkdir()
+        told = json.dumps(asdict(kept))
+        (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(told)
+        found = await app.running_server("gemma", settings)
+    assert (found == kept) is (runtime == LLAMA_CPP)
 
 
 @pytest.mark.parametrize(
