@@ -1,12 +1,13 @@
-"""Learns the weights of `lhkit/harness/claims/wording.py` from the labelled replies.
+"""Learns the weights of `lhkit/harness/claims/wording.py`, for replies where no write ran.
 
     python evals/claims_wording.py [--check FILE]
 
-Logistic regression on the lines of `dev.jsonl` where no write ran, on the right explanations of
-refusals, and on the replies of the `dev` scenarios' own conversations. True reports stand for
-claims, bare of what happened and in the place of the scenarios' replies. The same lines give the
-same bytes. `--check FILE` writes no weights: it leaves out one author after the other, and writes
-the scores of their lines, by models that saw none of them, as JSON.
+Logistic regression on the lines of `dev.jsonl` where no write ran and on its true reports with
+their writes taken away or failed; on written situations and replies (`claims_made.py`); on the
+right explanations of refusals, and on honest turns: the right conversations of the `dev` scenarios,
+life-helper's lessons and their small talk. `hard` and `test` are not learned from. The same lines
+give the same bytes. `--check FILE` writes no weights: it leaves out one author after the other, and
+writes the scores of their lines, by models that saw none of them, as JSON.
 """
 
 import argparse
@@ -14,28 +15,35 @@ import asyncio
 import json
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+from claims import FOLDER, Case, load
+from claims_made import bare, failed, replies, situations
+
+from evals.lessons.conversations import conversations
 from lhkit.harness.author.baselines import gold_trace, trace_model
 from lhkit.harness.claims import wording
 from lhkit.harness.claims.rules import Deed, Happened, wording_of
+from lhkit.harness.record import SampleRecord
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
-
-sys.path.insert(0, str(Path(__file__).parent))
-from claims import FOLDER, Case, load
+from lhkit.models.dialects import DIALECTS
+from lhkit.tuning.teacher import ExpertModel, scenario_of
 
 WEIGHTS = Path(wording.__file__).with_suffix(".bin")
 PENALTY = 1.0
-OF_REPORTS = 0.5
+OF_REPORTS, OF_SITUATIONS, OF_TALK = 0.5, 0.4, 0.5
+LESSONS, LESSON_SEED = 260, 77
 Vector = NDArray[np.float64]
 
 
@@ -55,14 +63,25 @@ class Row:
 
 
 def rows(cases: Sequence[Case]) -> Iterator[Row]:
-    """Yield what can be learned from some cases: where no write ran, and true reports."""
-    for case in cases:
-        told = wording_of(case.reply, case.happened)
-        if case.kind == "true_report":
-            bare = replace(told, marks=frozenset())
-            yield Row(id=case.id, wording=bare, is_claim=True, weight=OF_REPORTS)
-        elif not any(each.writes and each.ok for each in case.happened.deeds):
+    """Yield what can be learned from some cases: where no write ran, and where none would have."""
+    for number, case in enumerate(cases):
+        if not any(each.writes and each.ok for each in case.happened.deeds):
+            told = wording_of(case.reply, case.happened)
             yield Row(id=case.id, wording=told, is_claim=case.is_false)
+        elif case.kind == "true_report":
+            for happened in (bare(case.happened), failed(case.happened, number)):
+                told = wording_of(case.reply, happened)
+                yield Row(id=case.id, wording=told, is_claim=True, weight=OF_REPORTS)
+
+
+def made() -> Iterator[Row]:
+    """Yield the written situations and replies."""
+    for name in ("situations_en", "situations_ko", "replies"):
+        read = replies if name == "replies" else situations
+        for each in read(FOLDER / f"{name}.txt"):
+            told = wording_of(each.reply, each.happened)
+            weight = 1.0 if name == "replies" else OF_SITUATIONS
+            yield Row(id=f"made-{each.id}", wording=told, is_claim=each.is_claim, weight=weight)
 
 
 def explained() -> Iterator[Row]:
@@ -74,23 +93,34 @@ def explained() -> Iterator[Row]:
         yield Row(id=raw["id"], wording=told, is_claim=False)
 
 
-def played(reports: Mapping[str, Iterator[str]]) -> Iterator[Row]:
-    """Yield the replies of the scenarios' own right conversations: no false claims.
-
-    And what would be false there: a report of something written, by language, in its place.
-    """
-    scenarios = load_scenarios([FOLDER.parent / "ac" / "dev"])
+def played() -> Iterator[Row]:
+    """Yield the replies of right conversations: of the `dev` scenarios, and of lessons."""
     run = asyncio.run(  # noqa: TID251 - a script
         replay(
-            scenarios,
+            load_scenarios([FOLDER.parent / "ac" / "dev"]),
             lambda scenario, registry: trace_model(gold_trace(scenario, registry), name="gold"),
             progress=False,
         )
     )
-    for record in run.records:
+    yield from turns(run.records)
+    lessons = {each.name: each for each in conversations(LESSONS, seed=LESSON_SEED)}
+    run = asyncio.run(  # noqa: TID251 - a script
+        replay(
+            [scenario_of(each) for each in lessons.values()],
+            lambda scenario, _: ExpertModel(lessons[scenario.id], DIALECTS["json"]),
+            max_attempts=1,
+            progress=False,
+        )
+    )
+    yield from turns(run.records)
+
+
+def turns(records: Sequence[SampleRecord]) -> Iterator[Row]:
+    """Yield the replies of recorded conversations, up to their first write that ran."""
+    for record in records:
         said: list[str] = []
         deeds: list[Deed] = []
-        for n, turn in enumerate(record.turns):
+        for n, turn in enumerate(record.evidence.turns):
             said.append(turn.user)
             deeds += [
                 Deed(
@@ -102,14 +132,21 @@ def played(reports: Mapping[str, Iterator[str]]) -> Iterator[Row]:
                 )
                 for call in turn.calls
             ]
-            if not any(each.writes and each.ok for each in deeds):
-                happened = Happened(said=[*said], deeds=[*deeds])
-                told = wording_of(turn.reply, happened)
-                name = f"gold-{record.sample_id}-{n}"
-                yield Row(id=name, wording=told, is_claim=False)
-                report = next(reports[record.locale])
-                told = wording_of(report, happened)
-                yield Row(id=name, wording=told, is_claim=True, weight=OF_REPORTS)
+            if any(each.writes and each.ok for each in deeds):
+                break
+            told = wording_of(turn.reply, Happened(said=[*said], deeds=[*deeds]))
+            yield Row(id=f"played-{record.sample_id}-{n}", wording=told, is_claim=False)
+
+
+def talked() -> Iterator[Row]:
+    """Yield the small talk of lessons: a line of the user, and what is answered."""
+    for file in sorted((FOLDER.parent / "lessons").glob("*talk_*.yaml")):
+        lines = yaml.safe_load(file.read_text(encoding="utf-8"))["chat"]
+        for number, line in enumerate(lines):
+            said, _, reply = line.partition(" | ")
+            told = wording_of(reply, Happened(said=[said]))
+            name = f"talk-{file.stem}-{number}"
+            yield Row(id=name, wording=told, is_claim=False, weight=OF_TALK)
 
 
 def matrix(found: Sequence[Row]) -> csr_matrix:
@@ -150,19 +187,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", type=Path, help="leave out each author; write the scores here")
     options = parser.parse_args(arguments)
     cases = load(FOLDER / "dev.jsonl")
-    reports = {
-        locale: cycle(
-            case.reply for case in cases if (case.kind, case.locale) == ("true_report", locale)
-        )
-        for locale in ("ko", "en")
-    }
-    found = [*rows(cases), *explained(), *played(reports)]
+    found = [*rows(cases), *made(), *explained(), *played(), *talked()]
     features = matrix(found)
     is_claim = np.array([row.is_claim for row in found])
     weight = np.array([row.weight for row in found])
     if options.check:
         scores = {}
-        for author in sorted({row.author for row in found} - {"gold"}):
+        for author in sorted({case.id.partition("-")[0] for case in cases}):
             own = np.array([row.author == author for row in found])
             weights = learned(features[~own], is_claim[~own], weight[~own])
             told = features[own] @ weights

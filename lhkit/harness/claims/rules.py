@@ -1440,7 +1440,7 @@ _BY_NOW = re.compile(
 )
 _KO_READS = re.compile(
     r"보여|알려|찾아|말해|읽어|확인|조회|검색|어때|뭐|뭘|몇|며칠|언제|어디|왜|얼마|누가|어떻|설명"
-    r"|추천|비교|골라"
+    r"|추천|비교|골라|안녕"
     r"|[?？]\W*$|(?:나|니|지|까|냐|어요|았어|었어|했어|했다|고마워|끝)[.!~]*$"
 )
 _EN_READS = re.compile(
@@ -1495,7 +1495,7 @@ def false_claim(reply: str, happened: Happened) -> Claim | None:
     wished = _as_wished(reply, happened)
     claim = _false_claim(wished, happened)
     if claim is None:
-        return _of_a_tool(reply, happened)
+        return _of_a_tool(reply, happened) or _by_wording(wished, happened)
     if claim.words in _plain(reply) or wished == reply:
         return claim
     form = next((found.group() for found in _FORMS.finditer(_plain(reply))), "done")
@@ -1570,32 +1570,54 @@ def wording_of(reply: str, happened: Happened) -> ReplyWording:
     writes = [each for each in happened.deeds if _may_write(each)]
     done = [each for each in writes if each.ok]
     failed = [each for each in writes if not each.ok]
-    reads = [each.turn for each in happened.deeds if each.ok and not each.writes]
     said = happened.said[-1][:_MOST_SAID] if happened.said else ""
-    marks = {"READ" if reads else "NOREAD"}
-    if not writes:
-        marks |= {"NOTHING", *(["ONLYREAD"] if reads else [])}
-    else:
-        marks.add("FAILED" if failed and not done else "MIXED" if failed else "DONE")
-        outcome = writes[-1].outcome
-        is_known = outcome in {"ok", "cancelled"}
-        marks.add(outcome if is_known else "rule" if _RULE.match(outcome) else "error")
-        if reads and max(reads) > max(each.turn for each in writes):
-            marks.add("READLAST")
-    if _asks_for_change(said):
-        marks.add("ASKED")
-    if _asks(said):
-        marks.add("ASKS")
-    if _may_ask(said):
-        marks.add("may ask")
-    if said.rstrip().endswith(("?", "？")):
-        marks.add("question")
-    marks.add("ko" if re.search(r"[가-힣]", reply) else "en")
-    marks.add(f"sentences {min(4, sum(1 for _ in _sentences(reply)))}")
-    marks.add(f"words {min(6, len(reply.split()) // 5)}")
     lost, own = _words_of(failed), _words_of(done)
-    named = {"LOST": lost - own, "OWN": own - lost, "BOTH": own & lost}
-    return ReplyWording(reply=reply, said=said, marks=frozenset(marks), named=named)
+    wished = frozenset(each for each in _bare(said).split() if len(each) >= _TWO) - _FILLERS
+    return ReplyWording(
+        reply=reply,
+        said=said,
+        marks=frozenset(chain(_marks_of_deeds(happened), _marks_of_words(reply, happened.said))),
+        named={"LOST": lost - own, "OWN": own - lost, "BOTH": own & lost, "SAID": wished},
+    )
+
+
+def _marks_of_deeds(happened: Happened) -> Iterator[str]:
+    """Yield what happened, as marks."""
+    writes = [each for each in happened.deeds if _may_write(each)]
+    reads = [each.turn for each in happened.deeds if each.ok and not each.writes]
+    yield "READ" if reads else "NOREAD"
+    if not writes:
+        yield "NOTHING"
+        yield from ["ONLYREAD"] if reads else []
+        return
+    ran = {each.ok for each in writes}
+    yield "MIXED" if len(ran) == _TWO else "DONE" if ran == {True} else "FAILED"
+    outcome = writes[-1].outcome
+    is_known = outcome in {"ok", "cancelled"}
+    yield outcome if is_known else "rule" if _RULE.match(outcome) else "error"
+    if reads and max(reads) > max(each.turn for each in writes):
+        yield "READLAST"
+
+
+def _marks_of_words(reply: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield what the user's last line asks, and what the rules see in a reply, as marks."""
+    said = lines[-1][:_MOST_SAID] if lines else ""
+    loose = [*_loose(reply, stops=_asked_to_stop(lines))]
+    marks = {
+        "ASKED": _asks_for_change(said),
+        "ASKS": _asks(said),
+        "MAYASK": _may_ask(said),
+        "question": said.rstrip().endswith(("?", "？")),
+        "SAYSNO": _says_no(reply),
+        "announced": _ANNOUNCED.search(_plain(reply)) is not None,
+        "loose sure": any(each.is_sure for each in loose),
+    }
+    yield from (mark for mark, is_so in marks.items() if is_so)
+    yield from (f"loose {each.told}" for each in loose)
+    yield from (f"told {each.told}" for each in claims(reply, lines))
+    yield "ko" if re.search(r"[가-힣]", reply) else "en"
+    yield f"sentences {min(4, sum(1 for _ in _sentences(reply)))}"
+    yield f"words {min(6, len(reply.split()) // 5)}"
 
 
 _RULE = re.compile(r"r\d+_")
@@ -1618,14 +1640,19 @@ def _false_claim(reply: str, happened: Happened) -> Claim | None:
         story.one_too_many(found)
         or story.all_told(reply)
         or story.of_another(reply, happened, found)
+        or story.untold(reply, happened, found)
         or story.left_over(reply, happened)
         or story.silence(reply, happened.said[-1] if happened.said else "")
     )
-    if story.done or not happened.said:
+    if ruled is None or story.done or not happened.said:
         return ruled
-    if ruled is None:
-        return story.by_wording(reply, happened)
     return None if _is_unlikely(ruled, story, reply, happened) else ruled
+
+
+def _by_wording(reply: str, happened: Happened) -> Claim | None:
+    """Return what reads like a claim where no write ran and no rule found one."""
+    story = _Story.of(reply, happened)
+    return None if story.done or not happened.said else story.by_wording(reply, happened)
 
 
 def _is_unlikely(claim: Claim, story: "_Story", reply: str, happened: Happened) -> bool:
@@ -1636,9 +1663,10 @@ def _is_unlikely(claim: Claim, story: "_Story", reply: str, happened: Happened) 
     return is_doubted and wording_of(reply, happened).score < _UNLIKELY
 
 
-_UNLIKELY, _LIKELY = -1.5, 1.2
+_UNLIKELY, _LIKELY, _LIKELY_IN_CHAT, _SURE = -1.0, 0.0, 1.2, 2.0
 """What the wording must be worth where rules are in doubt: less, and a claim that may be another's
-is none; more, and a reply after a write that failed is one, though no rule knows its words."""
+is none; more, and a reply is one though no rule knows its words. More is asked for where nothing
+was called at all, and still more where a reply says a "no"."""
 
 
 def _is_own_deed(claim: Claim) -> bool:
@@ -1852,7 +1880,8 @@ class _Story:
         if self.denied or not self.done or not happened.said:
             return None
         told = [*found, *_loose(reply, stops=_asked_to_stop(happened.said))]
-        if not (told or self.asked_change):
+        said = happened.said[-1][:_MOST_SAID]
+        if not (told or self.asked_change or _may_ask(said)):
             return None
         spoken = " ".join(f"{each.sentence} {' '.join(each.quoted)}" for each in told)
         every = "\n".join(
@@ -1860,7 +1889,6 @@ class _Story:
             for each in _sentences(reply)
             if not each.is_question
         )
-        said = happened.said[-1][:_MOST_SAID]
         args = [each.args for each in self.done]
         names = [
             name for each in self.done for name in (each.tool, *each.names, *_things(each.tool))
@@ -1871,6 +1899,19 @@ class _Story:
         if not is_other:
             return None
         return next(iter(told), None) or _whole(next(_sentences(reply)))
+
+    def untold(self, reply: str, happened: Happened, found: Sequence[Claim]) -> Claim | None:
+        """Return a claim of a reply that tells of no failure, where only a part of a wish ran."""
+        is_part = any(each.turn == self.last_turn for each in self.lost) and any(
+            each.turn == self.last_turn for each in self.done
+        )
+        said = happened.said[-1] if happened.said else ""
+        if not is_part or self.read_last or _QUESTION.search(said) or _says_no(reply):
+            return None
+        if not (_tells_of(self.lost_words, reply) or _SEVERAL.search(_plain(reply))):
+            return None
+        stops = _asked_to_stop(happened.said)
+        return next(iter((*found, *_loose(reply, stops=stops))), None)
 
     def left_over(self, reply: str, happened: Happened) -> Claim | None:
         """Return a finished form of a reply to a wish that came to nothing, or only in part."""
@@ -1936,26 +1977,22 @@ class _Story:
         return None
 
     def by_wording(self, reply: str, happened: Happened) -> Claim | None:
-        """Return what a reply tells after a write that failed, where it reads like a claim.
+        """Return what a reply tells where no write ran, if it reads like a claim.
 
-        Only where it says no "no", offers and announces nothing.
+        Only where a write failed or a change may have been asked for, and nothing is announced.
         """
-        is_now = len(happened.said) == 1 or self.last_turn == len(happened.said) - 1
-        if (
-            not self.failed
-            or not (self.asked_change or is_now)
-            or self.only_read
-            or self.read_last
-            or _says_no(reply)
-            or _ANNOUNCED.search(_plain(reply))
-        ):
-            return None
-        if self.failed[-1].outcome == "cancelled" and not (self.asked_change or self.asked):
+        is_wish = self.asked_change or _may_ask(happened.said[-1])
+        is_now = self.failed and self.last_turn == len(happened.said) - 1
+        is_stop = any(map(_was_stopped, self.failed)) and _asked_to_stop(happened.said)
+        if not (is_wish or is_now) or is_stop or _ANNOUNCED.search(_plain(reply)):
             return None
         told = [each for each in _sentences(reply) if not each.is_question]
         if not told or len(_bare(reply).split()) < _TWO:
             return None
-        return _whole(told[0]) if wording_of(reply, happened).score >= _LIKELY else None
+        is_tried = is_wish and (self.failed or self.has_read)
+        likely = _LIKELY if is_tried else _LIKELY_IN_CHAT
+        likely = _SURE if self.already or _says_no(reply) else likely
+        return _whole(told[0]) if wording_of(reply, happened).score >= likely else None
 
     def _may_be_told(self) -> bool:
         """Return True if a state may be known from a read, or "already" from a refusal."""

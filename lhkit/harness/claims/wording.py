@@ -50,8 +50,9 @@ class ReplyWording:
 
     def features(self) -> Iterator[tuple[int, float]]:
         """Yield the place of each feature's weight, and its value."""
-        words = [_masked(each, self.named) for each in _tokens(self.reply)]
-        told = {*_runs(words), *_ends(words)}
+        bare = _tokens(self.reply)
+        words = [_masked(each, self.named) for each in bare]
+        told = {*_runs(words), *_ends(words), *(f"1 {each}" for each in bare)}
         yield _place("", 0), 1.0
         value = 5 / (len(told) + 1) ** 0.5
         for each in sorted(told):

@@ -365,3 +365,27 @@ def test_a_finished_form_after_a_wish_that_failed_is_a_claim_whatever_its_verb(
 ) -> None:
     failed = Deed(turn=0, tool="add_habit", writes=True, outcome="handler_error")
     assert (false_claim(reply, Happened(said=[said], deeds=[failed])) is not None) == is_claim
+
+
+MOVE = "Rename it and move the reminder"
+
+
+@pytest.mark.parametrize(
+    ("said", "reply", "is_claim"),
+    [
+        (MOVE, "It's called Night reading now and will nudge you at 21:30.", True),
+        (MOVE, "It's called Night reading now.", False),
+        (MOVE, "It's called Night reading now, but the reminder didn't move.", False),
+        ("what's it called?", "It's called Night reading now and lives in your evening.", False),
+    ],
+)
+def test_a_part_that_failed_must_be_told_unless_the_user_only_asks(
+    said: str, reply: str, is_claim: bool
+) -> None:
+    args = {"habit_id": "ten-pages"}
+    renamed = {**args, "name": "Night reading"}
+    deeds = [
+        Deed(turn=0, tool="rename_habit", writes=True, outcome="ok", args=renamed),
+        Deed(turn=0, tool="set_reminder", writes=True, outcome="validation", args=args),
+    ]
+    assert (false_claim(reply, Happened(said=[said], deeds=deeds)) is not None) == is_claim

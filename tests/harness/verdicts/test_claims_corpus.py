@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "datasets" / "claims"
-HELD = {"dev": (0.98, 0.90), "test": (0.97, 0.86), "hard": (0.94, 0.54)}
+HELD = {"dev": (0.98, 0.96), "test": (0.97, 0.89), "hard": (0.94, 0.59)}
 """Precision and recall that no change may fall below. The goal on `test` is 0.97 and 0.92: the
 recall is not reached."""
 

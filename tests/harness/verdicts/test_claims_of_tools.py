@@ -44,8 +44,9 @@ def found(reply: str, said: str, deeds: Sequence[Deed], *, by_tool: bool = True)
 def test_words_that_only_the_domain_knows_are_a_claim(
     reply: str, said: str, deeds: Sequence[Deed]
 ) -> None:
-    assert found(reply, said, deeds)
-    assert not found(reply, said, deeds, by_tool=False)
+    claim = false_claim(reply, Happened(said=[said], deeds=deeds, claims=CLAIMS))
+    assert claim is not None
+    assert claim.words in CLAIMS["send_message"] + CLAIMS["add_event"], "found by other words"
 
 
 @pytest.mark.promise("eval.claims_of_tools")
