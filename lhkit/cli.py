@@ -1012,6 +1012,10 @@ _KeepPrompts = Annotated[bool, typer.Option("--keep-prompts", help="Keep prompt 
 _KeepStates = Annotated[
     bool, typer.Option("--keep-states", help="Keep whole states in records, not only what changed.")
 ]
+_Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Show rates, the slowest and the failures while it plays."),
+]
 _ExitZero = Annotated[
     bool,
     typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
@@ -1050,6 +1054,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         keep_prompts: _KeepPrompts = False,
         keep_states: _KeepStates = False,
         exit_zero: _ExitZero = False,
+        watch: _Watch = False,
     ) -> None:
         """Replay scenarios against a model and score them. The same command again resumes."""
         from lhkit.commands.evaluate import EvalOptions, evaluate  # noqa: PLC0415 - scipy, pandas
@@ -1077,6 +1082,7 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             keep_prompts=keep_prompts,
             keep_states=keep_states,
             exit_zero=exit_zero,
+            watch=watch,
             command=("lhkit", *sys.argv[1:]),
             begun_s=time.perf_counter() - process_age_s(),
         )

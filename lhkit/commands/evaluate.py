@@ -23,6 +23,7 @@ from rich.text import Text
 from lhkit import app, scale
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.progress import opened_model, provenance, setup_progress
+from lhkit.commands.watch import watching
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
@@ -426,8 +427,21 @@ class EvalOptions:
     keep_prompts: bool = False
     keep_states: bool = False
     exit_zero: bool = False
+    watch: bool = False
     command: tuple[str, ...] = ()
     begun_s: float | None = None
+
+
+@contextmanager
+def _watched(
+    options: EvalOptions, asked: int, folder: Path, catalog: Catalog
+) -> Iterator[Mapping[str, Any]]:
+    """Yield what `replay` is told so that it can be watched; else it shows its own bar."""
+    if not options.watch:
+        yield {}
+        return
+    with watching(asked, folder, catalog) as watch:
+        yield {"watch": watch, "progress": False}
 
 
 async def evaluate(options: EvalOptions, settings: Settings) -> int:
@@ -451,11 +465,7 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
     thresholds = _thresholds(options)
     catalog = load_catalog(settings.locale)
     stress, user = parse_stress(options.stress), user_of(options.user)
-    tools = _constrained_tools(options, plain, scenarios)
-    choice = replace(_choice(options, settings), tools=tools)
-    if choice.base_url is not None or choice.name not in SCRIPTED:
-        require = scale.require_model if options.placement else app.require_choice
-        require(choice, settings.runtime)
+    choice = _required_choice(options, settings, _constrained_tools(options, plain, scenarios))
 
     def is_answered(source: ModelSource) -> bool:
         model, toolset = stressed(source, plain, stress)
@@ -467,13 +477,15 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
         model, toolset = stressed(opened.source, plain, stress)
         told = await provenance(settings, options.command)
         setup_s = time.perf_counter() - begun_s - opened.server_s
-        with _resumable(run_dir, catalog):
+        samples = len(scenarios) * options.repeats
+        with _resumable(run_dir, catalog), _watched(options, samples, run_dir, catalog) as watched:
             run = await replay(
                 scenarios,
                 model,
                 toolset=toolset,
                 players=opened.players,
                 run_dir=run_dir,
+                **watched,
                 repeats=options.repeats,
                 user=user,
                 concurrency=options.concurrency or opened.concurrency,
@@ -493,6 +505,21 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
         catalog,
     )
     return 0 if options.exit_zero and found.exit_code == EXIT_MISSED else found.exit_code
+
+
+def _required_choice(
+    options: EvalOptions, settings: Settings, tools: tuple[ToolDefinition, ...]
+) -> app.ModelChoice:
+    """Return who is asked.
+
+    Raises:
+        UsageError: nobody could be asked so.
+    """
+    choice = replace(_choice(options, settings), tools=tools)
+    if choice.base_url is not None or choice.name not in SCRIPTED:
+        require = scale.require_model if options.placement else app.require_choice
+        require(choice, settings.runtime)
+    return choice
 
 
 def _replicas(

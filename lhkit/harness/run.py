@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import traceback
 from collections import Counter, deque
 from collections.abc import (
@@ -52,6 +53,7 @@ from lhkit.harness.log import (
     read_manifest,
     resumption,
     stored_answered,
+    stored_answers,
     stored_records,
     versions,
     write_manifest,
@@ -80,6 +82,7 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
     WallTime,
+    decode_record,
     encode_record,
     turn_record,
 )
@@ -193,6 +196,10 @@ class Played:
     line: str
     verdict: Verdict
     cause: str | None = None
+
+    def read(self) -> SampleRecord:
+        """Return the record that the line holds."""
+        return decode_record(json.loads(self.line))
 
     @classmethod
     def of(cls, record: SampleRecord) -> "Played":
@@ -485,6 +492,7 @@ async def replay(
     keep_records: bool = True,
     progress: bool = True,
     report: Callable[[Resumption], object] = _silent,
+    watch: Callable[[SampleRecord], object] | None = None,
     provenance: Provenance | None = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -518,6 +526,7 @@ async def replay(
             they are looked at, so that memory does not grow with them. Needs a `run_dir`.
         progress: show a progress bar.
         report: told before the first sample what the folder already holds, and what is asked anew.
+        watch: told of each sample when it has ended and is kept, also of those taken over.
         provenance: what the manifest says of start, commit and hardware.
         clock: monotonic seconds; by default `plan.clock_of` the model.
         sleep: waits for so many seconds.
@@ -562,6 +571,7 @@ async def replay(
             patience=max_attempts * min(concurrency, max(1, len(plan.scenes) * plan.repeats)),
             sleep=sleep,
             wall=wall,
+            watch=watch,
         )
         return await _replayed(
             plan, crew, told, concurrency=concurrency, progress=progress, report=report
@@ -588,6 +598,7 @@ async def _replayed(
     resumed = resumption(asked, crew.answered(), before, {"versions": versions(), **facts})
     report(resumed)
     kept = crew.take_up(asked)
+    crew.show(kept, asked)
 
     def todo() -> Iterator[Job]:
         return (job for job in plan.each_job() if job.sample_id not in kept)
@@ -659,6 +670,7 @@ class _Crew:
     patience: int
     sleep: Callable[[float], Awaitable[None]]
     wall: WallTime
+    watch: Callable[[SampleRecord], object] | None
     unreachable: int = 0
     warmed_up: int = 0
     unwritten: deque[SampleRecord | str] = field(default_factory=deque)
@@ -686,6 +698,15 @@ class _Crew:
             if record.sample_id in kept:
                 self.done[record.sample_id] = record
         return kept
+
+    def show(self, kept: Collection[SampleId], asked: Questions) -> None:
+        """Tell who watches of the samples that were taken over, wherever their records are."""
+        if self.watch is None or self.journal is None:
+            return
+        stored = () if self.keep_records else stored_answers(self.journal.folder, asked)
+        for record in chain(self.done.values(), stored):
+            if record.sample_id in kept:
+                self.watch(record)
 
     async def warm_up(self, openings: Sequence[Job]) -> None:
         """Have the server read what many samples begin with, before they all ask at once."""
@@ -716,6 +737,8 @@ class _Crew:
         for job in jobs:
             record = await self._settled(job)
             await self._keep(job, record)
+            if self.watch is not None:
+                self.watch(record if isinstance(record, SampleRecord) else record.read())
             tick()
 
     async def _settled(self, job: Job) -> SampleRecord | Played:

@@ -1,0 +1,134 @@
+"""`lhkit eval --watch`: what is shown of a run while it plays is what the table says."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.watch import screen
+from lhkit.harness.metrics import tally
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    SampleId,
+    SampleRecord,
+    TurnRecord,
+    Verdict,
+)
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.watch import MOST, Watched
+from lhkit.locales import load_catalog
+from lhkit.messages import EndReason
+from lhkit.models.scripted import ScriptedModel
+from lhkit.settings import Settings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+CHAT = """
+- id: chat-{n}
+  ac: AC-{ac}
+  locale: en
+  world: {{now: "2026-06-15T09:00:00+09:00"}}
+  turns: [{{user: which habits do I have?, expect: {{calls: [{{tool: list_habits}}]}}}}]
+"""
+
+
+def record(number: int, verdict: str, *, repeat: int = 0, turn_s: float = 1.0) -> SampleRecord:
+    turn = TurnRecord(user="q", ended=EndReason.ANSWERED, duration_s=turn_s)
+    return SampleRecord(
+        sample_id=SampleId(scenario=f"s{number}", repeat=repeat),
+        content_hash="",
+        ac=f"AC-{number % 2}",
+        locale="en",
+        judgement=Judgement(verdict=Verdict(verdict), reasons=("because \x1b[2J",)),
+        evidence=Evidence(turns=(turn,)),
+    )
+
+
+@pytest.fixture
+def scenarios(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.yaml"
+    file.write_text("".join(CHAT.format(n=n, ac=n % 2) for n in range(6)), encoding="utf-8")
+    return file
+
+
+@pytest.mark.promise("eval.watch")
+def test_rates_and_their_intervals_are_those_of_the_table_at_the_end() -> None:
+    verdicts = ["pass", "fail", "pass", "pass", "fail", "invalid", "pass"]
+    records = [
+        record(number, verdict, repeat=repeat)
+        for number, verdict in enumerate(verdicts)
+        for repeat in range(2)
+    ]
+    state = Watched(asked=20)
+    for each in records:
+        state = state.after(each)
+    expected = tally("all", records)
+    assert (state.ended, state.invalid) == (14, 2)
+    assert (state.total.passed, state.total.valid) == (expected.passed, expected.valid)
+    assert state.total.interval == expected.interval
+    of_ac = tally("AC-1", [each for each in records if each.ac == "AC-1"])
+    assert state.by_ac["AC-1"].interval == of_ac.interval
+
+
+@pytest.mark.promise("eval.watch")
+def test_the_slowest_and_the_newest_failures_are_shown_safely_and_how_to_open_them() -> None:
+    state = Watched(asked=40)
+    for number in range(40):
+        verdict = "fail" if number % 2 else "pass"
+        state = state.after(record(number, verdict, turn_s=float(number % 20)))
+    assert [each.turns_s for each in state.slowest] == [19.0, 19.0, 18.0, 18.0, 17.0]
+    assert [each.sample for each in state.failures] == ["s31", "s33", "s35", "s37", "s39"]
+    assert len(state.failures) == MOST
+    out = io.StringIO()
+    shown = screen(state, Path("runs/mine"), load_catalog("en"))
+    Console(file=out, width=100).print(shown)
+    text = out.getvalue()
+    for told in ("40 of 40 ended", "20/40 50%", "AC-1", "s39 · fail", "lhkit report runs/mine"):
+        assert told in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.promise("eval.watch")
+async def test_each_sample_is_told_once_when_it_is_kept_also_those_taken_over(
+    scenarios: Path, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    folder = tmp_path / "run"
+
+    def take(each: SampleRecord) -> None:
+        told.append(str(each.sample_id))
+        on_disk = Run.load(folder).records
+        assert each.sample_id in {kept.sample_id for kept in on_disk}
+
+    options: dict[str, Any] = {"run_dir": folder, "progress": False, "watch": take}
+    asked = load_scenarios([scenarios])
+    await replay(asked[:2], ScriptedModel([]), **options)
+    await replay(asked, ScriptedModel([]), concurrency=3, **options)
+    assert told[:2] == ["chat-0", "chat-1"]
+    assert sorted(told[2:]) == [f"chat-{n}" for n in range(6)]
+
+
+@pytest.mark.promise("eval.watch")
+async def test_where_no_terminal_is_each_sample_is_a_line(
+    scenarios: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(locale="en", cache_dir=tmp_path / "cache", data_dir=tmp_path / "data")
+    options = EvalOptions(
+        paths=(scenarios,), model="gold", name="a", runs_dir=tmp_path / "runs", watch=True
+    )
+    assert await evaluate(options, settings) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith("chat-0 · pass · ")
+    assert "1 of 6 ended · 1/1 100% [21–100]" in lines[0]
+    assert "6 of 6 ended · 6/6 100% [61–100]" in lines[-1]
+    assert "sample/s" not in "".join(lines)
+    await evaluate(replace(options, name="b", watch=False), settings)
+    assert "6 of 6 ended" not in capsys.readouterr().err
