@@ -1086,12 +1086,8 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
             command=("lhkit", *sys.argv[1:]),
             begun_s=time.perf_counter() - process_age_s(),
         )
-        finish(
-            run,
-            lambda its: evaluate(
-                options, served_by(its, runtime, dtype, *options.base_urls, its.base_url)
-            ),
-        )
+        urls = options.base_urls
+        finish(run, lambda s: evaluate(options, served_by(s, runtime, dtype, *urls, s.base_url)))
 
 
 def add_audit(cli: typer.Typer, run: Run) -> None:
