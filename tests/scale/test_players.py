@@ -3,14 +3,17 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lhkit import scale
 from lhkit.app import ModelChoice
+from lhkit.commands.evaluate import MatrixOptions, run_matrix
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.harness.log import read_manifest, read_records, versions
 from lhkit.harness.record import Verdict
@@ -29,6 +32,7 @@ from lhkit.scale import (
     Replica,
     require_model,
 )
+from lhkit.settings import Settings
 from tests.children import search_paths
 
 pytestmark = pytest.mark.anyio
@@ -266,6 +270,24 @@ async def test_two_replicas_of_different_models_are_refused(
 
     with pytest.raises(UsageError, match="two replicas serve different models"):
         await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 60)
+
+
+async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def connected(placement: Placement, _toolset: str) -> AsyncIterator[Here]:
+        yield Here(placement=placement)
+
+    monkeypatch.setattr(scale, "connected", connected)
+    suite = tmp_path / "suite.toml"
+    suite.write_text('scenarios = "dev"\nlimit = 4\n[arms]\nmodels = ["gold", "silent"]\n')
+    placement = Placement(address="local", replicas=2)
+    options = MatrixOptions(suite=suite, runs_dir=tmp_path, placement=placement)
+    assert await run_matrix(options, Settings(locale="en")) == 0
+    found = [read_records(folder) for folder in sorted((tmp_path / "suite").iterdir())]
+    assert [len(each) for each in found] == [4, 4]
+    assert {each.judgement.verdict for each in found[0]} == {Verdict.PASS}
 
 
 def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:

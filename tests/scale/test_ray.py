@@ -257,23 +257,3 @@ def _files(*folders: Path) -> list[Path]:
 
 def _holds_the_key(file: Path) -> bool:
     return CANARY.encode() in file.read_bytes()
-
-
-@pytest.mark.promise("replicas.same_verdicts")
-def test_the_arms_of_a_suite_are_played_side_by_side_each_into_its_journal(
-    nodes: Nodes, suite: Path
-) -> None:
-    file = suite.parent / "suite.toml"
-    arms = '[arms]\nmodels = ["gold", "silent"]\n'
-    file.write_text(f'scenarios = ["work.yaml"]\ntoolset = "{TOOLSET}"\n{arms}')
-    found: dict[str, dict[str, dict[str, Verdict]]] = {}
-    for where, more in (("here", ()), ("there", on(nodes, replicas=1)[:4])):
-        runs = suite.parent / where
-        words = ("matrix", str(file), "--runs-dir", str(runs), *more)
-        done = run(suite, *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        arms_of = {folder.name: folder for folder in (runs / "suite").iterdir()}
-        found[where] = {name: verdicts(read_records(at)) for name, at in arms_of.items()}
-    assert found["there"] == found["here"]
-    assert len(found["there"]) == 2
-    assert {len(each) for each in found["there"].values()} == {COUNT}
