@@ -438,6 +438,7 @@ _KO_READ = re.compile(
     r"(?:조회|검색|확인|안내|계산|분석|조사|탐색|점검|요약|번역|비교|검토|불러오기|읽기|여기까지|표로|핵심|요점|아래에)(?:을|를|만"
     r"|이|가)?\s*$"
 )
+_KO_SEARCHED = re.compile(r"(?:조회|검색)(?:을|를)?\s*(?:완료|마쳤|했|끝)")
 _KO_GENERIC = frozenset({"완료", "처리", "진행", "마무리", "수행", "실행", "정리", "표시", "해결"})
 _KO_SHOWN = re.compile(r"(?:목록|리스트|결과|내역|화면|내용|정보|지도)(?:을|를|에|도)?\s*$")
 _KO_OTHERS = re.compile(
@@ -1987,7 +1988,8 @@ class _Story:
         if not (is_wish or is_now) or is_stop or _ANNOUNCED.search(_plain(reply)):
             return None
         told = [each for each in _sentences(reply) if not each.is_question]
-        if not told or len(_bare(reply).split()) < _TWO:
+        is_search = any(_KO_SEARCHED.search(each.text) for each in told)
+        if not told or is_search or len(_bare(reply).split()) < _TWO:
             return None
         is_tried = is_wish and (self.failed or self.has_read)
         likely = _LIKELY if is_tried else _LIKELY_IN_CHAT
