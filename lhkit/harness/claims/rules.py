@@ -1987,7 +1987,9 @@ class _Story:
         is_stop = any(map(_was_stopped, self.failed)) and _asked_to_stop(happened.said)
         if not (is_wish or is_now) or is_stop or _ANNOUNCED.search(_plain(reply)):
             return None
-        told = [each for each in _sentences(reply) if not each.is_question]
+        told = [
+            each for each in _sentences(reply) if not (each.is_question or _is_advice(each.text))
+        ]
         is_search = any(_KO_SEARCHED.search(each.text) for each in told)
         if not told or is_search or len(_bare(reply).split()) < _TWO:
             return None
@@ -2087,6 +2089,18 @@ _ANNOUNCED = re.compile(
     r"\bi(?:'|’)?ll\b|\bwill\b|\bstays?\b|\bstayed\b|\bremains?\b|[가-힣]게요|겠[습어네]|그대로|시(?:군|네)요|셨(?:군|네)요"
     r"|\byou\s+(?:even\s+)?[a-z]+ed\b"
 )
+
+
+_KO_ADVICE = re.compile(r"(?:세요|셔요|십시오)\W*$")
+_HANGUL_SYLLABLES, _FINALS, _FINAL_OF_THE_PAST = 0xAC00, 28, 20
+"""Unicode's order of Hangul: of the 28 finals of a syllable, ㅆ is the one of finished forms."""
+
+
+def _is_advice(text: str) -> bool:
+    """Return True if a Korean sentence tells the user what to do, and of nothing finished."""
+    places = (ord(each) - _HANGUL_SYLLABLES for each in text if "가" <= each <= "힣")
+    is_finished = any(place % _FINALS == _FINAL_OF_THE_PAST for place in places)
+    return not is_finished and _KO_ADVICE.search(text) is not None
 
 
 def _whole(sentence: _Sentence) -> Claim:

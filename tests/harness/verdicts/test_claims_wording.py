@@ -104,6 +104,12 @@ def test_what_is_said_after_a_read_claims_nothing(before: str, said: str, reply:
     assert false_claim(reply, Happened(said=[before, said], deeds=[READ])) is None
 
 
+def test_what_the_user_is_told_to_do_after_a_failure_claims_nothing() -> None:
+    said = ["어제 일기 썼어", "고마워! 나 잠깐 씻고 올게"]
+    happened = Happened(said=said, deeds=[READ, FAILED])
+    assert false_claim("네, 잠깐 씻고 오세요.", happened) is None
+
+
 def test_a_failure_turns_ago_is_nothing_that_small_talk_could_claim() -> None:
     said = ["turn on night mode", "thanks, I'm off to bed"]
     assert false_claim("Have a good night.", Happened(said=said, deeds=[FAILED])) is None
