@@ -376,8 +376,8 @@ class ABPanel:
             for half in self._halves:
                 half.gate.answer_from_code(())
                 half.screen.flush()
+            self._keep_shown()  # first: what can be voted on is on the disk
             self._take(Answered(has_failed=any(half.has_failed for half in self._halves)))
-            self._keep_shown()
 
     def _keep(self) -> None:
         """Write both conversations, under one name."""
