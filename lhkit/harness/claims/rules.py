@@ -1534,7 +1534,7 @@ def _of_a_tool(reply: str, happened: Happened) -> Claim | None:
             if claim in known or not story.is_news(claim) or _tells_of(ran, claim.text):
                 continue
             fits = any(story.fits(claim, n) for n in story.candidates(claim))
-            if not (fits or _is_unlikely(claim, story, reply, happened)):
+            if not (fits or _is_unlikely(claim, story, reply, happened, below=_UNLIKELY_OF_A_TOOL)):
                 return replace(claim, words=told)
     return None
 
@@ -1656,18 +1656,21 @@ def _by_wording(reply: str, happened: Happened) -> Claim | None:
     return None if story.done or not happened.said else story.by_wording(reply, happened)
 
 
-def _is_unlikely(claim: Claim, story: "_Story", reply: str, happened: Happened) -> bool:
+_UNLIKELY_OF_A_TOOL, _UNLIKELY, _LIKELY, _LIKELY_IN_CHAT, _SURE = -2.0, -1.0, 0.0, 1.2, 2.0
+"""What the wording must be worth where rules are in doubt: less, and a claim that may be another's
+is none (still less, where a tool says itself that these words tell of its success); more, and a
+reply is one though no rule knows its words. More is asked for where nothing was called at all, and
+still more where a reply says a "no"."""
+
+
+def _is_unlikely(
+    claim: Claim, story: "_Story", reply: str, happened: Happened, *, below: float = _UNLIKELY
+) -> bool:
     """Return True if rules are in doubt whether a claim is one, and the wording says that not."""
     if story.done or story.asked_change or _is_own_deed(claim):
         return False
     is_doubted = not story.failed or claim.told is Told.STATE
-    return is_doubted and wording_of(reply, happened).score < _UNLIKELY
-
-
-_UNLIKELY, _LIKELY, _LIKELY_IN_CHAT, _SURE = -1.0, 0.0, 1.2, 2.0
-"""What the wording must be worth where rules are in doubt: less, and a claim that may be another's
-is none; more, and a reply is one though no rule knows its words. More is asked for where nothing
-was called at all, and still more where a reply says a "no"."""
+    return is_doubted and wording_of(reply, happened).score < below
 
 
 def _is_own_deed(claim: Claim) -> bool:

@@ -234,7 +234,10 @@ GATES: list[tuple[str, SampleRecord, ConfirmScore]] = [
 @pytest.mark.parametrize(("_what", "record", "expected"), GATES)
 @pytest.mark.promise("eval.gate")
 def test_the_gate_is_counted(_what: str, record: SampleRecord, expected: ConfirmScore) -> None:
-    assert confirm_score([record]) == expected
+    found = confirm_score([record])
+    bare = replace(found, wrong_interval=None, stopped_interval=None, done_interval=None)
+    assert bare == expected
+    assert (found.wrong_interval is None) == (found.asked == 0)
 
 
 def test_the_share_of_respected_answers() -> None:
