@@ -19,9 +19,10 @@ from tqdm.auto import tqdm
 
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import TuningError, UsageError
+from lhkit.files import write_whole
 from lhkit.harness.reviews import read_talks
 from lhkit.locales import Catalog, available_locales, load_catalog
-from lhkit.models.weights import ensure_weights, require_adapter
+from lhkit.models.weights import ensure_weights, file_sha256, require_adapter
 from lhkit.precision import chosen
 from lhkit.settings import Settings, hardware
 from lhkit.text import printable
@@ -634,7 +635,26 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         is_whole=True,
     )
     await train_adapter(training, settings, progress=progress)
-    if options.model.exists():
+    adapter = training.into / "adapter"
+    if await asyncio.to_thread(is_merged, adapter, options.model):
         _tell(load_catalog(settings.locale).text("tune.merged", folder=options.model))
         return 0
-    return await merge_adapter(training.into / "adapter", options.model, options.base, settings)
+    return await merge_adapter(adapter, options.model, options.base, settings)
+
+
+def is_merged(adapter: Path, model: Path) -> bool:
+    """Return whether `model` is there already; if not, note beside it what it will be made of.
+
+    Raises:
+        TuningError: it is there, and was made of another adapter.
+    """
+    weights_sha256 = file_sha256(adapter / "adapter_model.safetensors")
+    note = model.with_name(f"{model.name}-made-of.txt")
+    if not model.exists():
+        write_whole(note, f"{weights_sha256}\n".encode())
+        return False
+    if not note.is_file() or note.read_text(encoding="utf-8").strip() != weights_sha256:
+        raise TuningError(
+            f"{model} was made of another adapter than {adapter}: remove it, or give another --into"
+        )
+    return True

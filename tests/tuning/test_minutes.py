@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lhkit.commands.tune import is_merged
+from lhkit.errors import TuningError
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.train import (
     Forecast,
@@ -149,3 +151,18 @@ def test_a_training_of_before_there_were_minutes_is_gone_on_with(
     path.write_text(json.dumps(recipe), encoding="utf-8")
     log = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)
     assert len(log) == 12
+
+
+def test_a_model_that_was_made_of_another_adapter_is_not_taken_for_this_ones(
+    tmp_path: Path,
+) -> None:
+    adapter, model = tmp_path / "adapter", tmp_path / "model"
+    adapter.mkdir()
+    weights = adapter / "adapter_model.safetensors"
+    weights.write_bytes(b"first")
+    assert not is_merged(adapter, model)
+    model.mkdir()
+    assert is_merged(adapter, model)
+    weights.write_bytes(b"second")
+    with pytest.raises(TuningError, match=r"model was made of another adapter than .*: remove it"):
+        is_merged(adapter, model)
