@@ -126,7 +126,7 @@ def test_code_that_writes_no_conversations_is_one_sentence(
         ("data --out x.jsonl", "needs --phrases FILE"),
         (
             "data --out x.jsonl --phrases p.yaml --conversations talks.py:talks",
-            "--phrases and --conversations: give one of the two",
+            "--phrases, --conversations and --reviewed: give one of them",
         ),
         ("data --out x.jsonl --conversations talks", "--conversations talks has no colon"),
         ("init --toolset notes.py:Notebook --out notes.py", "notes.py is there already"),
