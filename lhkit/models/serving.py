@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -295,7 +296,7 @@ class ServerPlan(Protocol):
 Plan_co = TypeVar("Plan_co", bound=ServerPlan, covariant=True)
 
 
-class LocalServer(Generic[Plan_co]):
+class LocalServer(ABC, Generic[Plan_co]):
     """A server as a child of ours; a class of its own for each engine.
 
     `engine` is its name for people, `package` what Python imports of it.
@@ -401,9 +402,9 @@ class LocalServer(Generic[Plan_co]):
             f"is in {self.settings.log_path}."
         )
 
+    @abstractmethod
     def _no_engine(self) -> MissingPackageError:
         """Return what to raise where the engine is not installed."""
-        raise NotImplementedError
 
     async def _end(self) -> None:
         """Let go of the reaper, which then ends the tree, and make sure that it did."""
