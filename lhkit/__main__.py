@@ -6,13 +6,15 @@ import sys
 
 _INTERRUPTED = 130  # as `lhkit.cli` has it, which may not be loaded yet
 
+COLLECTOR = (200_000, 30, 30)
+"""When Python looks for cycles. Modules, worlds and records are hundreds of thousands of objects
+that stay: with its own thresholds the search among them takes a tenth of a command, a third with a
+large world. mypy has these, too."""
+
 
 def main() -> None:
     """Run the command line. Ctrl-C ends it the same way while it is still loading."""
-    # Modules, worlds and records are hundreds of thousands of objects that stay: with the usual
-    # thresholds the search for cycles among them takes a tenth of a command, a third with a large
-    # world. mypy has these, too.
-    gc.set_threshold(200_000, 30, 30)
+    gc.set_threshold(*COLLECTOR)
     try:
         from lhkit.cli import build_cli  # noqa: PLC0415 - the part that takes its time
 
