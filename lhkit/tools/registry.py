@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, TypeAlias, TypeVar, get_type_hints
 from weakref import WeakMethod
 
@@ -77,7 +78,7 @@ def definition_of(
 
 
 def _arguments_model(tool_name: str, function: Callable[..., Any]) -> Any:
-    hints = get_type_hints(function, include_extras=True)
+    hints = _argument_types(tool_name, function)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name == DEPS_PARAMETER:
@@ -94,6 +95,24 @@ def _arguments_model(tool_name: str, function: Callable[..., Any]) -> Any:
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], Field(default))
     return create_model(f"{tool_name}_arguments", __config__=ConfigDict(strict=False), **fields)
+
+
+def _argument_types(tool_name: str, function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the types of the arguments; that of `deps` may be a class that comes later."""
+    told = {
+        name: each
+        for name, each in inspect.get_annotations(function).items()
+        if name not in {DEPS_PARAMETER, "return"}
+    }
+    known = getattr(inspect.unwrap(function), "__globals__", {})
+    annotated: Any = SimpleNamespace(__annotations__=told)
+    try:
+        return get_type_hints(annotated, globalns=known, include_extras=True)
+    except NameError as error:
+        raise RegistrationError(
+            f"tool {tool_name!r}: the type {error.name!r} of an argument is not known here: define "
+            "it above the tool"
+        ) from error
 
 
 def _schema_of(tool_name: str, arguments: Any) -> Mapping[str, Any]:

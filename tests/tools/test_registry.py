@@ -155,6 +155,23 @@ def test_functions_that_cannot_be_tools_are_refused() -> None:
             ToolRegistry().tool()(function)
 
 
+def test_deps_may_have_a_type_that_comes_later_and_an_argument_may_not() -> None:
+    registry = ToolRegistry()
+
+    @registry.tool()
+    def look(name: str, deps: "Later") -> dict[str, str]:  # type: ignore[name-defined]  # noqa: F821 - the point
+        """Look."""
+        return {"name": name, "deps": str(deps)}
+
+    assert list(registry["look"].parameters["properties"]) == ["name"]
+    with pytest.raises(RegistrationError, match=r"'see': the type 'Later' of an argument is not"):
+
+        @registry.tool()
+        def see(what: "Later") -> dict[str, str]:  # type: ignore[name-defined]  # noqa: F821 - the point
+            """See."""
+            return {"what": str(what)}
+
+
 def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
     registry = ToolRegistry()
 
