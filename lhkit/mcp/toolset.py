@@ -28,10 +28,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
-from lhkit.confirm.summary import pretty
+from lhkit.confirm.summary import Summarizer, pretty
 from lhkit.errors import McpServerError, MissingPackageError, RegistrationError, UsageError
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.locales import available_locales, load_catalog
+from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.settings import variable
 from lhkit.tools.definition import Handler, ToolDefinition
@@ -635,11 +635,6 @@ def _registry(toolset: McpToolset, told: Sequence["Tool"], handler: Any) -> Tool
     chosen = [by_name[name] for name in toolset.tools] if toolset.tools else list(by_name.values())
     registry = ToolRegistry()
     for tool in chosen:
-        if not NAME_PATTERN.fullmatch(tool.name):
-            _log.warning(
-                "%s: %r is no name that a model can call: left out", toolset.name, tool.name
-            )
-            continue
         try:
             registry.register(_definition(toolset, tool, handler(tool.name)))
         except (RegistrationError, RecursionError) as error:
@@ -665,6 +660,29 @@ def _without_patterns(schema: Any) -> Any:
     return {key: value for key, value in inner.items() if key not in gone}
 
 
+def called_as(name: str) -> str:
+    """Return what a model calls a tool: its name, or where no model could call that, a near one.
+
+    MCP allows dots and slashes, the chat APIs do not.
+    """
+    if NAME_PATTERN.fullmatch(name):
+        return name
+    return _NO_NAME.sub("_", name)[:_LONGEST_NAME]
+
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+
+
+def _named(name: str) -> Summarizer:
+    """Return a summary that tells the tool by the name that its server gave it."""
+
+    def summarize(args: Mapping[str, JSON], _catalog: Catalog) -> str:
+        return f"{name}\n{pretty(args)}"
+
+    return summarize
+
+
 def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefinition:
     hints = tool.annotations
     is_believed = toolset.trust == "annotations" and hints is not None
@@ -672,8 +690,10 @@ def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefi
         is_believed and hints is not None and hints.read_only_hint is True
     )
     description = " ".join((tool.description or tool.title or tool.name).split())
+    called = called_as(tool.name)
     return ToolDefinition(
-        name=tool.name,
+        name=called,
+        summarize=None if called == tool.name else _named(tool.name),
         description=description[:_MOST_DESCRIPTION],
         parameters=_without_patterns({"properties": {}, **tool.input_schema, "type": "object"}),
         handler=handler,

@@ -68,6 +68,12 @@ def add_code(code: Annotated[str, Field(pattern="^(a+)+$")]) -> str:
     return _add(code)
 
 
+@server.tool(name="entries.add/many")
+def add_many(texts: list[str]) -> str:
+    """Add several entries, under a name that no model could call."""
+    return "; ".join(_add(text) for text in texts)
+
+
 @server.tool()
 def refuse() -> CallToolResult:
     """Refuse, as a tool does."""

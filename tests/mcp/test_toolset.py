@@ -403,6 +403,19 @@ def test_without_the_sdk_the_sentence_says_what_to_install(
         open_session(ledger(), {}, "en")
 
 
+async def test_a_name_that_no_model_could_call_is_changed_for_it_and_shown_as_given(
+    ledger: Ledger, file: Path
+) -> None:
+    person = Person(True)
+    with opened(ledger(tools=["entries.add/many"]), {}, "en") as session:
+        assert list(session.registry) == ["entries_add_many"]
+        assert await dispatched(session, "entries_add_many", person, texts=["rent"]) == ToolOk(
+            {"result": "added rent"}
+        )
+    assert person.asked[0].summary.splitlines()[0] == "entries.add/many"
+    assert written(file) == "rent\n"
+
+
 def test_tools_can_be_a_few_of_them_in_an_order(ledger: Ledger) -> None:
     with opened(ledger(tools=["add_entry", "read_entries"]), {}, "en") as session:
         assert list(session.registry) == ["add_entry", "read_entries"]
