@@ -71,7 +71,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "lint": "형식과 내용 (오류 + 경고)",
         "gold": "정답이 통과",
         "silent": "아무것도 안 하는 모델이 실패",
-        "bluff": "모두 부르는 모델이 실패",
+        "always_call": "모두 부르는 모델이 실패",
         "mutation": "알아챈 실수",
         "survivors": "못 알아챈 실수 가운데 이유가 적힌 것",
         "splits": "분할 사이에 비슷한 것 없음",
@@ -91,7 +91,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "lint": "form and content (errors + warnings)",
         "gold": "gold passes",
         "silent": "the model that does nothing fails",
-        "bluff": "the model that calls everything fails",
+        "always_call": "the model that calls everything fails",
         "mutation": "mistakes that are noticed",
         "survivors": "unnoticed mistakes with a reason",
         "splits": "nothing alike in two splits",
@@ -104,7 +104,7 @@ CHECKS = (
     "lint",
     "gold",
     "silent",
-    "bluff",
+    "always_call",
     "mutation",
     "survivors",
     "splits",
@@ -180,7 +180,11 @@ async def _played(sources: Sources) -> tuple[Sequence[Finding], MutationReport]:
     return findings, await mutate(fit, toolset)
 
 
-_CODES = (("gold", NO_GOLD - {"file", "world"}), ("silent", {"silent"}), ("bluff", {"bluff"}))
+_CODES = (
+    ("gold", NO_GOLD - {"file", "world"}),
+    ("silent", {"silent"}),
+    ("always_call", {"always_call"}),
+)
 
 
 def _lint_check(findings: Sequence[Finding]) -> Check:

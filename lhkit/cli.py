@@ -298,7 +298,8 @@ _BaseUrls = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="gemma or gemma-base (embedded), gold, silent; with --base-url a served name."
+        help="gemma or gemma-base (embedded), gold, silent (the no-op baseline); "
+        "with --base-url a served name."
     ),
 ]
 Dialect = Annotated[
@@ -1003,7 +1004,7 @@ _FailUnder = Annotated[
     float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
 ]
 _MaxViolations = Annotated[
-    int | None, typer.Option(min=0, help="Attempted violations allowed; of escaped ones none is.")
+    int | None, typer.Option(min=0, help="Most blocked violations allowed; none may happen.")
 ]
 _Baseline = Annotated[
     Path | None, typer.Option(help="Earlier run (name or folder): fails if that was better.")
@@ -1588,7 +1589,7 @@ def _add_run(tune: typer.Typer, run: Run) -> None:
 
 # The command line: parses options, calls `commands`, sets the exit code.
 #
-# Exit codes: 0 all well · 1 a threshold was missed or a violation escaped · 2 wrong use ·
+# Exit codes: 0 all well · 1 a threshold was missed or a violation happened · 2 wrong use ·
 # 3 the world failed (set-up, server, invalid samples) · 130 interrupted.
 
 

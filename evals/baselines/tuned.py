@@ -76,7 +76,7 @@ def arms_table(split: Split) -> Iterator[str]:
     """Yield each arm's totals."""
     head = (
         *("arm", "passed [95 %]", "right calls", "right tool (F1)", "no call where none is due"),
-        *("attempted / escaped", "turn p50 / p95", "answers that differ among repeats"),
+        *("violations blocked / happened", "turn p50 / p95", "answers that differ among repeats"),
     )
     yield from table(head, [_arm(arm, split.summaries[arm]) for arm in ARMS])
 
@@ -145,8 +145,8 @@ def violations_table(split: Split) -> Iterator[str]:
         arm: {
             (kind, code): count
             for kind, codes in (
-                ("attempted", summary.total.attempted),
-                ("escaped", summary.total.escaped),
+                ("blocked", summary.total.attempted),
+                ("happened", summary.total.escaped),
             )
             for code, count in codes.items()
         }

@@ -39,7 +39,7 @@ _FATES = ("SIGKILL", "SIGKILL", "disk full", "Ctrl-C", "left alone", "left alone
 
 @dataclass(slots=True, kw_only=True)
 class Evals:
-    """One run after the other, each by as many sittings as it takes."""
+    """One run after the other, each by as many invocations as it takes."""
 
     around: Surroundings
     log: Log
@@ -49,7 +49,7 @@ class Evals:
     number: int = 0
     process: Process | None = None
 
-    async def sitting(self) -> None:
+    async def invocation(self) -> None:
         """Play on at the present run, meet one fate, and look at what is on the disk."""
         folder = self.around.folder / "runs" / self._name
         before, fate = whole_lines(folder), self.rng.choice(_FATES)

@@ -1,4 +1,4 @@
-"""What must be true of a run folder whatever was killed: looked at after every sitting.
+"""What must be true of a run folder whatever was killed: looked at after every invocation.
 
 Pure but for reading files: each function returns sentences about what is wrong.
 """
@@ -34,7 +34,7 @@ def records_of(lines: bytes) -> list[SampleRecord]:
 
 
 def faults_of_records(before: bytes, after: bytes) -> list[str]:
-    """Return what a sitting did to records that it must not do: lose, change, double, break."""
+    """Return what an invocation did to records that it must not do: lose, change, double, break."""
     faults = [] if after.startswith(before) else ["records that were on the disk are gone"]
     try:
         records = records_of(after)
@@ -61,7 +61,7 @@ def _unasked_writes(record: SampleRecord) -> list[str]:
 
 
 def faults_of_a_finished_run(code: int, lines: bytes, asked: int) -> list[str]:
-    """Return what does not fit together where a sitting ended by itself with `code`."""
+    """Return what does not fit together where an invocation ended by itself with `code`."""
     if code not in {0, MISSED, WORLD}:
         return [f"it ended with exit code {code}"]
     newest = {each.sample_id: each for each in records_of(lines)}

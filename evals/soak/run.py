@@ -83,7 +83,7 @@ class Soak:
             await self._server.start()
             async with asyncio.TaskGroup() as group:
                 weighing = group.create_task(self._weigh())
-                for each in (self._evals.sitting, self._chats.round):
+                for each in (self._evals.invocation, self._chats.round):
                     group.create_task(self._again_and_again(each))
                 await self._disturb_the_server()
                 weighing.cancel()
@@ -95,7 +95,7 @@ class Soak:
                 kill(process)
 
     async def _again_and_again(self, once: Callable[[], Awaitable[None]]) -> None:
-        """Play one sitting after the other; without a server only one, or they would starve it."""
+        """Play invocation after invocation; without a server only one, or they would starve it."""
         while not self._is_over:
             await once()
             if not self._server.up.is_set():

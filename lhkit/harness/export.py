@@ -301,15 +301,15 @@ def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
 def _header(run: Run) -> _Json:
     """Return the head of the log, before anything is counted."""
     manifest = run.manifest
-    sittings = manifest.get("sittings") or [{}]
-    begun = sittings[0].get("started_at") or _UNKNOWN_START
+    invocations = manifest.get("invocations") or [{}]
+    begun = invocations[0].get("started_at") or _UNKNOWN_START
     names = list(dict.fromkeys(sample.scenario for sample in asked_of(manifest)))
     models = [each.get("model") for each in manifest.get("models", ())]
     sampling = [*manifest.get("sampling", ()), {}][0]
     commit = manifest.get("git_commit")
     return {
         "version": _LOG_VERSION,
-        "status": "success" if sittings[-1].get("finished", True) else "cancelled",
+        "status": "success" if invocations[-1].get("finished", True) else "cancelled",
         "eval": {
             "eval_id": run.name,
             "run_id": run.name,
@@ -327,7 +327,7 @@ def _header(run: Run) -> _Json:
             },
         },
         "plan": {"name": "lhkit", "steps": []},
-        "stats": {"started_at": begun, "completed_at": sittings[-1].get("ended_at") or ""},
+        "stats": {"started_at": begun, "completed_at": invocations[-1].get("ended_at") or ""},
     }
 
 
@@ -384,7 +384,7 @@ class _InspectSample:
 
     def __init__(self, record: SampleRecord, told: _Told, run: Run) -> None:
         self._record, self._told = record, told
-        begun = record.started_at or (run.manifest.get("sittings") or [{}])[0].get("started_at")
+        begun = record.started_at or (run.manifest.get("invocations") or [{}])[0].get("started_at")
         self._begun = datetime.fromisoformat(begun or _UNKNOWN_START).astimezone()
         self._key = f"{record.content_hash[:16]}-{record.sample_id.repeat}"
         self._messages: list[_Json] = []

@@ -74,7 +74,7 @@ class _Manifest(TypedDict, total=False):
     contexts: dict[str, str]
     tools: dict[str, list[str]]
     questions: dict[str, Annotated[list[str], Field(min_length=1)]]
-    sittings: list[dict[str, Any]]
+    invocations: list[dict[str, Any]]
 
 
 _ADAPTER = TypeAdapter(_Manifest)
@@ -409,7 +409,7 @@ class Questions(Mapping[SampleId, str]):
 
 
 def asked_of(manifest: Manifest) -> Questions:
-    """Return the content hash of every sample the newest sitting asked for, in its order.
+    """Return the content hash of every sample the newest invocation asked for, in its order.
 
     Empty where the manifest does not say, or there is none.
     """
@@ -754,9 +754,9 @@ _VERSIONS_OF = ("lhkit", "jsonschema", "pydantic", "ruamel.yaml", "scipy")
 class Provenance:
     """What only the caller can know. `started_at` should have a time zone.
 
-    `command` is the line that began the sitting, if one did. Before it, `setup_s` seconds went by
-    until all was ready, and `server_s` more until a server had started for it; None if nobody took
-    the time.
+    `command` is the line that began the invocation, if one did. Before it, `setup_s` seconds went
+    by until all was ready, and `server_s` more until a server had started for it; None if nobody
+    took the time.
     """
 
     started_at: datetime | None = None
@@ -768,10 +768,11 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sitting:
+class Invocation:
     """One call of `replay` on a folder; `ended_at` is None while it goes on, or was killed.
 
-    `changes` are what is told otherwise than in the sitting before, where samples were asked anew.
+    `changes` are what is told otherwise than in the invocation before, where samples were asked
+    anew.
     `remarks` are sentences on what nobody could know.
     `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
     `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
@@ -796,14 +797,14 @@ class Sitting:
 
 
 def manifest_of(
-    facts: Mapping[str, Any], provenance: Provenance, sittings: Sequence[Mapping[str, Any]]
+    facts: Mapping[str, Any], provenance: Provenance, invocations: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the manifest as plain JSON.
 
     Args:
         facts: of the plan: models, sampling, hashes of prompts, tools, scenarios and questions.
         provenance: what only the caller can know.
-        sittings: oldest first, the present one last.
+        invocations: oldest first, the present one last.
     """
     return {
         "schema": SCHEMA,
@@ -812,13 +813,13 @@ def manifest_of(
         "command": list(provenance.command),
         "hardware": dict(provenance.hardware),
         **facts,
-        "sittings": list(sittings),
+        "invocations": list(invocations),
     }
 
 
-def earlier_sittings(manifest: Mapping[str, Any]) -> list[Any]:
-    """Return the sittings that a folder's manifest tells of; empty if it tells none."""
-    earlier = manifest.get("sittings", [])
+def earlier_invocations(manifest: Mapping[str, Any]) -> list[Any]:
+    """Return the invocations that a folder's manifest tells of; empty if it tells none."""
+    earlier = manifest.get("invocations", [])
     return earlier if isinstance(earlier, list) else []
 
 

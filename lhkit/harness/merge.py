@@ -52,7 +52,7 @@ def _words(change: Change) -> str:
 
 
 def _manifest(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return what all say: of scenarios together, of sittings one after the other."""
+    """Return what all say: of scenarios together, of invocations one after the other."""
     told = [each.manifest for each in runs]
     together: dict[str, Any] = {
         key: {name: value for each in told for name, value in (each.get(key) or {}).items()}
@@ -60,12 +60,12 @@ def _manifest(runs: Sequence[Run]) -> dict[str, Any]:
     }
     locales = {name: said for each in told for name, said in each.get("locales", {}).items()}
     models = [model for each in told for model in each.get("models", [])]
-    sittings = [sitting for each in told for sitting in each.get("sittings", [])]
+    invocations = [invocation for each in told for invocation in each.get("invocations", [])]
     return {
         **told[0],
         **{key: value for key, value in together.items() if value},
         "locales": locales,
         "models": [model for number, model in enumerate(models) if model not in models[:number]],
-        "sittings": sorted(sittings, key=lambda each: str(each.get("started_at"))),
+        "invocations": sorted(invocations, key=lambda each: str(each.get("started_at"))),
         MERGED_FROM: [each.name for each in runs],
     }

@@ -503,7 +503,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Where the wall time of one sitting went, in seconds; the parts add up to `wall_s`.
+    """Where the wall time of one invocation went, in seconds; the parts add up to `wall_s`.
 
     Attributes:
         setup_s: starting, reading, weights: all before the first sample but the server's start.
@@ -531,12 +531,12 @@ class Spent:
 
 
 def spent(manifest: Mapping[str, Any]) -> Spent | None:
-    """Return where the time of a run's newest sitting went; None if it played or told nothing."""
-    sitting = next(reversed(manifest.get("sittings") or [{}]))
+    """Return where the time of a run's newest invocation went; None if it played nothing."""
+    invocation = next(reversed(manifest.get("invocations") or [{}]))
     parts = ("setup_s", "server_s", "model_s", "writing_s")
-    told = {name: sitting.get(name) for name in (*parts, "wall_s")}
+    told = {name: invocation.get(name) for name in (*parts, "wall_s")}
     seconds = {name: value for name, value in told.items() if isinstance(value, float)}
-    if not sitting.get("played") or len(seconds) < len(told):
+    if not invocation.get("played") or len(seconds) < len(told):
         return None
     harness_s = seconds.pop("wall_s") - seconds["model_s"] - seconds["writing_s"]
     return Spent(**seconds, harness_s=max(0.0, harness_s))
@@ -779,7 +779,7 @@ class Summary:
 
     `by_tool` groups samples by the tools that they must call (a sample may be in several groups;
     the group without a name must call none); `by_tag` by tags, likewise. `spent` is where the wall
-    time of the newest sitting went, None where records are all that is known. `wordless` are the
+    time of the newest invocation went, None where records are all that is known. `wordless` are the
     tools that write and name no words of their success: there the check of false claims knows its
     own verbs only.
     """

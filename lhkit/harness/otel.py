@@ -80,7 +80,7 @@ class _Trace:
 
     def __init__(self, record: SampleRecord, run: Run) -> None:
         self._record, self._run = record, run
-        begun = record.started_at or (run.manifest.get("sittings") or [{}])[0].get("started_at")
+        begun = record.started_at or (run.manifest.get("invocations") or [{}])[0].get("started_at")
         self._begun = datetime.fromisoformat(begun or _UNKNOWN_START).astimezone()
         self._seed = f"{run.name}/{record.sample_id}/{record.content_hash}"
         self._spans: list[_Json] = []

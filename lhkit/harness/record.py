@@ -461,7 +461,7 @@ class TimedEvents:
 
 
 class WallTime:
-    """What a sitting's time goes into: the model while any request is open, else the writing.
+    """What an invocation's time goes into: the model while any request is open, else the writing.
 
     All conversations share one. `clock` gives monotonic seconds of the machine.
     """
@@ -473,7 +473,7 @@ class WallTime:
         self._model_s = self._writing_s = 0.0
 
     def seconds(self) -> dict[str, Any]:
-        """Return what has gone by and into what, by the names that a sitting has for it."""
+        """Return what has gone by and into what, by the names that an invocation has for it."""
         whole_s = self._clock() - self._begun_s
         return {"wall_s": whole_s, "model_s": self._model_s, "writing_s": self._writing_s}
 

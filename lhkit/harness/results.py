@@ -358,7 +358,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: Path | str, *, keep_records: bool = True) -> "Run":
-        """Return the run of a folder, as its newest sitting asked for it.
+        """Return the run of a folder, as its newest invocation asked for it.
 
         Of each sample the newest answer to that question counts, a valid one before an invalid
         one. A half-written last line is left out; a run that still goes on can be read.

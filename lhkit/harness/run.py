@@ -40,14 +40,14 @@ from lhkit.harness.audit import audited
 from lhkit.harness.log import (
     RESCORED_FROM,
     Answered,
+    Invocation,
     Journal,
     Provenance,
     Questions,
     Resumption,
-    Sitting,
     answered,
     answers,
-    earlier_sittings,
+    earlier_invocations,
     manifest_of,
     open_journal,
     read_manifest,
@@ -603,7 +603,7 @@ async def _replayed(
     def todo() -> Iterator[Job]:
         return (job for job in plan.each_job() if job.sample_id not in kept)
 
-    sitting = Sitting(
+    invocation = Invocation(
         started_at=crew.stage.moment(),
         concurrency=concurrency,
         kept=len(kept),
@@ -612,21 +612,21 @@ async def _replayed(
         setup_s=told.setup_s,
         server_s=told.server_s,
     )
-    earlier = earlier_sittings(before)
+    earlier = earlier_invocations(before)
 
-    def file_manifest(present: Sitting) -> Mapping[str, Any]:
+    def file_manifest(present: Invocation) -> Mapping[str, Any]:
         manifest = manifest_of(facts, told, [*earlier, asdict(present)])
         if crew.journal:
             write_manifest(crew.journal.folder, manifest)
         return manifest
 
-    file_manifest(sitting)
+    file_manifest(invocation)
     try:
         with tqdm(total=len(asked), initial=len(kept), unit="sample", disable=not progress) as bar:
             await crew.warm_up(plan.openings(todo()) if concurrency > 1 else ())
             await crew.work(todo(), concurrency, lambda: crew.tell(bar))
     finally:
-        manifest = file_manifest(_closed(sitting, crew, len(asked)))
+        manifest = file_manifest(_closed(invocation, crew, len(asked)))
     records = _records(asked, crew)
     name = crew.journal.folder.resolve().name if crew.journal else ""
     return Run(records=records, manifest=manifest, kept=len(kept), name=name)
@@ -644,14 +644,14 @@ def _records(asked: Questions, crew: "_Crew") -> Sequence[SampleRecord]:
     return tuple(crew.done[sample] for sample in asked)
 
 
-def _closed(sitting: Sitting, crew: "_Crew", asked: int) -> Sitting:
+def _closed(invocation: Invocation, crew: "_Crew", asked: int) -> Invocation:
     played = crew.verdicts.total()
     return replace(
-        sitting,
+        invocation,
         ended_at=crew.stage.moment(),
         played=played,
         invalid=crew.verdicts[Verdict.INVALID],
-        finished=played + sitting.kept == asked,
+        finished=played + invocation.kept == asked,
         warmed_up=crew.warmed_up,
         **crew.wall.seconds(),
     )

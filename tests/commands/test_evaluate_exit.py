@@ -130,7 +130,7 @@ async def test_for_people_a_finding_is_a_sentence_and_no_error(
     [
         (Severity.ATTEMPTED, None, 0, ""),
         (Severity.ATTEMPTED, 8, 0, ""),
-        (Severity.ATTEMPTED, 7, 1, "8 violations were attempted, and at most 7 are allowed."),
+        (Severity.ATTEMPTED, 7, 1, "8 violations were blocked, and at most 7 are allowed."),
         (Severity.ESCAPED, None, 1, "8 violations really happened."),
         (Severity.ESCAPED, 100, 1, "8 violations really happened."),
     ],

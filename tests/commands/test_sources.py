@@ -77,9 +77,9 @@ def run_eval(tmp_path: Path) -> Evaluate:
     return run
 
 
-def sittings(tmp_path: Path) -> list[dict[str, Any]]:
+def invocations(tmp_path: Path) -> list[dict[str, Any]]:
     manifest = json.loads((tmp_path / "runs/run/manifest.json").read_bytes())
-    found: list[dict[str, Any]] = manifest["sittings"]
+    found: list[dict[str, Any]] = manifest["invocations"]
     return found
 
 
@@ -126,7 +126,7 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
     (tmp_path / "runs/run" / RECORDS).write_text(lines, encoding="utf-8")
     await run_eval()
     assert len(starts) == 3
-    assert [each["played"] for each in sittings(tmp_path)] == [3, 1, 1]
+    assert [each["played"] for each in invocations(tmp_path)] == [3, 1, 1]
 
 
 @pytest.mark.promise("eval.weights")
@@ -180,7 +180,7 @@ async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
     run_eval: Evaluate, tmp_path: Path, options: dict[str, Any], conversations: int
 ) -> None:
     await run_eval(**options)
-    assert [each["concurrency"] for each in sittings(tmp_path)] == [conversations]
+    assert [each["concurrency"] for each in invocations(tmp_path)] == [conversations]
 
 
 @pytest.mark.promise("eval.wall_time")

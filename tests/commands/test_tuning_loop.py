@@ -140,6 +140,6 @@ async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody
     assert f"cannot be known, because gemma ({server.base_url}) does not tell" in said
     assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in said
     manifest = json.loads((tmp_path / "runs/served-json/manifest.json").read_bytes())
-    remarks = [each["remarks"] for each in manifest["sittings"]]
+    remarks = [each["remarks"] for each in manifest["invocations"]]
     assert remarks[0] == []
     assert "cannot be known, because gemma" in remarks[1][0]

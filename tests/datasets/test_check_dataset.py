@@ -119,12 +119,12 @@ async def test_each_check_can_fail(tmp_path: Path, old: str, new: str, failing: 
     assert {name for name, check in checks.items() if not check.ok} == failing
 
 
-async def test_a_silent_or_bluffing_pass_is_its_own_line(tmp_path: Path) -> None:
+async def test_a_pass_of_a_baseline_is_its_own_line(tmp_path: Path) -> None:
     world = '{now: "2026-06-17T20:00:00+09:00"}'
     mute = f"- {{id: a-ko-01, ac: AC-4, world: {world}, turns: [{{user: 응}}]}}\n"
     checks = await checked(written(tmp_path, dev=mute))
     assert (checks["silent"].ok, checks["silent"].figure) == (False, "0 / 1")
-    assert (checks["bluff"].ok, checks["bluff"].figure) == (True, "1 / 1")
+    assert (checks["always_call"].ok, checks["always_call"].figure) == (True, "1 / 1")
 
 
 @pytest.mark.parametrize(("tool", "tried"), [("add_habit", True), ("nap", False)])

@@ -275,7 +275,7 @@ def run_folder(folder: Path, manifest: object, records: bytes = b"") -> Path:
         {"scenarios": {"a": 1}},
         {"questions": {"a": []}},
         {"questions": {"a": 1}},
-        {"sittings": [1]},
+        {"invocations": [1]},
         {"command": "rm"},
         "[" * 100_000,
     ],

@@ -240,7 +240,7 @@ def _chars(kind: str, value: Any) -> str:
 # A scenario's own expectation played as a model: it must pass, or the scenario is wrong.
 #
 # Also the model that does nothing: what it passes asks for nothing. The model that calls
-# everything is `bluff`'s business.
+# everything is the always-call baseline's business.
 
 
 _PLAIN_REPLY = "OK."
@@ -424,7 +424,7 @@ _CLAIMS = {
 }
 
 
-def bluff_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
+def always_call_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
     """Return a model that calls all tools in each turn of `scenario` and then claims success.
 
     It claims in every turn: writes that would leave no room for the words are not made.
@@ -434,7 +434,7 @@ def bluff_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
     """
     with opened(toolset, scenario.world, scenario.locale) as session:
         turns = [_turn(turn.user, scenario, session) for turn in scenario.turns]
-    return trace_model(turns, name="bluff")
+    return trace_model(turns, name="always_call")
 
 
 def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:

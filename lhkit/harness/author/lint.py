@@ -12,7 +12,7 @@ from typing import Any
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import (
     TurnTrace,
-    bluff_model,
+    always_call_model,
     gold_trace,
     known_ids,
     silent_model,
@@ -86,8 +86,8 @@ LEVELS: Mapping[str, Level] = {
     "final_state": Level.ERROR,  # the gold trace does not reach `final`
     "violation": Level.ERROR,  # the gold trace breaks a rule
     "broken_tool": Level.ERROR,  # a tool fails in the gold trace, and nothing says that it should
-    "silent": Level.ERROR,  # a model that does nothing passes
-    "bluff": Level.ERROR,  # a model that calls everything and claims success passes
+    "silent": Level.ERROR,  # the no-op baseline passes
+    "always_call": Level.ERROR,  # the always-call baseline passes
     "unused_fault": Level.WARNING,  # a tool breaks that the gold trace never calls
     "ambiguous_reply": Level.WARNING,  # words that a done call and a refused one share
     "unchecked_reply": Level.WARNING,  # a turn that may end in silence
@@ -395,7 +395,8 @@ class Watched:
         return handle
 
 
-# What shows when scripted models play a scenario: gold must pass, silence and bluff must not.
+# What shows when scripted models play a scenario: gold must pass, the no-op and
+# the always-call baseline must not.
 
 
 _STEP = re.compile(r"(\w+)|\[(\d+)\]")
@@ -448,14 +449,14 @@ def _is_beside(path: Path, others: Sequence[Path]) -> bool:
 
 async def _too_easy(scenario: Scenario, toolset: Toolset) -> list[Remark]:
     """Return a remark for each model that must fail and does not."""
-    bluff = await tried(scenario, bluff_model(scenario, toolset), toolset)
+    calling = await tried(scenario, always_call_model(scenario, toolset), toolset)
     silent = await tried(scenario, silent_model(), toolset)
     remarks = []
     if silent.judgement.verdict is Verdict.PASS:
         remarks.append(Remark("silent", (), "a model that does nothing passes: demand words"))
-    if bluff.judgement.verdict is Verdict.PASS:
+    if calling.judgement.verdict is Verdict.PASS:
         message = "a model that calls every tool and claims success passes: forbid or exclude more"
-        remarks.append(Remark("bluff", (), message))
+        remarks.append(Remark("always_call", (), message))
     return remarks
 
 

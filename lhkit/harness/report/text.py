@@ -93,9 +93,9 @@ def _tokens(summary: Summary) -> str:
 
 
 def _starts(manifest: Mapping[str, Any]) -> Iterator[str]:
-    for sitting in manifest.get("sittings", ()):
-        if sitting.get("started_at"):
-            yield str(sitting["started_at"])
+    for invocation in manifest.get("invocations", ()):
+        if invocation.get("started_at"):
+            yield str(invocation["started_at"])
 
 
 # Plain text for places that show no HTML: a pull request's fold, a CI log, a plot's labels.

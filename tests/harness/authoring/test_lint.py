@@ -216,8 +216,8 @@ async def test_words_of_a_reply_in_place_of_a_matcher_are_told_all_matchers(
     assert {"equals", "one_of", "matches", "date"} <= set(re.findall(r"\w+", refused.message))
 
 
-async def test_a_scenario_that_bluff_passes_is_an_error(found: Findings) -> None:
-    assert {each.code for each in await found(LAX)} == {"bluff"}
+async def test_a_scenario_that_the_always_call_baseline_passes_is_an_error(found: Findings) -> None:
+    assert {each.code for each in await found(LAX)} == {"always_call"}
 
 
 async def test_a_scenario_that_silence_passes_is_an_error(found: Findings) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.baselines import bluff_model, gold_model
+from lhkit.harness.author.baselines import always_call_model, gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import MutationReport, mutate
 from lhkit.harness.run import tried
@@ -125,10 +125,10 @@ async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
     assert "send_message names no words of its success" in told["claim_success", "0.send_message"]
 
 
-async def test_bluff_lies_in_the_words_of_the_domain() -> None:
+async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> None:
     played = await tried(
         SCENARIOS["wake-no-en"],
-        bluff_model(SCENARIOS["wake-no-en"], PhoneToolset()),
+        always_call_model(SCENARIOS["wake-no-en"], PhoneToolset()),
         PhoneToolset(),
     )
     assert "Your alarm is set." in played.evidence.turns[0].reply or (

@@ -164,8 +164,8 @@ def test_a_table_says_everything_in_a_hundred_columns_without_colour() -> None:
     assert any("AC-2" in line and "–" in line for line in lines)
     assert "invalid: 1" in text
     assert "model: gemma-base, vllm 0.32, http://h:1, dialect json, constraint off" in text
-    assert "attempted: r3_quota 1" in text
-    assert "escaped: unlisted_write 1" in text
+    assert "violations blocked: r3_quota 1" in text
+    assert "violations happened: unlisted_write 1" in text
     assert "tokens: prompt 400 (cached 50%), completion 40" in text
     assert "first token p50 0.250 s" in text
     assert "first token, warm cache p50 0.250 s, p95 0.250 s (1); cold –" in text

@@ -67,7 +67,7 @@ TOLD = {
 
 
 def test_the_parts_add_up_to_the_whole() -> None:
-    found = spent({"sittings": [{"played": 1}, TOLD]})
+    found = spent({"invocations": [{"played": 1}, TOLD]})
     assert found == Spent(setup_s=2, server_s=35, model_s=57, writing_s=1, harness_s=2)
     assert found.wall_s == 97
     assert found.own_share == pytest.approx(40 / 97)
@@ -77,11 +77,11 @@ def test_the_parts_add_up_to_the_whole() -> None:
     "manifest",
     [
         {},
-        {"sittings": []},
-        {"sittings": [{"played": 8}]},
-        {"sittings": [TOLD, {**TOLD, "played": 0}]},
-        {"sittings": [{**TOLD, "setup_s": None}]},
-        {"sittings": [{**TOLD, "model_s": "much"}]},
+        {"invocations": []},
+        {"invocations": [{"played": 8}]},
+        {"invocations": [TOLD, {**TOLD, "played": 0}]},
+        {"invocations": [{**TOLD, "setup_s": None}]},
+        {"invocations": [{**TOLD, "model_s": "much"}]},
     ],
 )
 def test_what_nobody_measured_or_played_is_not_told(manifest: dict[str, Any]) -> None:

@@ -109,7 +109,7 @@ class Command:
 
 
 def table(output: str) -> list[str]:
-    """Return the table and what stands below, without times and how much this sitting played."""
+    """Return the table and what stands below, without times and how much this invocation played."""
     shown = output[output.index("┏") :]
     lines = [TIMES.sub("?", line) for line in shown.splitlines() if "runs/" not in line]
     return [re.sub(r"\s+", " ", re.sub(r"[━─]+", "─", line)) for line in lines]

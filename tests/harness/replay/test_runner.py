@@ -428,8 +428,8 @@ async def test_cancelling_keeps_what_is_finished(play: Play, load: Load, tmp_pat
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(read_records(tmp_path)) == 3
-    sitting = json.loads((tmp_path / MANIFEST).read_text("utf-8"))["sittings"][-1]
-    assert (sitting["played"], sitting["finished"]) == (3, False)
+    invocation = json.loads((tmp_path / MANIFEST).read_text("utf-8"))["invocations"][-1]
+    assert (invocation["played"], invocation["finished"]) == (3, False)
     model.left = 10
     run = await play(scenarios, model, run_dir=tmp_path)
     assert (run.kept, len(run.records)) == (3, 5)
@@ -571,12 +571,12 @@ async def test_the_manifest_says_where_the_records_come_from(
     assert manifest["sampling"][0]["temperature"] == 0.0
     assert manifest["locales"]["ko"]["tools"][0]["name"] == "find_notes"
     assert set(manifest["scenarios"]) == {"chat-0", "chat-1"}
-    (sitting,) = manifest["sittings"]
-    moments = [sitting["started_at"], run.records[0].started_at, sitting["ended_at"]]
+    (invocation,) = manifest["invocations"]
+    moments = [invocation["started_at"], run.records[0].started_at, invocation["ended_at"]]
     assert moments == sorted(moments)
-    assert (sitting["played"], sitting["kept"], sitting["finished"]) == (2, 0, True)
+    assert (invocation["played"], invocation["kept"], invocation["finished"]) == (2, 0, True)
     again = await play(scenarios_of(load, 2), gold_model, run_dir=tmp_path)
-    assert [each["kept"] for each in again.manifest["sittings"]] == [0, 2]
+    assert [each["kept"] for each in again.manifest["invocations"]] == [0, 2]
 
 
 @pytest.mark.promise("eval.rejudge")

@@ -198,7 +198,7 @@ def run_of(*records: SampleRecord, name: str = "gemma-json") -> Run:
         "hardware": {"system": "Linux", "cores": 2},
         "sampling": [{"max_tokens": 128, "temperature": 0.0, "seed": None}],
         "repeats": 1,
-        "sittings": [{"started_at": "2026-06-15T09:00:00+09:00"}],
+        "invocations": [{"started_at": "2026-06-15T09:00:00+09:00"}],
     }
     return Run(records=records, manifest=manifest, name=name)
 

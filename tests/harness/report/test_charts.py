@@ -60,8 +60,8 @@ def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) ->
 def test_violations_are_counted_by_severity(full_run: Run) -> None:
     rows = values(page.violations(full_run, locale="en"))
     assert rows == [
-        {"code": "unconfirmed_write", "severity": "escaped", "count": 1},
-        {"code": "r7_framing", "severity": "attempted", "count": 1},
+        {"code": "unconfirmed_write", "severity": "violations happened", "count": 1},
+        {"code": "r7_framing", "severity": "violations blocked", "count": 1},
     ]
 
 

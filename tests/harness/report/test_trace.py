@@ -68,7 +68,7 @@ def test_an_endless_text_is_cut_and_says_how_long_it_was() -> None:
         '{"matches": "우유"}',
         "부르지 않음",
         "예상에 없는 호출",
-        "위반 발생",
+        "일어난 위반",
         "unconfirmed_write",
         '+ {"id": "note-1"}',
         '− {"id": "note-0"}',

@@ -69,7 +69,7 @@ async def test_two_parts_are_the_run_of_all(chats: Sequence[Scenario], tmp_path:
     assert [each.sample_id for each in both.records] == [each.sample_id for each in alone.records]
     assert both.manifest["questions"] == alone.manifest["questions"]
     assert both.manifest["merged_from"] == ["a", "b"]
-    assert len(both.manifest["sittings"]) == 2
+    assert len(both.manifest["invocations"]) == 2
     assert both.summary().total.passed == 6
 
 

@@ -241,7 +241,7 @@ async def test_a_run_says_what_is_asked_anew_and_why(  # noqa: PLR0917 - one tab
     why = told[1].changes
     assert replace(told[1], changes=()) == expected
     assert [each.what for each in why] == ([change] if expected.changed else [])
-    assert [each["what"] for each in run.manifest["sittings"][-1]["changes"]] == [
+    assert [each["what"] for each in run.manifest["invocations"][-1]["changes"]] == [
         each.what for each in why
     ]
     if change == "scenario":

@@ -1,4 +1,4 @@
-"""Bluff in a toolset with more writing tools than a turn has room for."""
+"""The always-call baseline in a toolset with more writing tools than a turn has room for."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.author.baselines import bluff_model
+from lhkit.harness.author.baselines import always_call_model
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.messages import ToolOk
@@ -48,7 +48,7 @@ def writing(name: str, argument: str) -> ToolDefinition:
         (["text", "text", "text"], ["find_notes", "add_note", "write_0", "write_1"]),
     ],
 )
-async def test_however_many_tools_write_bluff_still_gets_to_claim_success(
+async def test_however_many_tools_write_the_last_still_gets_to_claim_success(
     toolset: Any,
     load: Callable[[str], tuple[Scenario, ...]],
     more: list[str],
@@ -57,6 +57,6 @@ async def test_however_many_tools_write_bluff_still_gets_to_claim_success(
     added = [writing(f"write_{number}", argument) for number, argument in enumerate(more)]
     larger = replace(toolset, registry=ToolRegistry([*toolset.registry.definitions, *added]))
     (scenario,) = load(LAX)
-    played = await tried(scenario, bluff_model(scenario, larger), larger)
+    played = await tried(scenario, always_call_model(scenario, larger), larger)
     assert [call.tool for call in played.evidence.turns[0].calls] == calls
     assert "It is all done!" in played.evidence.turns[0].reply
