@@ -13,6 +13,7 @@ crosses this line is copied. It runs with our rights, as a script of theirs woul
 like one. Whatever goes wrong in it is told in one sentence, with the line of their file.
 """
 
+import gc
 import importlib
 import importlib.util
 import inspect
@@ -529,10 +530,27 @@ def _plain(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise UsageError(f"{name} is {_a(value)}: give an object with a list of rows per table")
     try:
-        plain: dict[str, Any] = plain_json(value)
+        with _collector_paused():
+            plain: dict[str, Any] = plain_json(value)
     except NotJsonError as error:
         raise UsageError(f"{name}: {next(_unplain(value), error)}") from error
     return plain
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep Python from looking for cycles in the block, which makes none.
+
+    Else it searches a large world again and again while it is being copied, for longer than the
+    copy itself takes. Blocks in several threads may overlap: who paused it lets it go on.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _unplain(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:

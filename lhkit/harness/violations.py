@@ -407,26 +407,37 @@ def _named_in(turns: Sequence[TurnRecord]) -> frozenset[str]:
 def _titles(plain: Any, wanted: Collection[str]) -> Mapping[str, str]:
     """Return what the wanted ids stand for, where a row in plain data says it."""
     found: dict[str, str] = {}
-    for row in _rows(plain) if wanted else ():
-        ids = [row[key] for key in row if key == "id" or key.endswith("_id")]
-        told = [each for each in ids if isinstance(each, str) and each in wanted]
-        names = [row[key] for key in _TITLE_KEYS if isinstance(row.get(key), str)] if told else []
-        found.update({each: names[0] for each in told if names})
+    if wanted:
+        _note_titles(plain, wanted, found)
     return found
 
 
+def _note_titles(value: Any, wanted: Collection[str], found: dict[str, str]) -> None:
+    """Note the titles of a value and all that is in it; of the same id the last one stays."""
+    inner: Sequence[Any] = ()
+    if isinstance(value, list | tuple):
+        inner = value
+    elif type(value) is dict or isinstance(value, Mapping):
+        told, inner = [], []
+        for key, each in value.items():
+            if type(each) is str:  # most of what stands in a world
+                if each in wanted and (key == "id" or key.endswith("_id")):
+                    told.append(each)
+            else:
+                inner.append(each)
+        found.update(_titled(told, value) if told else {})
+    for each in inner:
+        if type(each) not in _LEAVES:
+            _note_titles(each, wanted, found)
+
+
+def _titled(ids: Iterable[str], row: Mapping[str, Any]) -> Mapping[str, str]:
+    names = [row[key] for key in _TITLE_KEYS if isinstance(row.get(key), str)]
+    return dict.fromkeys(ids, names[0]) if names else {}
+
+
 _TITLE_KEYS = ("title", "name", "label", "subject")
-
-
-def _rows(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, Mapping):
-        yield value
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return
-    for each in value:
-        if not isinstance(each, str):  # most of what stands in a world
-            yield from _rows(each)
+_LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 def _violation(

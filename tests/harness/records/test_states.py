@@ -1,6 +1,9 @@
 """A copy of a session's state: what later changes do not reach, shared where nothing changed."""
 
-from collections.abc import Mapping
+import gc
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -61,6 +64,49 @@ def test_rows_that_nobody_touched_are_shared_with_the_state_before() -> None:
     others = [i for i in range(600) if after["people"][i] is not before["people"][i]]
     assert others == [300]
     assert len(after["people"]) == 601
+
+
+class Word(str):
+    """A text of somebody's own class."""
+
+    __slots__ = ()
+
+
+ANYTHING = st.recursive(
+    VALUES | st.builds(Word, st.text(max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(st.text(max_size=3) | st.builds(Word, st.text(max_size=3)), inner),
+    ),
+    max_leaves=12,
+)
+
+
+def containers(value: Any) -> Iterator[int]:
+    if isinstance(value, dict | list | tuple):
+        yield id(value)
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from containers(each)
+
+
+@given(value=ANYTHING)
+def test_plain_data_is_what_json_carries_and_shares_no_part_with_what_it_is_of(value: Any) -> None:
+    plain = plain_json(value)
+    assert repr(plain) == repr(json.loads(json.dumps(value)))
+    assert not {*containers(plain)} & {*containers(value)}
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("tables", [{"people": [{"id": 1}]}, {"people": [{"id": {1}}]}])
+def test_the_collector_is_left_as_it_was_found(tables: dict[str, Any], *, is_on: bool) -> None:
+    (gc.enable if is_on else gc.disable)()
+    try:
+        with suppress(UsageError):
+            state_of(Live(tables))
+        assert gc.isenabled() is is_on
+    finally:
+        gc.enable()
 
 
 @given(before=ROWS, after=ROWS)
