@@ -544,7 +544,8 @@ async def replay(
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's
     own = toolset_of(toolset)
     plan = plan_run(scenarios, model, own, repeats=repeats, user=user)
-    if any(len(turn.expect.calls) > FEW for each in scenarios for turn in each.turns):
+    turns = (turn.expect for each in scenarios for turn in each.turns)
+    if any(max(len(each.calls), len(each.results)) > FEW for each in turns):
         load_solver()  # not in the middle of a turn that is being timed
     told = provenance or Provenance()
     clock = clock or clock_of(model, concurrency=concurrency)

@@ -454,6 +454,23 @@ class Expect(_Strict):
     extra: Annotated[
         Literal["none", "reads", "any"], _about("Which unlisted calls are tolerated.")
     ] = "none"
+    results: Annotated[
+        tuple[_Row, ...],
+        Field(
+            description="What calls must have come to by the end of the turn, whichever calls they "
+            "were, in this turn or before it: rows as under `final`, each held against the data "
+            "of a call of its own that went well.",
+            examples=[[{"celsius": {"approx": 21.5, "abs": 0.1}}, {"equals": {"count": 3}}]],
+        ),
+    ] = ()
+    least: Annotated[
+        int, Field(ge=0, description="So many calls at least, whichever they are.")
+    ] = 0
+
+    @property
+    def asks_whichever(self) -> bool:
+        """True if it asks for calls of which it does not say which they are."""
+        return bool(self.results or self.least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -780,7 +797,8 @@ _GRAMMAR: Mapping[str, Any] = {
         ],
     },
     "Row": {
-        "description": "Matchers for some fields of a row, others do not matter; or `equals` with "
+        "description": "Matchers for some fields of a row (of a table, or of the data that a call "
+        "came to), others do not matter; or `equals` with "
         "the whole row, or `fields` with all of its fields.",
         "examples": [{"title": "tea"}, {"equals": {"id": 1, "title": "tea"}}],
         **_FIELDS,
@@ -1062,6 +1080,13 @@ def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
         yield from args_faults(call.args, (*path, "expect", "calls", number, "args"))
     for number, forbidden in enumerate(turn.forbid):
         yield from args_faults(forbidden.args, (*path, "forbid", number, "args"))
+    for number, row in enumerate(turn.expect.results):
+        yield from row_faults(row, (*path, "expect", "results", number))
+    if turn.expect.asks_whichever and not turn.expect.calls and turn.expect.extra == "none":
+        yield Fault(
+            (*path, "expect", "results" if turn.expect.results else "least"),
+            "asks for calls, and none may be made: say which with extra: reads or extra: any",
+        )
     yield from _reply_faults(turn.reply, (*path, "reply"))
     yield from _listed_faults(turn, path)
     if isinstance(turn.expect.order, Before):

@@ -10,7 +10,14 @@ from operator import attrgetter
 from typing import Any
 
 from lhkit.harness.matchers import Pattern, alternatives, folded, spaceless
-from lhkit.harness.matching import ArgumentVerdict, MadeCall, MatchResult, match_calls
+from lhkit.harness.matching import (
+    ArgumentVerdict,
+    MadeCall,
+    MatchResult,
+    Problem,
+    assign,
+    match_calls,
+)
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -40,9 +47,11 @@ from lhkit.harness.violations import (
     StateVerdict,
     check_state,
     claimed_anyway,
+    fits_row,
     violations_of,
+    wished_row,
 )
-from lhkit.json_values import canonical
+from lhkit.json_values import canonical, shown
 from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.definition import ToolDefinition
 
@@ -296,10 +305,11 @@ def judge(
         return Judgement(verdict=Verdict.INVALID, reasons=broken, violations=violations)
     claimed = claimed_anyway(scenario, evidence, tools.claims)
     changed = _turn_states(played, evidence.initial_state, today, row_keys)
+    came = (_result_reasons(scenario, evidence, t, today) for t in range(len(played)))
     reasons = [
-        (*_turn_reasons(script, turn, match, tools), *claim, *change)
-        for (script, turn), match, claim, change in zip(
-            played, matches, claimed, changed, strict=True
+        (*_turn_reasons(script, turn, match, tools), *result, *claim, *change)
+        for (script, turn), match, result, claim, change in zip(
+            played, matches, came, claimed, changed, strict=True
         )
     ]
     state = check_state(
@@ -332,6 +342,42 @@ def judge(
         ),
         state_equal=not state.missing and not state.unlisted,
     )
+
+
+def _result_reasons(
+    scenario: Scenario, evidence: Evidence, t: int, today: date | None
+) -> Iterator[str]:
+    """Yield what the calls up to a turn had to come to and did not, and how many were due in it."""
+    expect, made = scenario.turns[t].expect, len(evidence.turns[t].calls)
+    if made < expect.least:
+        yield f"the turn has {made} of the {expect.least} calls that it must have at least"
+    met = {i for i, _, _ in results_met(scenario, evidence.turns, t, today)}
+    for i, row in enumerate(expect.results):
+        if i not in met:
+            yield f"expect.results[{i}]: no call came to {shown(row)}"
+
+
+def results_met(
+    scenario: Scenario, turns: Sequence[TurnRecord], t: int, today: date | None
+) -> list[tuple[int, int, int]]:
+    """Return the expected results of a turn that came, each with turn and number of its call."""
+    wishes = [wished_row(row) for row in scenario.turns[t].expect.results]
+    if not wishes:
+        return []
+    came = [
+        (n, c, call.result["data"])
+        for n, turn in enumerate(turns[: t + 1])
+        for c, call in enumerate(turn.calls)
+        if call.outcome == "ok"
+    ]
+    problem = Problem(
+        costs=[
+            [0 if fits_row(wish, data, today) else None for *_, data in came] for wish in wishes
+        ],
+        left_expected=[1] * len(wishes),
+        left_actual=[0] * len(came),
+    )
+    return [(i, *came[j][:2]) for i, j in assign(problem)]
 
 
 def _turn_states(

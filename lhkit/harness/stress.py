@@ -299,6 +299,27 @@ def disguise(tools: Iterable[ToolDefinition], seed: int) -> Disguise:
     )
 
 
+def enlarged(names: Disguise, tools: Iterable[ToolDefinition]) -> Disguise:
+    """Return names also for tools that came later: the next numbers, in the order of their coming.
+
+    What had a name keeps it.
+    """
+    late = [tool for tool in tools if tool.name not in names.tools]
+    if not late:
+        return names
+    arguments = dict.fromkeys(name for tool in late for name in _arguments(tool))
+    return Disguise(
+        tools=_more("tool", names.tools, [tool.name for tool in late]),
+        arguments=_more("field", names.arguments, arguments),
+    )
+
+
+def _more(prefix: str, known: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    new = [name for name in names if name not in known]
+    numbered = enumerate(new, start=len(known) + 1)
+    return {**known, **{name: f"{prefix}_{number}" for number, name in numbered}}
+
+
 def _arguments(tool: ToolDefinition) -> tuple[str, ...]:
     return tuple(tool.parameters.get("properties", {}))
 
@@ -397,37 +418,52 @@ def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[Mod
         return source, toolset
 
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
-        names = _names(registry, stress)
+        names = _Names(registry, stress)
         if not callable(source):
             if isinstance(source, PerConversation):
-                return _Disguised(source.conversation(), names, stress.label)
-            return _Shared(source, names, stress.label)
-        knowing = source(scenario, registry)
-        return _Disguised(_Disguised(knowing, names.inverse, stress.label), names, stress.label)
+                return _Disguised(source.conversation(), names.of, stress.label)
+            return _Shared(source, names.of, stress.label)
+        knowing = _Disguised(source(scenario, registry), names.back, stress.label)
+        return _Disguised(knowing, names.of, stress.label)
 
     return maker, _with_more_tools(toolset, stress)
 
 
-def _names(registry: ToolRegistry, stress: Stress) -> Disguise:
-    if not stress.rename:
-        return Disguise(tools={}, arguments={})
-    in_order = sorted(registry.definitions, key=lambda tool: tool.name)  # not as shuffled
-    return disguise(in_order, stress.seed)
+class _Names:
+    """The other names of one conversation. Tools that come in it get theirs when they are shown."""
+
+    def __init__(self, registry: ToolRegistry, stress: Stress) -> None:
+        in_order = sorted(registry.definitions, key=lambda tool: tool.name)  # not as shuffled
+        self._renames = stress.rename
+        self._known = disguise(in_order if stress.rename else (), stress.seed)
+
+    def of(self, request: ModelRequest) -> Disguise:
+        """Return the names for a request with the real ones."""
+        if self._renames:
+            self._known = enlarged(self._known, request.tools)
+        return self._known
+
+    def back(self, _request: ModelRequest) -> Disguise:
+        """Return the way back from a request in the disguise."""
+        return self._known.inverse
 
 
 class _Disguised:
-    """A model that sees other names than the application."""
+    """A model that sees other names than the application: those that `names` gives a request."""
 
-    def __init__(self, inner: ChatModel, names: Disguise, label: str) -> None:
+    def __init__(
+        self, inner: ChatModel, names: Callable[[ModelRequest], Disguise], label: str
+    ) -> None:
         self._inner = inner
         self._names = names
         self.identity: ModelIdentity = replace(inner.identity, stress=label)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the inner model's events, in the real names."""
-        async with aclosing(self._inner.stream(self._names.request(request))) as events:
+        names = self._names(request)
+        async with aclosing(self._inner.stream(names.request(request))) as events:
             async for event in events:
-                told = self._names.event(event)
+                told = names.event(event)
                 if isinstance(told, Finished):
                     who = told.identity or self.identity  # of several servers the one it was
                     told = replace(told, identity=replace(who, stress=self.identity.stress))
@@ -436,7 +472,7 @@ class _Disguised:
     async def warm(self, request: ModelRequest) -> None:
         """Have the prompt read in the disguise, if the inner model can."""
         if isinstance(self._inner, ReadsAhead):
-            await self._inner.warm(self._names.request(request))
+            await self._inner.warm(self._names(request).request(request))
 
     async def aclose(self) -> None:
         """Close the inner model."""

@@ -139,7 +139,7 @@ class _Change:
         Of thousands of rows only so many are looked at for each wish as it could ever need, and
         beside `first` only if somebody goes without.
         """
-        wishes = [parse_row(_by_nfc(wish)) for wish in listed]
+        wishes = [wished_row(wish) for wish in listed]
         pairs = self._best(wishes, rows, first, sorted(first.intersection(places)))
         if len(pairs) == len(wishes):
             return pairs
@@ -189,7 +189,7 @@ class _Change:
         return tuple((lost[i], added[j]) for i, j in likely_updates(old, new, around=around))
 
     def _fits(self, wish: Equals | Fields, row: Mapping[str, Any]) -> bool:
-        return mismatch(wish, _by_nfc(row), Place(SchemaNode.of({}), self.today)) is None
+        return fits_row(wish, row, self.today)
 
     def _changed_words(self, i: int, j: int) -> str:
         """Say which row changed and how."""
@@ -200,6 +200,20 @@ class _Change:
         told = ", ".join([*words, *([f"and {more} more"] if more > 0 else [])])
         key = {name: old[name] for name in self.told.key or () if name in old}
         return f"{self.table}: unlisted change of the row {shown(key or old)}: {told}"
+
+
+def wished_row(listed: Mapping[str, Any]) -> Equals | Fields:
+    """Return the matcher of a row as a scenario lists it.
+
+    Raises:
+        ScenarioError: it is malformed.
+    """
+    return parse_row(_by_nfc(listed))
+
+
+def fits_row(wish: Equals | Fields, row: Mapping[str, Any], today: date | None) -> bool:
+    """Return whether a row, or the data of a result, is what was listed."""
+    return mismatch(wish, _by_nfc(row), Place(SchemaNode.of({}), today)) is None
 
 
 def _by_nfc(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
 """BFCL's multi-turn conversations, on the classes of the user's own copy of its package.
 
 The classes are live objects whose attributes are the state; BFCL's calls, run on them directly,
-say what each turn must end in. BFCL asks that state and results of each turn be the gold's: here,
-too, the state after each turn decides, and of the results that its calls have to be made, in any
-order, beside others. A turn without a gold is one in which BFCL judges nothing.
+say what each turn must end in and what results must have come. As there, it does not matter which
+calls led to either, and a result may have come in an earlier turn; but a turn with a gold needs a
+call. A turn without a gold is one in which BFCL judges nothing.
 """
 
 import ast
@@ -12,7 +12,7 @@ import inspect
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date
@@ -181,8 +181,12 @@ def _called(
     owner: str, method: str, args: Mapping[str, JSON], objects: Mapping[str, Any]
 ) -> ToolResult:
     """Call the method of the live object, and give what it returns as it is."""
+    return _result(getattr(objects[owner], method), args)
+
+
+def _result(method: Callable[..., Any], args: Mapping[str, Any]) -> ToolOk | ToolErr:
     try:
-        returned = getattr(objects[owner], method)(**deepcopy(dict(args)))
+        returned = method(**deepcopy(dict(args)))
     except Exception as error:  # noqa: BLE001 - boundary: what it raises is the model's to read
         return ToolErr("raised", str(error) or type(error).__name__)
     return ToolOk(_plain(returned) if isinstance(returned, Mapping) else {"result": str(returned)})
@@ -259,7 +263,7 @@ def import_bfcl(path: Path) -> Imported:
     """
     folder = str(path.resolve())
     package = read_package(folder)
-    losses = [Loss(code=code) for code in ("calls_required", "categories")]
+    losses = [Loss(code="categories")]
     return Imported(
         toolset="\n".join(
             (
@@ -306,7 +310,8 @@ def _scenario(
     world = {"classes": rows} | ({"arriving": late} if late else {})
     package, registry = read_package(folder), _registry(folder, names)
     gold = [[_call(told, registry) for told in turn] for turn in truth]
-    states = list(stages(package, world, gold))
+    reached = list(stages(package, world, gold))
+    states = [each.state for each in reached]
     said = [
         " ".join(each["content"] for each in messages) or package.more_tools()
         for messages in entry["question"]
@@ -318,24 +323,39 @@ def _scenario(
         "tags": ["bfcl"],
         "world": world,
         "turns": [
-            _turn(words, calls, {row["tool"] for row in late}) | change
-            for words, calls, change in zip(said, gold, _changes(gold, states), strict=True)
+            _turn(words, calls, stage.results, registry) | change
+            for words, calls, stage, change in zip(
+                said, gold, reached[1:], _changes(gold, states), strict=True
+            )
         ],
     } | _changed(states[0], states[-1])
 
 
-def _turn(user: str, calls: Sequence[ToolCall], late: Collection[str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {
-        "user": user,
-        "confirm": "accept",
-        "expect": {
-            "calls": [{"tool": call.name, "args": literals(call.args)} for call in calls],
-            "extra": "any",
-        },
-    }
-    if any(call.name in late for call in calls):
-        turn["gold"] = {"calls": gold_calls(calls)}
-    return turn
+def _turn(
+    user: str,
+    calls: Sequence[ToolCall],
+    results: Sequence[ToolOk | ToolErr],
+    registry: ToolRegistry,
+) -> dict[str, Any]:
+    """Return a turn that asks for the results of the gold, from whichever calls.
+
+    The gold's writes are named, so that a user who reads the card knows them; none of them has to
+    be made. What the gold raised is no result of a call that went well: that call has to be.
+    """
+    turn: dict[str, Any] = {"user": user, "confirm": "accept", "expect": {"extra": "any"}}
+    if not calls:
+        return turn
+    came = list(zip(calls, results, strict=True))
+    named = [
+        {"tool": call.name, "args": literals(call.args)}
+        | ({"result": result.code} if isinstance(result, ToolErr) else {"optional": True})
+        for call, result in came
+        if call.name in registry.destructive or isinstance(result, ToolErr)
+    ]
+    awaited = [{"equals": dict(each.data)} for each in results if isinstance(each, ToolOk)]
+    asked = {"calls": named, "results": awaited, "least": 1}
+    turn["expect"] |= {name: each for name, each in asked.items() if each}
+    return turn | {"gold": {"calls": gold_calls(calls)}}
 
 
 def _changes(
@@ -379,10 +399,22 @@ def _call(told: str, registry: ToolRegistry) -> ToolCall:
     return ToolCall(name=name, args=args)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """How BFCL's own objects stand after a turn, and what its calls came to; or at the start."""
+
+    state: Attributes
+    results: tuple[ToolOk | ToolErr, ...] = ()
+
+
+def _no_method(**_args: Any) -> None:
+    raise KeyError("BFCL's classes have no such method")
+
+
 def stages(
     package: Package, world: Mapping[str, Any], turns: Iterable[Iterable[ToolCall]]
-) -> Iterator[Attributes]:
-    """Yield the rows of BFCL's own objects at the start and after the calls of each turn.
+) -> Iterator[Stage]:
+    """Yield how BFCL's own objects stand at the start and after the calls of each turn.
 
     Nothing of lhkit is between them and the calls.
     """
@@ -392,11 +424,7 @@ def stages(
         for thing in objects.values()
         for name, method in inspect.getmembers(thing, inspect.ismethod)
     }
-    yield attributes(objects)
+    yield Stage(state=attributes(objects))
     for calls in turns:
-        for call in calls:
-            try:
-                methods[call.name](**deepcopy(call.args))
-            except Exception:  # noqa: BLE001, S112 - boundary: as BFCL does, a fault is a result
-                continue
-        yield attributes(objects)
+        results = tuple(_result(methods.get(call.name, _no_method), call.args) for call in calls)
+        yield Stage(state=attributes(objects), results=results)

@@ -1,6 +1,7 @@
 """A package in BFCL's form, made up: its golds pass, and what differs from them does not."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ ENTRIES: dict[str, list[tuple[str, list[list[str]]]]] = {
     "multi_turn_miss_func": [
         ("func_0", [["get_level()"], [], ["setLevel(4)"], ["get_level()"]]),
     ],
-    "multi_turn_long_context": [("long_0", [["setLevel(1)"], ["get_level()"]])],
+    "multi_turn_long_context": [("long_0", [["setLevel(7)"], ["get_level()"]])],
 }
 MISSED = {"func_0": {"2": ["setLevel"]}}
 """The functions that come in a later turn, in which the user says nothing of their own."""
@@ -159,7 +160,8 @@ async def test_every_gold_passes_twice_but_that_which_its_own_schema_refuses(int
     )
     assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 8
     notes = (into / "NOTES.md").read_text(encoding="utf-8")
-    assert "base_2: set_level refuses level=" in notes.replace("setLevel", "set_level")
+    assert "- base_2: " in notes
+    assert 'setLevel refuses level="high"' in notes
 
 
 async def test_final_is_what_their_own_objects_end_in(into: Path) -> None:
@@ -219,6 +221,46 @@ async def test_scenarios_are_written_one_a_line_if_asked_for(package: Path, tmp_
 
 def name_of(into: Path) -> str:
     return scenarios_in(into)["base_0"].turns[0].expect.calls[0].tool
+
+
+LEVEL_3, LEVEL_5 = call("setLevel", level=3), call("setLevel", level=5)
+DONE = say("Done.")
+
+
+@pytest.mark.promise("imports.bfcl")
+@pytest.mark.parametrize(
+    ("replies", "told"),
+    [
+        ((LEVEL_3, call("get_level"), DONE, LEVEL_5, DONE), None),  # not slowly, as gold does it
+        ((call("setLevel", level=9), LEVEL_3, call("get_level"), DONE, LEVEL_5, DONE), None),
+        ((call("get_level"), LEVEL_3, call("get_level"), DONE, LEVEL_5, LEVEL_5, DONE), None),
+        ((LEVEL_3, DONE, LEVEL_5, DONE), "turn 0: expect.results[1]: no call came to"),
+        ((LEVEL_3, LEVEL_5, call("get_level"), DONE, DONE), "turn 0: expect.results[1]: no call"),
+    ],
+)
+async def test_other_calls_that_end_in_the_golds_state_and_results_pass_as_in_bfcl(
+    into: Path, replies: Sequence[Reply], told: str | None
+) -> None:
+    toolset = load(f"{into / 'toolset.py'}:toolset")
+    record = await tried(scenarios_in(into)["base_0"], ScriptedModel(replies), toolset)
+    reasons = record.judgement.reasons
+    assert record.judgement.verdict is (Verdict.PASS if told is None else Verdict.FAIL), reasons
+    assert told is None or reasons[0].startswith(told)
+
+
+async def test_a_turn_with_a_gold_needs_a_call_though_all_of_it_came_before(into: Path) -> None:
+    toolset = load(f"{into / 'toolset.py'}:toolset")
+    early = ScriptedModel([call("setLevel", level=7), call("get_level"), DONE, DONE])
+    record = await tried(scenarios_in(into)["long_0"], early, toolset)
+    (reason,) = record.judgement.reasons
+    assert reason.startswith("turn 1: the turn has 0 of the 1 calls")
+
+
+async def test_a_careful_user_lets_the_golds_writes_through(into: Path) -> None:
+    toolset = f"{into / 'toolset.py'}:toolset"
+    told = list(scenarios_in(into).values())
+    run = await replay(told, gold_model, toolset=toolset, user="careful", progress=False)
+    assert {record.judgement.verdict for record in run.records} == {Verdict.PASS}
 
 
 @pytest.mark.promise("imports.bfcl")

@@ -332,7 +332,10 @@ class _GoldTurn:
         given = self.turn.gold.calls
         if given is not None:
             return [self._given(i, call) for i, call in enumerate(given)]
-        return [self._call(i) for i in _in_order(self.turn.expect)]
+        required = _in_order(self.turn.expect)
+        if not required and self.turn.expect.asks_whichever:
+            raise self._fault("expect", "no calls are listed that it asks for: give gold.calls")
+        return [self._call(i) for i in required]
 
     def _given(self, i: int, call: GoldCall) -> ToolCall:
         try:

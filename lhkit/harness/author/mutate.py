@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -21,12 +22,12 @@ from lhkit.harness.author.baselines import (
     texts_like,
     trace_model,
 )
-from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number
+from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number, normal
 from lhkit.harness.matching import MadeCall, Place, arguments_reasons, match_calls, mismatch
 from lhkit.harness.record import CallRecord, Evidence, RowKeys, SampleRecord, Verdict
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import Before, ExpectedCall, Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.score import ToolFacts, judge, results_met
 from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.state_diff import state_diff
 from lhkit.json_values import shown
@@ -43,7 +44,7 @@ from lhkit.toolset import Toolset, opened, state_of
 
 
 ADVICE: Mapping[str, str] = {
-    "drop_call": "make the call required, or list its row under final",
+    "drop_call": "make the call required, or list its row under final or under expect.results",
     "swap_tool": "make the call required",
     "reorder": "set order: strict",
     "drop_required_argument": "demand result: ok",
@@ -69,7 +70,8 @@ class Mutant:
 
     Played as a `trace` through the runner; a mistake that no model can make through the real gate
     comes as `evidence` instead, and is only judged. Where the scenario tolerates `any` call, a
-    surplus one is a mistake only if it leaves another state behind (`needs_effect`).
+    surplus one is a mistake only if it leaves another state behind (`needs_effect`), and where it
+    asks for results of whichever calls, another one only if a result does not come, either.
     """
 
     kind: str
@@ -97,7 +99,10 @@ class Untried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One call of the gold trace: where it stands, what came of it, what it is expected as."""
+    """One call of the gold trace: where it stands, what came of it, what it is expected as.
+
+    `is_awaited`: what it came to is one of the results that the scenario asks for.
+    """
 
     turn: int
     index: int
@@ -105,6 +110,7 @@ class Part:
     record: CallRecord
     wish: ExpectedCall | None
     wish_index: int | None
+    is_awaited: bool = False
 
     @property
     def place(self) -> str:
@@ -118,9 +124,19 @@ class Part:
 
     @property
     def matters(self) -> bool:
-        """True if the scenario demands the call, or the call changed something."""
-        is_demanded = self.wish is not None and not self.wish.optional
-        return is_demanded or (self.is_write and self.record.outcome == "ok")
+        """True if the scenario demands it or what it came to, or if it changed something."""
+        has_changed = self.is_write and self.record.outcome == "ok"
+        return self.is_demanded or self.is_awaited or has_changed
+
+    @property
+    def is_demanded(self) -> bool:
+        """True if the scenario demands just this call."""
+        return self.wish is not None and not self.wish.optional
+
+    @property
+    def needs_effect(self) -> bool:
+        """True if another call in its place is right that comes to the same."""
+        return self.is_awaited and not self.is_demanded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +251,11 @@ def _parts(
     today: date,
 ) -> Iterator[tuple[Part, ...]]:
     schemas = {tool.name: tool.schema_on(today) for tool in registry.definitions}
+    awaited = {
+        (n, j)
+        for t in range(len(gold.evidence.turns))
+        for _, n, j in results_met(scenario, gold.evidence.turns, t, today)
+    }
     for t, (script, played) in enumerate(zip(scenario.turns, gold.evidence.turns, strict=False)):
         wishes = script.expect.calls
         found = match_calls(
@@ -254,6 +275,7 @@ def _parts(
                 record=record,
                 wish=wishes[role[j]] if j in role else None,
                 wish_index=role.get(j),
+                is_awaited=(t, j) in awaited,
             )
             for j, (call, record) in enumerate(calls)
         )
@@ -453,6 +475,7 @@ def dropped_calls(setting: Setting) -> Iterator[Mutant]:
                 place=part.place,
                 change=f"{part.call.name} is not called",
                 trace=setting.with_calls(part.turn, calls),
+                needs_effect=part.needs_effect,
             )
 
 
@@ -466,6 +489,7 @@ def swapped_tools(setting: Setting) -> Iterator[Mutant]:
                 place=part.place,
                 change=f"{other.name} in place of {part.call.name}",
                 trace=setting.with_calls(part.turn, replaced(setting, part, other)),
+                needs_effect=part.needs_effect,
             )
 
 
@@ -662,10 +686,17 @@ def _bare(text: str) -> str:
 
 
 def _described(setting: Setting) -> Iterator[tuple[Part, Mapping[str, Slot]]]:
-    """Yield the calls that matter and have an expectation, with the matchers that they fit."""
+    """Yield the calls that matter and that something is known of, with the matchers they fit.
+
+    Of a call whose result is awaited and that nobody lists, any argument may be wrong.
+    """
     for part in setting.all_parts():
-        if part.matters and part.wish is not None and isinstance(part.call.args, Mapping):
+        if not part.matters or not isinstance(part.call.args, Mapping):
+            continue
+        if part.wish is not None:
             yield part, next(setting.fitting(part.wish, part.call), {})
+        elif part.is_awaited:
+            yield part, {}
 
 
 def _accepts(setting: Setting, part: Part, name: str, slot: Slot, value: Any) -> bool:
@@ -683,6 +714,7 @@ def _mutant(
         place=f"{part.place}.{label}",
         change=f"{part.call.name}: {change}",
         trace=setting.with_calls(part.turn, replaced(setting, part, call)),
+        needs_effect=part.needs_effect,
     )
 
 
@@ -1058,11 +1090,20 @@ async def _outcome(setting: Setting, mutant: Mutant, toolset: Toolset) -> tuple[
         return (_named(setting, mutant, _judged(setting, mutant)),)
     model = trace_model(mutant.trace, name="mutant")
     record = await tried(setting.scenario, model, toolset)
-    if mutant.needs_effect and not state_diff(
-        record.evidence.final_state, setting.gold.evidence.final_state
-    ):
+    if mutant.needs_effect and not _has_effect(record.evidence, setting.gold.evidence):
         return ()
     return (_named(setting, mutant, record.judgement.verdict),)
+
+
+def _has_effect(evidence: Evidence, gold: Evidence) -> bool:
+    """Return whether another state was left behind, or not all came that came to the gold."""
+    if state_diff(evidence.final_state, gold.final_state):
+        return True
+    return bool(_results(gold) - _results(evidence))
+
+
+def _results(evidence: Evidence) -> Counter[Hashable]:
+    return Counter(normal(call.result) for turn in evidence.turns for call in turn.calls)
 
 
 def _named(setting: Setting, mutant: Mutant, verdict: Verdict) -> TriedMutant:

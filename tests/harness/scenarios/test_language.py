@@ -1,6 +1,7 @@
 """What a scenario can say: sets of arguments, days, replies as a whole, each turn's own changes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,14 @@ from typing import Any
 import jsonschema
 import pytest
 
+from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.baselines import gold_model, gold_trace
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.matchers import MATCHER_KEYS, MOST_DAYS, DateIs
 from lhkit.harness.matching import match_calls
+from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore, tried
@@ -25,10 +28,14 @@ from lhkit.harness.scenario import (
     scenario_json_schema,
 )
 from lhkit.harness.score import reply_reasons
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.messages import ToolErr, ToolOk, ToolResult
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tools.registry import ToolRegistry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.language")]
 
+REGISTRY = ToolRegistry()
+Rooms = dict[str, float]
 NOW = "2026-06-17T09:00:00+09:00"  # a Wednesday
 TODAY = date(2026, 6, 17)
 SHOP: Mapping[str, Any] = {
@@ -357,6 +364,192 @@ async def test_what_turns_changed_is_recorded_only_where_it_is_asked_for(
     assert reason == "turn 0: what it did to the state was not recorded: play it again"
 
 
+# -------------------------------------------------------------------- results, whichever calls
+
+
+@REGISTRY.tool()
+def warmth(room: str, deps: Rooms) -> ToolResult:
+    """Return the temperature of a room."""
+    return ToolOk({"celsius": deps[room]}) if room in deps else ToolErr("not_found", room)
+
+
+@REGISTRY.tool()
+def warmest(deps: Rooms) -> ToolResult:
+    """Return the temperature of the warmest room."""
+    return ToolOk({"celsius": max(deps.values())})
+
+
+@REGISTRY.tool(destructive=True, claims={"en": ["heated"]})
+def heat(room: str, celsius: float, deps: Rooms) -> ToolResult:
+    """Heat a room."""
+    deps[room] = celsius
+    return ToolOk({"heated": room})
+
+
+@REGISTRY.tool(destructive=True, claims={"en": ["heated"]})
+def heat_all(celsius: float, deps: Rooms) -> ToolResult:
+    """Heat all rooms."""
+    deps.update(dict.fromkeys(deps, celsius))
+    return ToolOk({"heated": "all"})
+
+
+@dataclass(slots=True)
+class House:
+    deps: Rooms
+    registry: ToolRegistry = field(default_factory=lambda: REGISTRY)
+    today: date = TODAY
+
+    @property
+    def assistant(self) -> Assistant:
+        return Assistant(deps=self.deps, max_turns=6)
+
+    def state(self) -> Mapping[str, Any]:
+        return {"rooms": [{"name": name, "celsius": each} for name, each in self.deps.items()]}
+
+    def close(self) -> None:
+        pass
+
+
+class Houses:
+    name, locales = "house", ("en",)
+
+    def open(self, world: Mapping[str, Any], locale: str) -> House:  # noqa: ARG002 - English only
+        return House({row["name"]: row["celsius"] for row in world["rooms"]})
+
+
+def how_warm(**expect: Any) -> dict[str, Any]:
+    """The hall is asked for, and heated; any calls may do it."""
+    gold = [
+        {"tool": "warmth", "args": {"room": "hall"}},
+        {"tool": "heat", "args": {"room": "hall", "celsius": 20}},
+    ]
+    return {
+        "id": "how-warm",
+        "ac": "rooms",
+        "locale": "en",
+        "world": {"now": NOW, "rooms": [{"name": "hall", "celsius": 17.5}]},
+        "turns": [
+            {
+                "user": "How warm is the hall? Make it 20.",
+                "confirm": "accept",
+                "expect": {"results": [{"celsius": 17.5}], "extra": "any", **expect},
+                "gold": {"calls": gold},
+                "reply": {"contains_any": ["17.5"]},
+            },
+            {"user": "And how warm was it?", "reply": {"contains_any": ["17.5"]}},
+        ],
+        "final": {"rooms": [{"name": "hall", "celsius": 20}]},
+    }
+
+
+HEAT = call("heat", room="hall", celsius=20)
+TOLD = say("It was 17.5.")
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        (call("warmth", room="hall"), HEAT),
+        (call("warmest"), HEAT),
+        (call("warmest"), call("heat_all", celsius=20)),
+        (call("warmth", room="attic"), call("warmest"), call("warmest"), HEAT),
+    ],
+)
+async def test_whatever_calls_come_to_the_results_and_the_data_that_are_asked_for_are_right(
+    calls: Sequence[Reply],
+) -> None:
+    record = await played(how_warm(), Houses(), *calls, TOLD, TOLD)
+    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        ((HEAT,), 'turn 0: expect.results[0]: no call came to {"celsius":17.5}'),
+        ((HEAT, call("warmest")), 'turn 0: expect.results[0]: no call came to {"celsius":17.5}'),
+        ((call("warmest"), call("heat_all", celsius=19)), "final.rooms[0]: no row like"),
+    ],
+)
+async def test_a_result_that_no_call_came_to_fails_the_turn(
+    calls: Sequence[Reply], told: str
+) -> None:
+    record = await played(how_warm(), Houses(), *calls, TOLD, TOLD)
+    assert record.judgement.verdict is Verdict.FAIL
+    assert record.judgement.reasons[0].startswith(told)
+
+
+async def test_each_result_needs_a_call_of_its_own() -> None:
+    twice = how_warm(results=[{"celsius": 17.5}, {"fields": {"celsius": {"approx": 17, "abs": 1}}}])
+    once = await played(twice, Houses(), call("warmest"), HEAT, TOLD, TOLD)
+    assert once.judgement.verdict is Verdict.FAIL
+    both = await played(
+        twice, Houses(), call("warmest"), call("warmth", room="hall"), HEAT, TOLD, TOLD
+    )
+    assert both.judgement.verdict is Verdict.PASS, both.judgement.reasons
+
+
+async def test_a_result_may_have_come_in_an_earlier_turn_but_so_many_calls_are_due_in_this() -> (
+    None
+):
+    data = how_warm()
+    data["turns"][1]["expect"] = {"results": [{"celsius": 17.5}], "extra": "any"}
+    gold = [call("warmth", room="hall"), HEAT, TOLD]
+    record = await played(data, Houses(), *gold, TOLD)
+    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+    data["turns"][1]["expect"]["least"] = 1
+    record = await played(data, Houses(), *gold, TOLD)
+    assert record.judgement.reasons == (
+        "turn 1: the turn has 0 of the 1 calls that it must have at least",
+    )
+    record = await played(data, Houses(), *gold, call("warmest"), TOLD)
+    assert record.judgement.verdict is Verdict.PASS, record.judgement.reasons
+
+
+async def test_mutants_know_that_what_comes_to_the_same_is_no_mistake() -> None:
+    report = await mutate([Scenario.from_data(how_warm())], Houses())
+    kinds = {each.kind for each in report.outcomes}
+    assert {"drop_call", "drop_required_argument"} <= kinds
+    assert [each.key for each in report.survivors] == []
+    swapped = [each for each in report.outcomes if each.kind == "swap_tool"]
+    assert [each.change for each in swapped] == ["heat_all in place of heat"]  # not the read
+
+
+async def test_a_result_that_says_too_little_lets_a_mistake_through() -> None:
+    loose = how_warm(results=[{"celsius": {"any": True}}])
+    loose["world"]["rooms"].append({"name": "attic", "celsius": 30.0})
+    report = await mutate([Scenario.from_data(loose)], Houses())
+    assert "swap_tool@0.0" in {each.key for each in report.survivors}
+
+
+@pytest.mark.parametrize(
+    ("expect", "told"),
+    [
+        ({"results": [{"a": 1}]}, "expect.results: asks for calls, and none may be made"),
+        ({"least": 1}, "expect.least: asks for calls, and none may be made"),
+        ({"results": [{"a": {"matches": "("}}], "extra": "any"}, r"expect.results\[0\].a"),
+        ({"least": -1, "extra": "any"}, "expect.least: must be 0 or more"),
+        ({"results": {"a": 1}, "extra": "any"}, "expect.results: must be a list"),
+    ],
+)
+def test_what_no_calls_can_come_to_is_refused(expect: dict[str, Any], told: str) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        Scenario.from_data(one_turn(expect=expect))
+
+
+def test_the_calls_of_gold_cannot_be_told_from_what_they_come_to() -> None:
+    data = how_warm()
+    data["turns"][0].pop("gold")
+    with pytest.raises(ScenarioError, match=r"no calls are listed .* give gold\.calls"):
+        gold_trace(Scenario.from_data(data), REGISTRY)
+
+
+def test_a_scenario_that_asks_for_no_results_is_still_the_one_that_it_was() -> None:
+    plain, said = one_turn(), one_turn(expect={"results": [], "least": 0})
+    hashes = {scenario_hash(Scenario.from_data(each)) for each in (plain, said)}
+    assert len(hashes) == 1
+    assert scenario_hash(Scenario.from_data(how_warm())) not in hashes
+
+
 # ---------------------------------------------------------------------------------------- editors
 
 
@@ -374,5 +567,7 @@ def test_an_editor_is_told_each_matcher_with_an_example_that_holds() -> None:
 def test_the_schema_and_the_reader_agree_on_what_a_scenario_may_say() -> None:
     data = two_turns(reply={"all_of": [{"contains_any": ["ok"]}], "ignore": "spaces"})
     data["turns"][0]["expect"]["calls"] = [{"tool": "go", "args": {"any_of": [{"x": 1}, {"y": 2}]}}]
+    schema = scenario_json_schema()["$defs"]["Expect"]["properties"]
+    data["turns"][1]["expect"] |= {"results": schema["results"]["examples"][0], "least": 1}
     jsonschema.validate([data], scenario_json_schema())
     Scenario.from_data(data)
