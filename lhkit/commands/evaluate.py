@@ -997,7 +997,11 @@ class _Stage:
         records = tuple(kept[job.sample_id] for job in plan.jobs)
         manifest = read_manifest(self.folder)
         return Run(
-            records=records, manifest=manifest, kept=len(records), name=self.folder.resolve().name
+            records=records,
+            manifest=manifest,
+            kept=len(records),
+            name=self.folder.resolve().name,
+            folder=self.folder,
         )
 
     def _recorded(self) -> ModelIdentity | None:

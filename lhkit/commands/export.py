@@ -15,7 +15,7 @@ from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.dart import dart_declarations
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
-from lhkit.harness.otel import trace_requests
+from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.plan import tool_specs
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
@@ -89,7 +89,7 @@ def _is_address(place: str) -> bool:
 
 
 def _write_traces(run: Run, file: Path) -> None:
-    write_whole(file, (request + b"\n" for request in trace_requests(run)))
+    write_whole(file, (request + b"\n" for request in trace_lines(run)))
 
 
 async def _send(run: Run, address: str) -> str:
@@ -101,7 +101,7 @@ async def _send(run: Run, address: str) -> str:
     parts = urlsplit(address)
     path = parts.path if parts.path.strip("/") else _TRACES
     url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/x-protobuf"}
     timeout = aiohttp.ClientTimeout(total=_SEND_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:

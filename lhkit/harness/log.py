@@ -209,7 +209,7 @@ class _Lines:
 
     def records(self) -> Iterator[SampleRecord]:
         for number, line in enumerate(self, start=1):
-            yield _decoded(line, f"{self.path}:{number}")
+            yield record_of_line(line, f"{self.path}:{number}")
 
 
 def _whole_lines(folder: Path) -> _Lines:
@@ -228,7 +228,12 @@ def _is_there(path: Path) -> bool:
     return path.exists()
 
 
-def _decoded(line: bytes, where: str) -> SampleRecord:
+def record_of_line(line: bytes, where: str) -> SampleRecord:
+    """Return the record of a line.
+
+    Raises:
+        RunError: it is none; the message says where it stands.
+    """
     try:
         return decode_line(line)
     except OtherSchemaError as error:
@@ -676,7 +681,7 @@ class StoredRecords(Sequence[SampleRecord]):
         with self._path.open("rb") as file:
             for place in places:
                 file.seek(place)
-                yield _decoded(file.readline(), f"{self._path} at byte {place}")
+                yield record_of_line(file.readline(), f"{self._path} at byte {place}")
 
 
 def stored_records(folder: Path, asked: Questions) -> StoredRecords:
@@ -738,7 +743,7 @@ def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
                 key = (SampleId(**told["sample_id"]), told["content_hash"])
                 is_valid = told["judgement"]["verdict"] != Verdict.INVALID
             except (ValueError, TypeError, KeyError, RecursionError):
-                _decoded(line, f"{path}:{number}")  # says what is wrong
+                record_of_line(line, f"{path}:{number}")  # says what is wrong
                 raise
             yield key, is_valid, place
             place += len(line)

@@ -697,6 +697,7 @@ __all__ = [
     "Tally",
     "Times",
     "Tokens",
+    "counted_interval",
     "latency",
     "percentile",
     "rate_interval",
@@ -915,13 +916,27 @@ def rate_interval(clusters: Iterable[Sequence[bool]], level: float = 0.95) -> In
     Wilson's where every cluster holds one result; with repeats `statistics.clustered_interval`.
     """
     kept = [each for each in clusters if each]
-    if not kept:
+    return counted_interval([sum(each) for each in kept], [len(each) for each in kept], level)
+
+
+def counted_interval(
+    successes: Sequence[int], sizes: Sequence[int], level: float = 0.95
+) -> Interval | None:
+    """Return what `rate_interval` does, of clusters that are counted already.
+
+    Args:
+        successes: in each cluster.
+        sizes: results in each cluster, at least 1.
+        level: the confidence level.
+    """
+    if not sizes:
         return None
-    if all(len(each) == 1 for each in kept):
-        return wilson(sum(map(sum, kept)), len(kept), level)
+    n = sum(sizes)
+    if n == len(sizes):
+        return wilson(sum(successes), n, level)
     from lhkit.harness.statistics import clustered_interval  # noqa: PLC0415 - SciPy
 
-    return clustered_interval([sum(each) for each in kept], [len(each) for each in kept], level)
+    return clustered_interval(successes, sizes, level)
 
 
 def _server(scores: Sequence[TurnScore]) -> Share:

@@ -1,10 +1,12 @@
 """A run as traces of OpenTelemetry, by the semantic conventions for generative AI. Pure.
 
 One trace a conversation: a span for it, one for each turn, request, tool and question to the user.
-What is made is OTLP in JSON: requests that a receiver takes at `/v1/traces`, and lines of a file as
-the file exporter of the collector writes them.
+What is made is OTLP: in JSON, lines of a file as the file exporter of the collector writes them;
+in Protobuf, requests that a receiver takes at `/v1/traces`. A receiver need not know JSON, and the
+one of Phoenix does not.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +15,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from lhkit.errors import MissingPackageError
 from lhkit.files import version_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
@@ -25,18 +28,46 @@ _INTERNAL, _CLIENT = 1, 3
 _OK, _ERROR = 1, 2
 _AGENT = "lhkit"
 _UNKNOWN_START = "1970-01-01T00:00:00+00:00"
+_IDS = ("traceId", "spanId", "parentSpanId")
 _AT_ONCE = 50
 """So many conversations travel in one request."""
 
 _ASKED = frozenset({GateOutcome.ACCEPTED, GateOutcome.REJECTED, GateOutcome.FAILED})
 
 
-def trace_requests(run: Run) -> Iterator[bytes]:
+def trace_lines(run: Run) -> Iterator[bytes]:
     """Yield the conversations of a run as requests of OTLP in JSON, some of them in each."""
     waiting = iter(run.records)
     while batch := list(islice(waiting, _AT_ONCE)):
         spans = [span for record in batch for span in _Trace(record, run).spans()]
         yield _bytes(_request(spans, run))
+
+
+def trace_requests(run: Run) -> Iterator[bytes]:
+    """Yield what `trace_lines` does in Protobuf, which every receiver of OTLP over HTTP reads.
+
+    Raises:
+        MissingPackageError: opentelemetry-proto is not installed.
+    """
+    try:
+        from google.protobuf import json_format  # noqa: PLC0415 - an extra
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415 - so
+    except ImportError as error:
+        raise MissingPackageError(
+            "opentelemetry-proto is not installed: in the clone, `pip install -e '.[export]'`, or "
+            "write the traces to a file"
+        ) from error
+    for line in trace_lines(run):
+        told = json.loads(line)
+        for span in told["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+            span |= {key: _base64(span[key]) for key in _IDS if key in span}
+        request = trace_service_pb2.ExportTraceServiceRequest()
+        yield json_format.ParseDict(told, request).SerializeToString()
+
+
+def _base64(digits: str) -> str:
+    """Return an id as Protobuf's own JSON has it: OTLP's has hexadecimal digits."""
+    return base64.b64encode(bytes.fromhex(digits)).decode()
 
 
 def _bytes(value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -29,6 +30,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.json_values import json_or_repr
+from lhkit.locales import DEFAULT_LOCALE
 from lhkit.messages import Finished
 from lhkit.settings import DEFAULT_TOOLSET
 
@@ -338,6 +340,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _USUAL = Path("runs")
+_VIEWS = "lhkit.notebook"  # by its name, as `toolset` reaches life-helper: it stands above us
 _WANTED = f"give a folder with a {RECORDS}, such as {_USUAL / 'NAME'}"
 
 
@@ -346,14 +349,16 @@ class Run:
     """The records of the samples that were asked for, in the order of the scenarios.
 
     `kept` of them were taken over from an earlier run of the same folder. `manifest` is what
-    `manifest.json` says. `name` is the folder's. `skipped` are samples that could not be judged
-    again, with the reason (see `rescore`).
+    `manifest.json` says. `name` is the folder's, and `folder` where it is; a run that is kept
+    nowhere has none. `skipped` are samples that could not be judged again, with the reason (see
+    `rescore`).
     """
 
     records: Sequence[SampleRecord]
     manifest: Mapping[str, Any]
     kept: int = 0
     name: str = ""
+    folder: Path | None = None
     skipped: Mapping[SampleId, str] = field(default_factory=dict)
 
     @classmethod
@@ -382,7 +387,7 @@ class Run:
         records: Sequence[SampleRecord] = (
             answers(read_records(path), asked) if keep_records else stored_answers(path, asked)
         )
-        return cls(records=records, manifest=manifest, name=path.resolve().name)
+        return cls(records=records, manifest=manifest, name=path.resolve().name, folder=path)
 
     @property
     def toolset(self) -> str:
@@ -449,6 +454,31 @@ class Run:
                 return SampleView(record)
         some = ", ".join(sorted({r.sample_id.scenario for r in self.records})[:5])
         raise UsageError(f"no sample {scenario!r} with repeat {repeat}: there is {some or 'none'}")
+
+    def watch(self, *, locale: str = DEFAULT_LOCALE) -> Any:
+        """Return a live view of the run's folder, for a notebook: whoever plays it, wherever.
+
+        Rates with their intervals, the slowest samples, and failures to open, until the sitting
+        that plays it has ended: see `lhkit.notebook.RunWatch`.
+
+        Example:
+            ```
+            lhkit.Run.load("runs/mine").watch()
+            ```
+
+        Args:
+            locale: language of the view (`ko`, `en`).
+
+        Raises:
+            UsageError: the run is kept in no folder.
+            MissingPackageError: the notebook's packages are not installed.
+        """
+        if self.folder is None:
+            raise UsageError(
+                "this run is kept in no folder, so nothing of it can be watched: give replay a "
+                "run_dir, or a RunWatch as watch="
+            )
+        return import_module(_VIEWS).RunWatch(self.folder, locale=locale)
 
     def _repr_html_(self) -> str:
         """Return the run for a notebook: numbers, failures first."""

@@ -629,8 +629,9 @@ async def _replayed(
     finally:
         manifest = file_manifest(_closed(invocation, crew, len(asked)))
     records = _records(asked, crew)
-    name = crew.journal.folder.resolve().name if crew.journal else ""
-    return Run(records=records, manifest=manifest, kept=len(kept), name=name)
+    folder = crew.journal.folder if crew.journal else None
+    name = folder.resolve().name if folder else ""
+    return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
 
 
 def _remarks(resumed: Resumption) -> list[str]:
@@ -856,6 +857,7 @@ def rescore(
     return replace(
         old,
         records=tuple(records),
+        folder=None,
         kept=len(records),
         skipped=skipped,
         manifest=_manifest(old, expected),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.panel import ChatPanel
     from lhkit.notebook.review import Review
+    from lhkit.notebook.watch import RunWatch
 
 _HOMES = {
     "ABPanel": "ab",
@@ -21,10 +22,19 @@ _HOMES = {
     "ChatPanel": "panel",
     "demo_panel": "demo",
     "Review": "review",
+    "RunWatch": "watch",
     "life_helper_panel": "demo",
 }
 
-__all__ = ["ABPanel", "ButtonConfirmGate", "ChatPanel", "Review", "demo_panel", "life_helper_panel"]
+__all__ = [
+    "ABPanel",
+    "ButtonConfirmGate",
+    "ChatPanel",
+    "Review",
+    "RunWatch",
+    "demo_panel",
+    "life_helper_panel",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -81,7 +81,7 @@ class Review:
         toolset: the tools that conversations are replayed with; by default those of the run.
         scenarios: files or folders that a run was played from: their worlds, and for `accept`.
         locale: language of the review (`ko`, `en`).
-        folder: where labels are kept, if `source` is a run; by default its name under `runs`.
+        folder: where labels are kept; by default the folder of the run.
 
     Raises:
         MissingRunError: there is no run in the folder.
@@ -419,6 +419,8 @@ def _why(verdict: Any) -> str:
 def _folder_of(source: Run | Path | str) -> Path:
     if not isinstance(source, Run):
         return Path(source)
+    if source.folder is not None:
+        return source.folder
     folder = Path("runs") / source.name
     if source.name and (folder / RECORDS).is_file():
         return folder

@@ -1,6 +1,9 @@
 """`lhkit eval --watch`: what is shown of a run while it plays is what the table says."""
 
+import asyncio
 import io
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.watch import MOST, Watched
+from lhkit.harness.watch import MOST, Watched, Watching, name, turns_s
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason
 from lhkit.models.scripted import ScriptedModel
@@ -66,9 +69,9 @@ def test_rates_and_their_intervals_are_those_of_the_table_at_the_end() -> None:
         for number, verdict in enumerate(verdicts)
         for repeat in range(2)
     ]
-    state = Watched(asked=20)
+    state = Watched(20)
     for each in records:
-        state = state.after(each)
+        state.take(each)
     expected = tally("all", records)
     assert (state.ended, state.invalid) == (14, 2)
     assert (state.total.passed, state.total.valid) == (expected.passed, expected.valid)
@@ -79,12 +82,13 @@ def test_rates_and_their_intervals_are_those_of_the_table_at_the_end() -> None:
 
 @pytest.mark.promise("eval.watch")
 def test_the_slowest_and_the_newest_failures_are_shown_safely_and_how_to_open_them() -> None:
-    state = Watched(asked=40)
+    state = Watched(40)
     for number in range(40):
         verdict = "fail" if number % 2 else "pass"
-        state = state.after(record(number, verdict, turn_s=float(number % 20)))
-    assert [each.turns_s for each in state.slowest] == [19.0, 19.0, 18.0, 18.0, 17.0]
-    assert [each.sample for each in state.failures] == ["s31", "s33", "s35", "s37", "s39"]
+        state.take(record(number, verdict, turn_s=float(number % 20)))
+    assert [turns_s(each) for each in state.slowest] == [19.0, 19.0, 18.0, 18.0, 17.0]
+    assert [name(each) for each in state.slowest] == ["s19", "s39", "s18", "s38", "s17"]
+    assert [name(each) for each in state.failures] == ["s31", "s33", "s35", "s37", "s39"]
     assert len(state.failures) == MOST
     out = io.StringIO()
     shown = screen(state, Path("runs/mine"), load_catalog("en"))
@@ -132,3 +136,31 @@ async def test_where_no_terminal_is_each_sample_is_a_line(
     assert "sample/s" not in "".join(lines)
     await evaluate(replace(options, name="b", watch=False), settings)
     assert "6 of 6 ended" not in capsys.readouterr().err
+
+
+@pytest.mark.promise("eval.watch")
+async def test_drawing_takes_a_hundredth_of_the_time_and_the_last_state_is_drawn() -> None:
+    now_s, drawn = [0.0], list[tuple[float, int]]()
+    due: list[tuple[float, Callable[[], None]]] = []
+
+    def slow(state: Watched) -> None:
+        drawn.append((now_s[0], state.ended))
+        now_s[0] += 0.02
+
+    def later(wait_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        due.append((now_s[0] + wait_s, call))
+        return asyncio.TimerHandle(wait_s, call, (), asyncio.get_running_loop())
+
+    watch = Watching(Watched(400), slow, clock=lambda: now_s[0], later=later)
+    for number in range(400):
+        watch(record(number, "pass"))
+        now_s[0] += 0.05
+        if due and due[0][0] <= now_s[0]:
+            due.pop(0)[1]()
+    gaps = [after - before for (before, _), (after, _) in itertools.pairwise(drawn)]
+    assert len(drawn) > 5
+    assert min(gaps) >= 100 * 0.02
+    assert len(due) == 1  # what came since will be drawn, too
+    now_s[0], draw = due.pop()
+    draw()
+    assert drawn[-1][1] == 400

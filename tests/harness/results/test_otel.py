@@ -1,8 +1,12 @@
-"""Traces of OpenTelemetry, read by its own classes and taken by a receiver on this machine."""
+"""Traces of OpenTelemetry, read by its own classes and taken by a real collector."""
 
 import base64
 import json
+import re
+import socket
+import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
+from evals.benchmarks import peers
 from lhkit.commands.export import ExportOptions, export_run
 from lhkit.errors import RunError
 from lhkit.harness.scenario import Scenario
@@ -47,8 +52,14 @@ def _base64(digits: str) -> str:
     return base64.b64encode(bytes.fromhex(digits)).decode()
 
 
-def spans_in(body: bytes) -> list[Span]:
-    return [s for r in parsed(body).resource_spans for c in r.scope_spans for s in c.spans]
+def spans_in(request: ExportTraceServiceRequest) -> list[Span]:
+    return [s for r in request.resource_spans for c in r.scope_spans for s in c.spans]
+
+
+def sent(body: bytes) -> ExportTraceServiceRequest:
+    request = ExportTraceServiceRequest()
+    request.ParseFromString(body)
+    return request
 
 
 def told(span: Span) -> Mapping[str, Any]:
@@ -94,7 +105,7 @@ async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user
     file = tmp_path / "traces.jsonl"
     await export_run(ExportOptions(folder=run, otel=str(file)), load_settings())
     (line,) = file.read_bytes().splitlines()
-    spans = spans_in(line)
+    spans = spans_in(parsed(line))
     assert len({span.trace_id for span in spans}) == 1
     assert [span.name for span in spans] == [
         "invoke_agent lhkit",
@@ -132,9 +143,80 @@ async def test_a_receiver_gets_what_the_file_would_hold_some_conversations_at_a_
     with receiver() as (address, got):
         await export_run(ExportOptions(folder=folder, otel=address), load_settings())
     await export_run(ExportOptions(folder=folder, otel=str(file)), load_settings())
-    assert [(path, kind) for path, kind, _ in got] == [("/v1/traces", "application/json")] * 3
-    assert b"".join(body + b"\n" for _, _, body in got) == file.read_bytes()
-    assert len({span.trace_id for _, _, body in got for span in spans_in(body)}) == 120
+    protobuf = "application/x-protobuf"  # which every receiver has to read; some know no JSON
+    assert [(path, kind) for path, kind, _ in got] == [("/v1/traces", protobuf)] * 3
+    requests = [sent(body) for _, _, body in got]
+    assert requests == [parsed(line) for line in file.read_bytes().splitlines()]
+    assert len({span.trace_id for each in requests for span in spans_in(each)}) == 120
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def collector(log: Path) -> Iterator[str]:
+    """Yield the address of a real collector; when the block ends, `log` has what it received."""
+    home = peers.peer_python(peers.ROTEL).parent.parent
+    (program,) = home.glob("lib/python*/site-packages/rotel/rotel-agent")
+    port = free_port()
+    line = [str(program), "start", "--exporter", "blackhole"]
+    line += ["--otlp-http-endpoint", f"127.0.0.1:{port}"]
+    line += ["--otlp-grpc-endpoint", f"127.0.0.1:{free_port()}"]
+    line += ["--debug-log", "traces", "--debug-log-verbosity", "detailed"]
+    with log.open("w") as out:
+        agent = subprocess.Popen(line, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        pause = threading.Event()
+        while not _listens(port):
+            assert agent.poll() is None, log.read_text()
+            pause.wait(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        agent.terminate()
+        agent.wait(20)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.promise("export.collector")
+async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
+    load: Load, toolset: Any, tmp_path: Path
+) -> None:
+    talks = load(TALK + TALK.replace("shop-01", "shop-02"))
+    run = await played(talks, SCRIPT, toolset, tmp_path / "run")
+    with collector(tmp_path / "received.txt") as address:
+        await export_run(ExportOptions(folder=run, otel=address), load_settings())
+    received = (tmp_path / "received.txt").read_text(encoding="utf-8")
+    assert "-> lhkit.run: Str(run)" in received
+    spans = received.split("\nSpan #")[1:]
+    traces = Counter(found[1] for each in spans if (found := re.search(r"Trace ID +: (\w+)", each)))
+    assert sorted(traces.values()) == [15, 15]
+    names = Counter(found[1] for each in spans if (found := re.search(r"Name +: (.+)", each)))
+    assert names == {
+        "invoke_agent lhkit": 2,
+        **{f"turn {number}": 2 for number in (1, 2, 3)},
+        "chat scripted": 12,
+        "execute_tool find_notes": 2,
+        "execute_tool add_note": 4,
+        "confirm add_note": 4,
+    }
+    for told in (
+        "gen_ai.operation.name: Str(chat)",
+        "gen_ai.operation.name: Str(execute_tool)",
+        "gen_ai.conversation.id: Str(shop-02)",
+        "gen_ai.request.model: Str(scripted)",
+        "gen_ai.tool.name: Str(add_note)",
+        "gen_ai.evaluation.score.label: Str(pass)",
+        "lhkit.confirm.gate: Str(rejected)",
+    ):
+        assert f"-> {told}" in received
+    assert '"content":"우유가 있어요 \U0001f95b."' in received
 
 
 @pytest.mark.promise("export.otel")
