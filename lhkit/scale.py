@@ -6,12 +6,15 @@ replica that is lost gives back what it had not finished; it was never a verdict
 """
 
 import asyncio
+import logging
 import math
 import os
+import platform
+import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,16 +63,24 @@ AT_ONCE_ON_GPUS = 64
 LOCAL = "local"
 """An address: a cluster that is started here, for this command only."""
 
+LOG = "replicas.log"
+"""The file in a run's folder that tells of its replicas, their servers, and what Ray says."""
+
+_log = logging.getLogger(__name__)
+
 _GIVE_AFTER_S = 0.005
 _TAKE_AFTER_S = 0.02
 """So long more is waited for what else is there, so that a message carries more than one sample."""
 _LOOK_S = 2.0
+_TELL_AFTER_S = 20.0
 _END_S = 25.0
+_LOG_BYTES = 2**20
 _DEATHS_A_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 _SAID_CHARS = 300
 _STARTS = 3
+_VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 _STORE_BYTES = 80 * 2**20
 """Of a cluster of our own: records pass through it, none stays."""
 
@@ -131,6 +142,13 @@ class Asked(NamedTuple):
     attempt: int
 
 
+class Room(NamedTuple):
+    """Graphics cards and cores."""
+
+    gpus: float
+    cpus: float
+
+
 class Introduction(NamedTuple):
     """Who a replica is; `identity` is None of a script, and `server_s` how long it took."""
 
@@ -138,12 +156,18 @@ class Introduction(NamedTuple):
     server_s: float
 
 
-def require_ray() -> None:
-    """Tell before anything is started that Ray is not there.
+def require_ray(address: str) -> None:
+    """Tell before anything is started that Ray is not there, or is not reached so.
 
     Raises:
+        UsageError: the address is that of Ray's client.
         MissingPackageError: it is not installed.
     """
+    if "://" in address:
+        raise UsageError(
+            f"--ray {address}: the driver has to run on a node of the cluster: give the command "
+            "there with --ray auto, for example by `ray job submit`"
+        )
     if find_spec("ray") is None:
         raise MissingPackageError(
             "Ray is not installed here: `pip install 'lhkit[ray]'`, in the clone `pip install -e "
@@ -193,8 +217,13 @@ class Replica:
         self._scenes: dict[int, Scene] = {}
         self._playing: set[asyncio.Task[None]] = set()
         self._done: list[tuple[int, Played]] = []
+        self._server_log: Path | None = None
         self._fault: BaseException | None = None
         self._news = asyncio.Event()
+
+    async def where(self) -> str:
+        """Return the name of the machine, as soon as this has a place on one."""
+        return platform.node()
 
     async def begin(self) -> Introduction:
         """Make all ready and tell who plays.
@@ -250,12 +279,13 @@ class Replica:
         stage = self._ready()
         return sum(await asyncio.gather(*(warm_up(self._job(each), stage) for each in openings)))
 
-    async def end(self) -> None:
-        """Leave no server behind."""
+    async def end(self) -> str:
+        """Leave no server behind; return the end of what it has said."""
         for task in self._playing:
             task.cancel()
         await asyncio.gather(*self._playing, return_exceptions=True)
         await self._stack.aclose()
+        return await asyncio.to_thread(_end_of, self._server_log)
 
     async def _play(self, asked: Asked) -> None:
         try:
@@ -311,6 +341,7 @@ class Replica:
                 yield model
         else:
             plan = await _server_plan(part, settings)
+            self._server_log = plan.log_path
             async with VllmServer(plan) as server:
                 if plan.served_name in EMBEDDED_NAMES:
                     await require_unchanged(plan, settings.cache_dir)
@@ -325,6 +356,14 @@ class Replica:
                     yield model
                 finally:
                     await model.aclose()
+
+
+def _end_of(log: Path | None) -> str:
+    if log is None or not log.exists():
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def _loaded(reference: str) -> Toolset:
@@ -393,23 +432,20 @@ class LostError(Exception):
 
 
 @asynccontextmanager
-async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluster"]:
+async def connected(placement: Placement, toolset: str, log: Path) -> AsyncIterator["Cluster"]:
     """Yield the cluster, with the toolset's file sent to its nodes if it is one.
+
+    What Ray and its nodes say meanwhile goes to the end of `log`.
 
     Raises:
         MissingPackageError: Ray is not installed.
-        SetupError: there is no cluster at the address.
+        SetupError: there is no cluster at the address, or one that is not ours.
         UsageError: the toolset's folder cannot be sent, or the address is none.
     """
-    require_ray()
+    require_ray(placement.address)
     quiet_ray()
     import ray  # optional, and slow
 
-    if placement.address.startswith("ray://"):
-        raise UsageError(
-            f"--ray {placement.address}: the driver has to run on a node of the cluster: give it "
-            "there with --ray auto, for example by `ray job submit`"
-        )
     file, _, name = toolset.rpartition(":")
     travels = file.endswith(".py") and placement.address != LOCAL
     path = await asyncio.to_thread(Path(file).resolve)
@@ -421,31 +457,85 @@ async def connected(placement: Placement, toolset: str) -> AsyncIterator["Cluste
     }
     options = {
         "address": placement.address,
-        "log_to_driver": False,
-        "logging_level": "ERROR",
+        "configure_logging": False,
         "runtime_env": {"working_dir": str(path.parent)} if travels else None,
         **(local if placement.address == LOCAL else {}),
     }
+    with _logged(log):
+        try:
+            _join(ray, options)
+        except (ConnectionError, TimeoutError) as error:
+            raise SetupError(
+                f"--ray {placement.address}: no cluster answers there: start one with `ray start "
+                "--head`, give its HOST:PORT, or `local` for one that ends with this command"
+            ) from error
+        except Exception as error:  # Ray raises nothing more special
+            raise _join_fault(error, placement, path.parent if travels else None) from error
+        reference = toolset
+        if file.endswith(".py"):
+            reference = f"{path.name if travels else path}:{name}"
+        try:
+            yield Cluster(ray=ray, placement=placement, toolset=reference)
+        finally:
+            ray.shutdown()
+
+
+def _join_fault(error: Exception, placement: Placement, folder: Path | None) -> SetupError:
+    """Return what to say of a cluster that did not let us in."""
+    address, told = placement.address, _one_line(error)
+    if "Version mismatch" in told and len(found := _VERSIONS.findall(str(error))) == 2:  # noqa: PLR2004 - there, here
+        (ray, python), (our_ray, our_python) = found
+        return SetupError(
+            f"--ray {address}: the cluster has Ray {ray} on Python {python}, this command Ray "
+            f"{our_ray} on Python {our_python}: install the same versions here and on all nodes"
+        )
+    if folder is not None and "exceeds the maximum size" in told:
+        return SetupError(
+            f"--ray {address}: the folder {folder} is too large to travel to the nodes with the "
+            f"toolset ({told}): name what is not needed there in its .gitignore, or put the "
+            "toolset into a folder of its own"
+        )
+    travelled = f"; the folder {folder} was to travel to the nodes" if folder else ""
+    return SetupError(
+        f"--ray {address} did not come about ({told}{travelled}): mend that, or give the same "
+        "command again"
+    )
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Have all that Ray and its nodes say go to a file, and nothing to the terminal.
+
+    Ray prints what workers and nodes say, from threads of its own and without a public way to
+    have it elsewhere; so the one function through which it does is another one meanwhile.
+    """
+    from ray._private import worker
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    loggers = (_log, logging.getLogger("ray"))
+    before = [(each.handlers[:], each.level, each.propagate) for each in loggers]
+    prints = worker.print_worker_logs
+    for each in loggers:
+        each.handlers[:], each.propagate = [handler], False
+        each.setLevel(logging.INFO)
+    worker.print_worker_logs = _hear
     try:
-        _join(ray, options)
-    except (ConnectionError, TimeoutError) as error:
-        raise SetupError(
-            f"--ray {placement.address}: no cluster answers there: start one with `ray start "
-            "--head`, give its HOST:PORT, or `local` for one that ends with this command"
-        ) from error
-    except Exception as error:  # Ray raises nothing more special
-        folder = f"; the folder {path.parent} was to travel to the nodes" if travels else ""
-        raise SetupError(
-            f"--ray {placement.address} did not come about ({_one_line(error)}{folder}): mend "
-            "that, or give the same command again"
-        ) from error
-    reference = toolset
-    if file.endswith(".py"):
-        reference = f"{path.name if travels else path}:{name}"
-    try:
-        yield Cluster(ray=ray, placement=placement, toolset=reference)
+        yield
     finally:
-        ray.shutdown()
+        worker.print_worker_logs = prints
+        for each, (handlers, level, propagates) in zip(loggers, before, strict=True):
+            each.handlers[:], each.propagate = handlers, propagates
+            each.setLevel(level)
+        handler.close()
+
+
+def _hear(told: Mapping[str, Any], *_: Any, **__: Any) -> None:
+    """Log lines of a worker or a node instead of printing them."""
+    who = " ".join(str(told[key]) for key in ("actor_name", "pid", "ip") if told.get(key))
+    for line in told.get("lines", ()):
+        _log.info("(%s) %s", who, line)
 
 
 def _join(ray: "ModuleType", options: Mapping[str, Any]) -> None:
@@ -513,21 +603,36 @@ class Cluster:
     def fits(self) -> bool:
         """Whether a node that is there could hold a replica, if nothing else were on it."""
         place = self.placement
-        nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
-        return any(
-            each.get("CPU", 0) >= place.cpus and each.get("GPU", 0) >= place.gpus for each in nodes
-        )
+        return any(each.cpus >= place.cpus and each.gpus >= place.gpus for each in self._nodes())
 
     def unfit(self) -> str:
-        """Return the sentence for when no node fits."""
-        place = self.placement
-        nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
-        most = [max((each.get(kind, 0) for each in nodes), default=0) for kind in ("GPU", "CPU")]
-        return (
-            f"a replica takes {place.gpus} GPUs and {place.cpus:g} CPUs, and no node of the cluster"
-            f" has them (the most are {most[0]:g} GPUs and {most[1]:g} CPUs): give smaller "
-            "--gpus-per-replica and --cpus-per-replica, or add a node"
+        """Return the sentence for when no node fits: what of it lacks."""
+        place, nodes = self.placement, self._nodes()
+        asked = (
+            ("GPU", place.gpus, max((each.gpus for each in nodes), default=0)),
+            ("CPU", place.cpus, max((each.cpus for each in nodes), default=0)),
         )
+        lacking = [each for each in asked if each[2] < each[1]] or asked
+        told = " and ".join(_counted(count, kind) for kind, count, _ in lacking)
+        most = " and ".join(_counted(most, kind) for kind, _, most in lacking)
+        options = " and ".join(f"--{kind.lower()}s-per-replica" for kind, *_ in lacking)
+        return (
+            f"a replica takes {told}, which no node of the cluster has (at most {most}): give "
+            f"a smaller {options}, or add a node"
+        )
+
+    def free(self) -> Room:
+        """Return what nobody has taken, on all nodes together."""
+        told = self.ray.available_resources()
+        return Room(told.get("GPU", 0), told.get("CPU", 0))
+
+    def _nodes(self) -> list[Room]:
+        nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+        return [Room(each.get("GPU", 0), each.get("CPU", 0)) for each in nodes]
+
+
+def _counted(count: float, kind: str) -> str:
+    return f"{count:g} {kind}" if count == 1 else f"{count:g} {kind}s"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -541,10 +646,15 @@ class _Life:
     outbox: list[Asked] = field(default_factory=list)
 
 
+def _nobody_asks(_: Room) -> None:
+    """Tell nobody."""
+
+
 class RayPlayers:
     """The replicas of one run, kept up: `harness.run.Players` over a cluster.
 
-    `async with RayPlayers(…) as players:` begins as soon as one of them is ready.
+    `async with RayPlayers(…) as players:` begins as soon as one of them is ready. `waits` is told
+    what room is free where none of them has a place after a while.
     """
 
     def __init__(
@@ -554,6 +664,7 @@ class RayPlayers:
         scenarios: Sequence[Scenario],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        waits: Callable[[Room], object] = _nobody_asks,
     ) -> None:
         self.deaths = 0
         self.server_s = 0.0
@@ -563,6 +674,8 @@ class RayPlayers:
         self._scenarios = scenarios
         self._numbers = {each.id: number for number, each in enumerate(scenarios)}
         self._sleep = sleep
+        self._waits = waits
+        self._has_waited = False
         self._identity: ModelIdentity | None = None
         self._has_begun = asyncio.Event()
         self._openings: list[Asked] = []
@@ -633,13 +746,9 @@ class RayPlayers:
 
     async def aclose(self) -> None:
         """End all replicas: first as they like to, after a while for sure."""
-        ending = [
-            self._cluster.answer(life.actor.end.remote()) for life in self._lives if life.is_up
-        ]
+        ending = [asyncio.ensure_future(self._ended(each)) for each in self._lives if each.is_up]
         if ending:
-            await asyncio.wait(
-                [asyncio.ensure_future(_quietly(each)) for each in ending], timeout=_END_S
-            )
+            await asyncio.wait(ending, timeout=_END_S)
         for task in self._keepers:
             task.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -727,6 +836,7 @@ class RayPlayers:
             except LostError as error:
                 self._count_death(str(error))
             except LhkitError as error:
+                _log.warning("a replica fails: %s", error)
                 if isinstance(error, UsageError) or not self._has_begun.is_set():
                     self._stop(error)
                 else:
@@ -758,23 +868,52 @@ class RayPlayers:
                 self._make_room(life)
 
     async def _begun(self, life: _Life) -> Introduction:
+        """Begin a replica where it has got a place; a fault names the node.
+
+        Raises:
+            LostError: it is gone, or no node could ever hold it.
+            LhkitError: it says why it cannot be.
+        """
+        node = await self._placed(life)
+        try:
+            told: Introduction = await self._cluster.answer(life.actor.begin.remote())
+        except LhkitError as error:
+            error.args = (f"on node {node}: {error}",)
+            await self._ended(life)
+            raise
+        _log.info("a replica plays on node %s, its server took %.1f s", node, told.server_s)
+        return told
+
+    async def _placed(self, life: _Life) -> str:
         """Wait for as long as a node could hold it, and for one that could a while only."""
-        begun = asyncio.ensure_future(self._cluster.answer(life.actor.begin.remote()))
-        unfit_s = 0.0
+        where = asyncio.ensure_future(self._cluster.answer(life.actor.where.remote()))
         is_local = self._cluster.placement.address == LOCAL
         patience_s = 0.0 if is_local else self._cluster.placement.patience_s
+        unfit_s = waited_s = 0.0
         try:
-            while not (await asyncio.wait({begun}, timeout=_LOOK_S))[0]:
+            while not (await asyncio.wait({where}, timeout=_LOOK_S))[0]:
+                waited_s += _LOOK_S
                 unfit_s = 0.0 if self._cluster.fits() else unfit_s + _LOOK_S
                 if unfit_s > patience_s and not self.up:
                     self._stop(ServerUnreachableError(self._cluster.unfit()))
                     raise LostError(self._cluster.unfit())
-            introduction: Introduction = begun.result()
+                if waited_s > _TELL_AFTER_S and not (self.up or self._has_waited):
+                    self._has_waited = True
+                    self._waits(self._cluster.free())
+            node: str = where.result()
         finally:
-            begun.cancel()
-        return introduction
+            where.cancel()
+        return node
+
+    async def _ended(self, life: _Life) -> None:
+        """Have a replica end as it likes to, and keep what its server has said."""
+        with suppress(LostError, LhkitError):
+            told: str = await self._cluster.answer(life.actor.end.remote())
+            for line in told.splitlines():
+                _log.info("(server) %s", line)
 
     def _count_death(self, why: str) -> None:
+        _log.warning("a replica is lost: %s", why)
         self.deaths += 1
         self._in_a_row += 1
         if why not in self.causes:
@@ -807,11 +946,6 @@ class RayPlayers:
         for answer in life.unfinished.values():
             if not answer.done():
                 answer.set_exception(LostError("its replica is gone"))
-
-
-async def _quietly(ending: Awaitable[Any]) -> None:
-    with suppress(LostError, LhkitError):
-        await ending
 
 
 def _require_one_model(first: ModelIdentity | None, other: ModelIdentity | None) -> None:

@@ -36,7 +36,14 @@ from lhkit.scale import SCRIPTED, Asked, Part, Placement, RayPlayers, Replica, c
 SERVERS = 4
 SIZES = ((1, 1_000), (4, 1_000), (4, 10_000))
 ALONE = (1_000, 10_000, 100_000)
-PLAYED = ((2, 64, 1_000), (2, 64, 10_000), (2, 64, 100_000), (8, 64, 10_000), (8, 8, 5_000))
+PLAYED = (
+    (2, 64, 1_000),
+    (2, 64, 10_000),
+    (2, 64, 100_000),
+    (8, 64, 100_000),
+    (8, 8, 5_000),
+    (32, 64, 100_000),
+)
 """Replicas, conversations at once of all of them, and samples."""
 SCENARIOS = 100
 CONCURRENCY = 64
@@ -206,7 +213,8 @@ async def driven_by_ray() -> list[Driven]:
     file = f"{HERE / 'scripted_sample.py'}:Toolset"
     asked, found = scripted_sample.scenarios(SCENARIOS), []
     most = max(told[0] for told in PLAYED)
-    async with connected(Placement(address="local", replicas=most, cpus=0.1), file) as cluster:
+    placed = Placement(address="local", replicas=most, cpus=0.1)
+    async with connected(placed, file, Path(os.devnull)) as cluster:
         for replicas, concurrency, samples in PLAYED:
             at_once = concurrency // replicas
             part = Part(toolset=file, max_tokens=None, model="gold", at_once=at_once)
@@ -307,9 +315,9 @@ The driver plays here: one process then has at most {1000 / http:,.0f} such samp
 
 The same sample, played by actors of Ray on the same machine that have the record ready, so that
 what is measured is what the driver does for it: the plan, the way to the replica and back, the
-journal. The goals are {GOAL_MS:.0f} ms a sample and {GOAL_PER_S:,} samples/s: {goals}. In the last
-row each replica has one conversation at a time, so that every message carries one sample: that is
-how it is with many replicas and slow models.
+journal. The goals are {GOAL_MS:.0f} ms a sample and {GOAL_PER_S:,} samples/s: {goals}. Where 8
+replicas have 8 conversations, each has one at a time, so that every message carries one sample:
+that is how it is with slow models.
 
 | replicas | at once | samples | driver's CPU each | samples/s here | most a core | memory | load |
 |---|---|---|---|---|---|---|---|

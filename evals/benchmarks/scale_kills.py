@@ -1,7 +1,8 @@
 """Twenty runs over real nodes of Ray, in each of which something is killed at a random moment.
 
 A replica, a node or the driver itself, by turns; then the same command is given until it has
-finished. Looked at is the journal: each sample answered once, with the verdict of one process.
+finished. The moment is drawn from the time that a run without a kill takes, its start included.
+Looked at is the journal: each sample answered once, with the verdict of one process.
 Run it with `python evals/benchmarks/scale_kills.py`; it writes `scale_kills.md`.
 """
 
@@ -10,6 +11,7 @@ import asyncio
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,9 +34,10 @@ from lhkit.tools.registry import ToolRegistry
 ROUNDS = 20
 SAMPLES = 400
 ODD_ONE = 7
-WORK_S = 0.1
-LIMIT_S = 240
+WORK_S = 0.5
+LIMIT_S = 600
 TRIES = 12
+COMMANDS = 6
 KINDS = ("replica", "node", "driver")
 SCENARIO = """
 - id: work-{n}
@@ -58,9 +61,13 @@ TOOLS = ToolRegistry(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What was killed, after how many samples, and what became of the run."""
+    """What was killed, when and after how many samples, and what became of the run.
+
+    `killed` is empty where the run had ended before its moment came.
+    """
 
     killed: str
+    at_s: float
     after: int
     commands: int
     lines: int
@@ -83,6 +90,9 @@ def patiently(begin: Callable[[], Any]) -> Any:
         except Exception as error:  # noqa: BLE001 - Ray raises nothing more special
             print(error, flush=True)
     return begin()
+
+
+Asked = Counter[tuple[str, Verdict]]
 
 
 class Nodes:
@@ -110,8 +120,8 @@ class Nodes:
         )
 
 
-def kill_replica(rng: random.Random) -> None:
-    """Kill an actor that descends from this process."""
+def kill_replica(rng: random.Random) -> bool:
+    """Kill an actor that descends from this process; return whether there was one."""
     actors = [
         each
         for each in psutil.Process().children(recursive=True)
@@ -119,6 +129,16 @@ def kill_replica(rng: random.Random) -> None:
     ]
     if actors:
         rng.choice(actors).kill()
+    return bool(actors)
+
+
+def runs_on(process: "subprocess.Popen[bytes]", for_s: float) -> bool:
+    """Wait so long, or until the process has ended; return whether it goes on."""
+    try:
+        process.wait(for_s)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def lines(folder: Path) -> int:
@@ -127,7 +147,7 @@ def lines(folder: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
-def verdicts(folder: Path) -> Counter[tuple[str, Verdict]]:
+def verdicts(folder: Path) -> Asked:
     """Return how often each sample has each valid verdict."""
     return Counter(
         (each.sample_id.scenario, each.judgement.verdict)
@@ -145,35 +165,40 @@ def command(folder: Path, name: str, *more: str) -> list[str]:
     ]
 
 
-def start(words: list[str]) -> "subprocess.Popen[bytes]":
-    """Start it, and let nobody see what it prints."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen(words, **quiet)  # noqa: S603 - our own command
+def start(words: list[str], log: Path) -> "subprocess.Popen[bytes]":
+    """Start it; what it prints goes to the end of a file."""
+    with log.open("ab") as told:
+        return subprocess.Popen(words, stdout=told, stderr=told)  # noqa: S603 - our own command
 
 
-def play(number: int, nodes: Nodes, folder: Path, asked: Counter[tuple[str, Verdict]]) -> Round:
+def play(
+    number: int, nodes: Nodes, folder: Path, *, rng: random.Random, asked: Asked, whole_s: float
+) -> Round:
     """Play one run in which something is killed."""
-    rng = random.Random(number)  # noqa: S311 - no secret
-    kind, name = KINDS[number % len(KINDS)], f"run-{number}"
-    after = rng.randrange(1, SAMPLES - 20)
+    kind, name, killed = KINDS[number % len(KINDS)], f"run-{number}", ""
+    log = folder / f"{name}.log"
     words = command(folder, name, "--ray", nodes.cluster.address, "--replicas", "2")
+    pause_s = rng.uniform(0, whole_s)
     begun_s = time.monotonic()
-    driver, commands = start(words), 1
-    while lines(folder / name) < after and driver.poll() is None:
-        time.sleep(0.01)
-    after = lines(folder / name)
-    if kind == "replica":
-        kill_replica(rng)
-    elif kind == "node":
-        nodes.kill(rng)
-    else:
-        driver.send_signal(signal.SIGKILL)
-    while driver.wait(LIMIT_S) != 0 and commands < 4:  # noqa: PLR2004 - tries
-        driver, commands = start(words), commands + 1
+    driver, commands, at_s, after = start(words, log), 1, 0.0, 0
+    while not killed and runs_on(driver, pause_s):
+        at_s, after = time.monotonic() - begun_s, lines(folder / name)
+        if kind == "replica":
+            killed = kind if kill_replica(rng) else ""
+        elif kind == "node":
+            nodes.kill(rng)
+            killed = kind
+        else:
+            driver.send_signal(signal.SIGKILL)
+            killed = kind
+        pause_s = rng.uniform(0, whole_s / 4)  # no replica was there yet
+    while driver.wait(LIMIT_S) != 0 and commands < COMMANDS:
+        driver, commands = start(words, log), commands + 1
     found = verdicts(folder / name)
     counted = Counter(sample for sample, _ in found.elements())
-    return Round(
-        killed=kind,
+    round_ = Round(
+        killed=killed,
+        at_s=at_s,
         after=after,
         commands=commands,
         lines=lines(folder / name),
@@ -182,67 +207,88 @@ def play(number: int, nodes: Nodes, folder: Path, asked: Counter[tuple[str, Verd
         other=len(set(found) - set(asked)),
         whole_s=time.monotonic() - begun_s,
     )
+    if not round_.is_well:
+        print(log.read_text(encoding="utf-8"), flush=True)
+    return round_
 
 
-def measure(rounds: int) -> tuple[list[Round], float]:
-    """Play one run in one process, a whole one on the nodes, and all others."""
+def measure(rounds: int, seed: int) -> tuple[list[Round], float]:
+    """Play one run in one process, a whole one on the nodes, and others until enough had a kill."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    rng = random.Random(seed)  # noqa: S311 - no secret
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as told:
         folder = Path(told)
         text = "".join(SCENARIO.format(n=n) for n in range(SAMPLES))
         (folder / "work.yaml").write_text(text, encoding="utf-8")
-        start(command(folder, "alone")).wait(LIMIT_S)
+        start(command(folder, "alone"), folder / "alone.log").wait(LIMIT_S)
         asked = verdicts(folder / "alone")
         nodes = Nodes(folder / "ray")
         try:
             begun_s = time.monotonic()
             words = command(folder, "whole", "--ray", nodes.cluster.address, "--replicas", "2")
-            start(words).wait(LIMIT_S)
+            start(words, folder / "whole.log").wait(LIMIT_S)
             whole_s = time.monotonic() - begun_s
             if verdicts(folder / "whole") != asked or len(asked) != SAMPLES:
-                raise AssertionError("a run without kills has other verdicts")
-            found = []
-            for number in range(rounds):
-                found.append(play(number, nodes, folder, asked))
+                raise AssertionError((folder / "whole.log").read_text(encoding="utf-8"))
+            print(f"without a kill: {whole_s:.0f} s", flush=True)
+            found: list[Round] = []
+            while sum(bool(each.killed) for each in found) < rounds:
+                found.append(play(len(found), nodes, folder, rng=rng, asked=asked, whole_s=whole_s))
                 print(found[-1], flush=True)
             return found, whole_s
         finally:
             nodes.cluster.shutdown()
 
 
-def page(found: list[Round], whole_s: float) -> str:
+def page(found: list[Round], whole_s: float, line: str) -> str:
     """Return the page."""
     machine = this_machine()
-    bad = [each for each in found if not each.is_well]
+    killed = [each for each in found if each.killed]
+    well = sum(each.is_well for each in killed)
+    once = sum(each.commands == 1 for each in killed)
     rows = (
-        f"| {number} | {each.killed} | {each.after} | {each.commands} | {each.lines} | {each.lost} "
-        f"| {each.twice} | {each.other} | {each.whole_s:.0f} s |"
+        f"| {number} | {each.killed or 'nothing: it had ended'} | {each.at_s:.0f} s | {each.after} "
+        f"| {each.commands} | {each.lines} | {each.lost} | {each.twice} | {each.other} "
+        f"| {each.whole_s:.0f} s |"
         for number, each in enumerate(found, start=1)
     )
+    longer = {
+        kind: statistics.median(each.whole_s - whole_s for each in killed if each.killed == kind)
+        for kind in KINDS
+        if any(each.killed == kind for each in killed)
+    }
+    told = ", ".join(f"{seconds:.0f} s for a {kind}" for kind, seconds in longer.items())
     return "\n".join(
         [
             "# Scale: what is lost when something dies",
             "",
             (
-                f"`python evals/benchmarks/scale_kills.py` · {SAMPLES} samples of a scripted "
+                f"`{line}` · {SAMPLES} samples of a scripted "
                 f"model, a tool that takes {1000 * WORK_S:.0f} ms, 16 at once on 2 replicas on 2 "
                 f"nodes of Ray on loopback, {machine.cores} cores at a load of {machine.load}."
             ),
             (
-                "A replica, a node or the driver is killed (SIGKILL) when the journal has a random "
-                "number of records. Then the same command is given until it ends with 0."
+                "A replica, a node or the driver is killed (SIGKILL) at a moment drawn from the "
+                "time that a run without a kill takes, its start included; a replica, once there "
+                "is one. Then the same command is given until it ends with 0."
             ),
             "",
             (
-                f"**{len(found) - len(bad)} of {len(found)} runs** have each sample once, with the "
-                f"verdict of one process. A run without a kill took {whole_s:.0f} s."
+                f"**{well} of {len(killed)} runs** have each sample once, with the "
+                f"verdict of one process; in {once} of them the first command was enough."
             ),
             "",
             (
-                "| run | killed | after samples | commands | records | lost | twice | other "
+                f"A run without a kill took {whole_s:.0f} s; the median of what a kill adds: "
+                f"{told}. Of a driver that is the start of another one, with Python, Ray and "
+                "replicas; of a node, what Ray takes to notice, and a new replica."
+            ),
+            "",
+            (
+                "| run | killed | at | after samples | commands | records | lost | twice | other "
                 "verdict | whole time |"
             ),
-            "|---|---|---|---|---|---|---|---|---|",
+            "|---|---|---|---|---|---|---|---|---|---|",
             *rows,
             "",
         ]
@@ -253,8 +299,11 @@ def main() -> None:
     """Kill, look, write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    found, whole_s = measure(parser.parse_args().rounds)
-    text = page(found, whole_s)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    found, whole_s = measure(given.rounds, given.seed)
+    line = f"python evals/benchmarks/scale_kills.py --rounds {given.rounds} --seed {given.seed}"
+    text = page(found, whole_s, line)
     (HERE / "scale_kills.md").write_text(text, encoding="utf-8")
     print(text)
     sys.exit(any(not each.is_well for each in found))

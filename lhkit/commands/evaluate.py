@@ -55,7 +55,7 @@ from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
 from lhkit.models.serving import MAX_NUM_SEQS, StartProgress
 from lhkit.runtimes import VLLM
-from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers
+from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers, Room
 from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.tools.definition import ToolDefinition
@@ -531,10 +531,11 @@ def _replicas(
     """Return how to ask for the replicas of a run.
 
     Raises:
+        UsageError: the address is that of Ray's client.
         MissingPackageError: Ray is not installed.
     """
-    scale.require_ray()
     placement = options.placement or Placement(address=scale.LOCAL)
+    scale.require_ray(placement.address)
     part = part_of(
         choice,
         settings,
@@ -553,13 +554,30 @@ def _replicas(
         catalog = load_catalog(settings.locale)
         words = catalog.text("eval.ray", count=placement.replicas, address=placement.address)
         Console(stderr=True).print(Text(printable(words)), soft_wrap=True)
+        log = _run_dir(options) / scale.LOG
         async with (
-            scale.connected(placement, options.toolset) as cluster,
-            RayPlayers(cluster, part, played) as players,
+            scale.connected(placement, options.toolset, log) as cluster,
+            RayPlayers(cluster, part, played, waits=waiting(placement, catalog)) as players,
         ):
             yield players
 
     return replicas
+
+
+def waiting(placement: Placement, catalog: Catalog) -> Callable[[Room], None]:
+    """Return what tells that no replica has a place yet, and what each takes."""
+
+    def tell(free: Room) -> None:
+        words = catalog.text(
+            "eval.no_room",
+            gpus=placement.gpus,
+            cpus=f"{placement.cpus:g}",
+            free_gpus=f"{free.gpus:g}",
+            free_cpus=f"{free.cpus:g}",
+        )
+        Console(stderr=True).print(Text(printable(words)), soft_wrap=True)
+
+    return tell
 
 
 def _paths(options: EvalOptions) -> tuple[Path, ...]:
@@ -778,7 +796,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         max_tokens=suite.max_tokens,
     )
     if options.placement is not None:
-        scale.require_ray()
+        scale.require_ray(options.placement.address)
     is_free = all(arm.constraint == "off" for arm in arms)
     reference = seen_from(options.suite.parent, suite.toolset)
     toolset = limited(load(reference), suite.max_tokens)
@@ -855,7 +873,11 @@ async def _placed(
 
     if missing:
         try:
-            async with scale.connected(placement, toolset) as cluster, asyncio.TaskGroup() as group:
+            log = missing[0].folder.parent / scale.LOG
+            async with (
+                scale.connected(placement, toolset, log) as cluster,
+                asyncio.TaskGroup() as group,
+            ):
                 for stage in missing:
                     group.create_task(play(stage, cluster))
         except ExceptionGroup as failures:

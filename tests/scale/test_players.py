@@ -1,12 +1,15 @@
 """Replicas as a run sees them, on a cluster that is played here: who plays, who is lost."""
 
 import asyncio
+import platform
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,12 +27,14 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelIdentity
 from lhkit.scale import (
     SCRIPTED,
+    Cluster,
     Introduction,
     LostError,
     Part,
     Placement,
     RayPlayers,
     Replica,
+    Room,
     require_model,
 )
 from lhkit.settings import Settings
@@ -121,6 +126,9 @@ class Here:
     def fits(self) -> bool:
         return self.has_room
 
+    def free(self) -> Room:
+        return Room(0, 1)
+
     def unfit(self) -> str:
         return "a replica takes more than any node has"
 
@@ -132,6 +140,14 @@ def scenarios() -> tuple[Scenario, ...]:
 
 def here(*lives: int | None, replicas: int = 2, **more: Any) -> Here:
     return Here(placement=Placement(address="local", replicas=replicas), lives=[*lives], **more)
+
+
+class Unplaced(Replica):
+    """One for which there is no room."""
+
+    async def where(self) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 async def no_pause(_: float) -> None:
@@ -212,14 +228,56 @@ async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_w
 async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
-    class Waiting(Replica):
-        async def begin(self) -> Introduction:
-            await asyncio.Event().wait()
-            raise AssertionError
-
-    cluster = here(replica=Waiting, has_room=False)
+    cluster = here(replica=Unplaced, has_room=False)
     with pytest.raises(ServerUnreachableError, match="more than any node has"):
         await played(scenarios, cluster, tmp_path)
+
+
+async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
+    scenarios: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scale, "_LOOK_S", 0.001)
+    monkeypatch.setattr(scale, "_TELL_AFTER_S", 0.005)
+    told: list[Room] = []
+    cluster: Any = here(replica=Unplaced)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1), RayPlayers(cluster, PART, scenarios, waits=told.append):
+            raise AssertionError
+    assert told == [Room(gpus=0, cpus=1)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "lacking", "options"),
+    [
+        (
+            {"gpus": 2},
+            [{"GPU": 1, "CPU": 8}, {"CPU": 4}],
+            "2 GPUs, which no node of the cluster has (at most 1 GPU)",
+            "--gpus-per-replica",
+        ),
+        (
+            {"cpus": 16.0},
+            [{"GPU": 1, "CPU": 8}],
+            "16 CPUs, which no node of the cluster has (at most 8 CPUs)",
+            "--cpus-per-replica",
+        ),
+        (
+            {"gpus": 1, "cpus": 4.0},
+            [{"GPU": 1, "CPU": 2}, {"CPU": 8}],
+            "1 GPU and 4 CPUs, which no node of the cluster has (at most 1 GPU and 8 CPUs)",
+            "--gpus-per-replica and --cpus-per-replica",
+        ),
+    ],
+)
+def test_the_sentence_names_what_a_replica_lacks(
+    asked: dict[str, Any], nodes: list[dict[str, float]], lacking: str, options: str
+) -> None:
+    ray: Any = SimpleNamespace(nodes=lambda: [{"Resources": n, "Alive": True} for n in nodes])
+    placement = Placement(address="auto", **asked)
+    cluster = Cluster(ray=ray, placement=placement, toolset="life-helper")
+    assert not cluster.fits()
+    told = f"a replica takes {lacking}: give a smaller {options}, or add a node"
+    assert cluster.unfit() == told
 
 
 async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
@@ -229,7 +287,8 @@ async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
         async def begin(self) -> Introduction:
             raise SetupError("vLLM is not installed here")
 
-    with pytest.raises(SetupError, match="vLLM is not installed here"):
+    node = re.escape(platform.node())
+    with pytest.raises(SetupError, match=f"on node {node}: vLLM is not installed here"):
         await played(scenarios, here(replica=Broken), tmp_path)
     assert not (tmp_path / "records.jsonl").exists()
 
@@ -276,7 +335,7 @@ async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager
-    async def connected(placement: Placement, _toolset: str) -> AsyncIterator[Here]:
+    async def connected(placement: Placement, _toolset: str, _log: Path) -> AsyncIterator[Here]:
         yield Here(placement=placement)
 
     monkeypatch.setattr(scale, "connected", connected)
@@ -302,6 +361,21 @@ def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in " ".join(done.stderr.split())
+
+
+def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lhkit", "eval", "--model", "gold", "--ray", "ray://head:10001"],
+        env={**search_paths(), "LHKIT_LOCALE": "en"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "lhkit: --ray ray://head:10001: the driver has to run on a node of the cluster: give the "
+        "command there with --ray auto, for example by `ray job submit`\n"
+    )
 
 
 def test_replicas_of_a_runtime_that_ray_does_not_start_are_refused() -> None:
