@@ -804,11 +804,13 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     tools = () if is_free else registry_of(toolset, first.world, first.locale).definitions
     for arm in arms:  # before anything is played
         parse_stress(arm.stress)
+        _require_own_server(arm, settings)
         if _is_scripted(arm):
             require_constraint(arm.dialect, arm.constraint, tools)
         else:
             require = app.require_choice if options.placement is None else scale.require_model
-            require(replace(_arm_choice(arm, settings), tools=tools), settings.runtime)
+            choice = replace(_arm_choice(arm, settings), tools=tools)
+            require(choice, _arm_settings(arm, settings).runtime)
     require_percent(suite.fail_under, "fail_under")
     catalog, console = load_catalog(settings.locale), _console()
     stages = [
@@ -817,7 +819,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
             arm=arm,
             scenarios=scenarios,
             folder=options.runs_dir / options.suite.stem / arm.name,
-            settings=settings,
+            settings=_arm_settings(arm, settings),
             toolset=toolset,
         )
         for arm in arms
@@ -839,11 +841,11 @@ async def _one_by_one(
     """Play what is missing, one arm after the other."""
     runs: list[tuple[str, Run]] = []
     async with AsyncExitStack() as stack:
-        models = _Models(stack=stack, settings=stages[0].settings, tools=tools)
+        models = _Models(stack=stack, tools=tools)
         for number, stage in enumerate(stages, start=1):
             run = await stage.finished()
             _tell_arm(run, stage, (number, len(stages)), console, catalog)
-            runs.append((stage.arm.name, run or await stage.play(await models.open(stage.arm))))
+            runs.append((stage.arm.name, run or await stage.play(await models.open(stage))))
     return runs
 
 
@@ -911,6 +913,27 @@ def _is_scripted(arm: Arm) -> bool:
     return arm.model.base_url is None and arm.model.name in SCRIPTED
 
 
+def _arm_settings(arm: Arm, settings: Settings) -> Settings:
+    return settings if arm.runtime is None else settings.model_copy(update={"runtime": arm.runtime})
+
+
+def _require_own_server(arm: Arm, settings: Settings) -> None:
+    """Refuse a runtime for a model that lhkit does not serve itself.
+
+    Raises:
+        UsageError: as the summary says.
+    """
+    if arm.runtime is None or not (
+        _is_scripted(arm) or _arm_choice(arm, settings).base_url is not None
+    ):
+        return
+    served = arm.model.name or arm.model.base_url or settings.base_url
+    raise UsageError(
+        f"arms.runtimes is for models that lhkit serves itself, and {served} is none: take it out "
+        "of arms.models, or runtimes out of [arms]"
+    )
+
+
 def _arm_choice(arm: Arm, settings: Settings) -> app.ModelChoice:
     return choice_of(
         settings,
@@ -923,23 +946,31 @@ def _arm_choice(arm: Arm, settings: Settings) -> app.ModelChoice:
 
 @dataclass(slots=True, kw_only=True)
 class _Models:
-    """The models that arms ask for; they stay open, and so does a server that was started."""
+    """The models that arms ask for; they stay open, and so does a server that was started.
+
+    Before another runtime starts all are closed: two that share a machine are both slower.
+    """
 
     stack: AsyncExitStack
-    settings: Settings
     tools: tuple[ToolDefinition, ...]
     started: dict[str, str] = field(default_factory=dict)
+    runtime: str = ""
 
-    async def open(self, arm: Arm) -> ModelSource:
+    async def open(self, stage: "_Stage") -> ModelSource:
+        arm, settings = stage.arm, stage.settings
         if _is_scripted(arm):
             return SCRIPTED[arm.model.name]()
-        choice = replace(_arm_choice(arm, self.settings), tools=self.tools)
+        choice = replace(_arm_choice(arm, settings), tools=self.tools)
         if not choice.is_embedded:
-            return await self.stack.enter_async_context(opened_model(choice, self.settings))
+            return await self.stack.enter_async_context(opened_model(choice, settings))
+        if settings.runtime != self.runtime:
+            await self.stack.aclose()
+            self.started.clear()
+            self.runtime = settings.runtime
         served = app.embedded_name(choice.name)
         if served in self.started:
             choice = replace(choice, name=served, base_url=self.started[served], api_key=None)
-        model = await self.stack.enter_async_context(opened_model(choice, self.settings))
+        model = await self.stack.enter_async_context(opened_model(choice, settings))
         self.started[served] = model.identity.base_url
         return model
 

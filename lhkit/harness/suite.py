@@ -1,7 +1,7 @@
 """A suite file (`evals/*.toml`): which scenarios, under which conditions, and what is good enough.
 
-Each combination of models, dialects, constraints, prompts and stress is one arm. Playing them is
-`commands.matrix`'s business.
+Each combination of models, runtimes, dialects, constraints, prompts and stress is one arm. Playing
+them is `commands.evaluate`'s business.
 """
 
 import re
@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import Path, shown_path
 from lhkit.harness.scenario import User, known_fields, shape_words
+from lhkit.runtimes import Runtime
 from lhkit.settings import DEFAULT_TOOLSET
 
 DEFAULT_PROMPT = "default"
@@ -45,9 +46,13 @@ class PromptFile(_Table):
 
 
 class Arms(_Table):
-    """The axes; every combination is played. Only axes with several values make up the names."""
+    """The axes; every combination is played. Only axes with several values make up the names.
+
+    Without `runtimes` embedded models are served by the one that the settings name.
+    """
 
     models: Annotated[tuple[str | ServedModel, ...], Field(min_length=1)] = ("gemma",)
+    runtimes: Annotated[tuple[Runtime, ...], Field(min_length=1)] | None = None
     dialects: Annotated[tuple[str, ...], Field(min_length=1)] = ("json",)
     constraints: Annotated[tuple[_Constraint, ...], Field(min_length=1)] = ("off",)
     prompts: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_PROMPT,)
@@ -76,10 +81,14 @@ class Suite(_Table):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One combination. `instructions` replace the assistant's, by locale; `name` names a folder."""
+    """One combination. `instructions` replace the assistant's, by locale; `name` names a folder.
+
+    `runtime` None: the one that the settings name.
+    """
 
     name: str
     model: ServedModel
+    runtime: Runtime | None
     dialect: str
     constraint: _Constraint
     stress: str
@@ -144,14 +153,21 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
     models = [ServedModel(name=each) if isinstance(each, str) else each for each in axes.models]
     varying = _varying(axes)
     arms = []
-    for model, dialect, constraint, prompt, stress in product(
-        models, axes.dialects, axes.constraints, axes.prompts, axes.stress
+    for model, runtime, dialect, constraint, prompt, stress in product(
+        models,
+        axes.runtimes or (None,),
+        axes.dialects,
+        axes.constraints,
+        axes.prompts,
+        axes.stress,
     ):
-        words = (model.name or model.base_url or "served", dialect, constraint, prompt, stress)
+        served = model.name or model.base_url or "served"
+        words = (served, runtime or "", dialect, constraint, prompt, stress)
         arms.append(
             Arm(
                 name=_slug(words, varying),
                 model=model,
+                runtime=runtime,
                 dialect=dialect,
                 constraint=constraint,
                 stress=stress,
@@ -166,11 +182,15 @@ def arms_of(suite: Suite, folder: FilePath) -> tuple[Arm, ...]:
 
 
 def _varying(axes: Arms) -> Sequence[bool]:
-    lengths = [
-        len(axis)
-        for axis in (axes.models, axes.dialects, axes.constraints, axes.prompts, axes.stress)
-    ]
-    several = [length > 1 for length in lengths]
+    every: tuple[Sequence[object], ...] = (
+        axes.models,
+        axes.runtimes or (),
+        axes.dialects,
+        axes.constraints,
+        axes.prompts,
+        axes.stress,
+    )
+    several = [len(axis) > 1 for axis in every]
     return several if any(several) else [True, *several[1:]]
 
 

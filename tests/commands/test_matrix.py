@@ -157,6 +157,68 @@ async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
     assert bench.lines("auto") == 4
 
 
+@pytest.fixture
+def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have a model behind every runtime that says which it is; keep what begins and ends."""
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def opened(choice: app.ModelChoice, settings: Settings) -> AsyncIterator[ChatModel]:
+        runtime = settings.runtime
+        identity = ModelIdentity(
+            model=app.EMBEDDED,
+            server=f"{runtime} 1",
+            base_url=choice.base_url or f"http://{runtime}:1",
+            dialect=choice.dialect,
+            constraint=choice.constraint,
+            weights=app.embedded_weights(app.EMBEDDED, settings).name,
+            weights_sha256=("a" if runtime == "vllm" else "b") * 64,
+        )
+        seen.append(f"{runtime} begins" if choice.is_embedded else f"{runtime} again")
+        yield ScriptedModel(lambda _request: say("hello"), identity=identity)
+        if choice.is_embedded:
+            seen.append(f"{runtime} ends")
+
+    async def sha256(_name: str, settings: Settings) -> str:
+        return ("a" if settings.runtime == "vllm" else "b") * 64
+
+    monkeypatch.setattr(evaluate, "opened_model", opened)
+    monkeypatch.setattr(app, "embedded_sha256", sha256)
+    return seen
+
+
+@pytest.mark.promise("matrix.runtimes")
+async def test_each_runtime_is_an_arm_and_one_ends_before_the_next_begins(
+    bench: Bench, by_runtime: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = '[arms]\nruntimes = ["vllm", "llama.cpp"]\ndialects = ["json", "pythonic"]'
+    assert await bench.play(arms) == 0
+    assert by_runtime == [
+        "vllm begins",
+        "vllm again",
+        "vllm ends",
+        "llama.cpp begins",
+        "llama.cpp again",
+        "llama.cpp ends",
+    ]
+    assert "vllm-json" in (printed := capsys.readouterr().out)
+    assert "llama.cpp-pythonic" in printed
+    manifest = bench.folder / "runs" / "suite" / "llama.cpp-json" / "manifest.json"
+    (told,) = json.loads(manifest.read_text(encoding="utf-8"))["models"]
+    assert told["server"] == "llama.cpp 1"
+    by_runtime.clear()
+    assert await bench.play(arms) == 0
+    assert by_runtime == []
+
+
+async def test_a_folder_that_another_runtime_filled_is_not_taken_for_finished(
+    bench: Bench, by_runtime: list[str]
+) -> None:
+    for runtime in ("vllm", "llama.cpp", "llama.cpp"):
+        assert await bench.play(f'[arms]\nruntimes = ["{runtime}"]') == 0
+    assert by_runtime == ["vllm begins", "vllm ends", "llama.cpp begins", "llama.cpp ends"]
+
+
 async def test_models_are_opened_with_the_tools_that_they_are_constrained_to(
     bench: Bench, asked: list[app.ModelChoice]
 ) -> None:
@@ -252,6 +314,13 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         ('[arms]\nmodels = ["gold"]\nstress = ["noise"]', "--stress"),
         ('[arms]\nmodels = ["gold"]\ndialects = ["klingon"]', "klingon"),
         ('[arms]\nmodels = ["gold"]\ndialects = ["pythonic"]\nconstraints = ["auto"]', "pythonic"),
+        ('[arms]\nruntimes = ["ollama"]', "arms.runtimes"),
+        ('[arms]\nruntimes = ["llama.cpp"]\nconstraints = ["auto"]', "--constrain off"),
+        ('[arms]\nmodels = ["gold"]\nruntimes = ["vllm"]', "gold is none"),
+        (
+            'arms.runtimes = ["vllm"]\narms.models = [{name = "m", base_url = "http://box:1"}]',
+            "m is none",
+        ),
     ],
 )
 async def test_what_cannot_be_played_is_refused_before_anything_is(
