@@ -970,7 +970,11 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
             typer.Argument(metavar="MODEL", help="gemma, gemma-base, or a folder of `tune merge`."),
         ],
         to: Annotated[
-            str, typer.Option(help="gguf:Q8_0, gguf:Q4_0, gguf:BF16 or gguf:F16, for llama.cpp.")
+            str,
+            typer.Option(
+                help="gguf:Q8_0, gguf:Q4_K_M, gguf:Q4_0, gguf:Q2_0, gguf:BF16 or gguf:F16, for "
+                "llama.cpp."
+            ),
         ],
         into: Annotated[
             Path, typer.Option(metavar="FILE", dir_okay=False, help="Such as tuned-Q8_0.gguf.")

@@ -72,7 +72,7 @@ SIDES = (
     Side(runtime="vllm", kind="bfloat16"),
     Side(runtime="vllm", kind="bfloat16", again=True),
     Side(runtime="vllm", kind="float32"),
-    *(Side(runtime="llama.cpp", kind=each) for each in ("BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q2_K")),
+    *(Side(runtime="llama.cpp", kind=each) for each in ("BF16", "Q8_0", "Q4_0", "Q4_K_M", "Q2_0")),
 )
 REFERENCE = SIDES[0]
 

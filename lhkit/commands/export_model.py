@@ -56,10 +56,16 @@ async def export_model(options: ExportModelOptions, settings: Settings) -> int:
         raise UsageError(f"{options.into}: llama.cpp knows its files by their ending: give .gguf")
     if find_spec("gguf") is None:
         raise MissingPackageError("gguf is not installed: `pip install gguf`, or `make venv`")
+    quantisation = options.to.partition(":")[2]
+    if quantisation in gguf_export.BY_LLAMA_CPP and find_spec("xllamacpp") is None:
+        raise MissingPackageError(
+            f"only llama.cpp makes {quantisation}, and it is not installed: `pip install "
+            "'lhkit[light]'`"
+        )
     folder = await _folder(options.source, settings)
     manifest = await asyncio.to_thread(_made_from, folder, options.to)
     manifest["source"]["sha256"] = await weights_sha256(folder, settings.cache_dir)
-    await _converted(folder, options.into, options.to.partition(":")[2])
+    await _converted(folder, options.into, quantisation)
     manifest["file"] = {
         "name": options.into.name,
         "bytes": options.into.stat().st_size,

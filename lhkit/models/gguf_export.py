@@ -2,19 +2,24 @@
 
 Or from another GGUF file of the same model, with an adapter of LoRA merged into it. Run in a
 process of its own, for its memory. It uses no other part of lhkit, and needs the packages `gguf`
-and NumPy, no torch.
+and NumPy, no torch. What `gguf` cannot quantise llama.cpp itself does, out of `xllamacpp`.
 """
 
+import ctypes
 import json
 import math
 import struct
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-QUANTISATIONS = ("F16", "BF16", "Q8_0", "Q4_0")
+BY_LLAMA_CPP = ("Q4_K_M", "Q2_0")
+"""Quantisations that only llama.cpp itself can make: they need the package `xllamacpp`."""
+QUANTISATIONS = ("F16", "BF16", "Q8_0", "Q4_0", *BY_LLAMA_CPP)
 _NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6
 _NO_SCORE = -1000.0
 _SPACE = "\u2581"
@@ -26,18 +31,17 @@ def export(folder: Path, file: Path, quantisation: str) -> None:
     Args:
         folder: config.json, tokenizer.json and model.safetensors of a `Gemma3ForCausalLM`.
         file: the GGUF to write.
-        quantisation: one of `QUANTISATIONS`, for all matrices; norms stay in 32 bits.
+        quantisation: one of `QUANTISATIONS`, for the matrices; norms stay in 32 bits.
     """
     import gguf  # noqa: PLC0415 - its caller looks whether it is there
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config.get("architectures") != ["Gemma3ForCausalLM"]:
         raise SystemExit(f"{folder} holds {config.get('architectures')}, no Gemma3ForCausalLM")
-    kind = gguf.GGMLQuantizationType[quantisation]
     writer = gguf.GGUFWriter(file, "gemma3")
     writer.add_name(folder.name)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{quantisation}"])
+    writer.add_file_type(_file_type(quantisation))
     _add_shape(writer, config)
     _add_tokenizer(writer, folder, config)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GEMMA3, config["num_hidden_layers"])
@@ -46,7 +50,8 @@ def export(folder: Path, file: Path, quantisation: str) -> None:
         if name.endswith("norm.weight"):
             writer.add_tensor(target, values + 1)  # llama.cpp's norm multiplies by the sum
         elif name != "lm_head.weight":  # the same as the embedding
-            writer.add_tensor(target, gguf.quants.quantize(values, kind), raw_dtype=kind)
+            kind = _kind(quantisation, target, values.shape[-1], config["num_hidden_layers"])
+            _add_matrix(writer, target, values, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -62,7 +67,8 @@ def requantise(base: Path, file: Path, quantisation: str, adapter: Path | None =
     Args:
         base: a GGUF file of the model, quantised or not.
         file: the GGUF to write.
-        quantisation: one of `QUANTISATIONS`, for all matrices; norms stay as they are.
+        quantisation: one that the package `gguf` can make, for all matrices; norms stay as they
+            are.
         adapter: folder with `adapter_config.json` and `adapter_model.safetensors`; None: the base.
     """
     import gguf  # noqa: PLC0415 - its caller looks whether it is there
@@ -249,6 +255,94 @@ def _require_plain(card: dict[str, Any], adapter: Path) -> None:
     beyond = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save")
     if found := [each for each in beyond if card.get(each)]:
         raise SystemExit(f"{adapter} has {', '.join(found)}: merge it with `lhkit tune merge`")
+
+
+# Which matrix gets which type of number. Where rows are no multiple of a type's block, llama.cpp
+# takes another type, of more bits, and so do we.
+
+_Q2_0, _MOSTLY_Q2_0 = 42, 41
+"""What the package `gguf` has no names for yet: two bits and a scale for 64 numbers."""
+_WIDE = 256
+"""Numbers in a block of the K-quantisations."""
+
+
+def _file_type(quantisation: str) -> int:
+    """Return the number by which a file tells its quantisation."""
+    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+
+    if quantisation == "Q2_0":
+        return _MOSTLY_Q2_0
+    return int(gguf.LlamaFileType[f"MOSTLY_{quantisation}"])
+
+
+def _kind(quantisation: str, name: str, columns: int, layers: int) -> int:
+    """Return the type of number of a matrix: of what llama.cpp makes, the one it would choose.
+
+    Source: `llama_tensor_get_type` of llama.cpp's `llama-quant.cpp`, for a model whose embedding is
+    its output, too.
+    """
+    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+
+    kinds = gguf.GGMLQuantizationType
+    if quantisation not in BY_LLAMA_CPP:
+        return int(kinds[quantisation])
+    _, number, layer, *_ = f"{name}..".split(".")
+    is_finer = name.startswith("token_embd") or (
+        quantisation == "Q4_K_M"
+        and layer in {"attn_v", "ffn_down"}
+        and _gets_more_bits(int(number), layers)
+    )
+    if is_finer:
+        return int(kinds.Q8_0 if columns % _WIDE else kinds.Q6_K)
+    if quantisation == "Q2_0":
+        return _Q2_0
+    return int(kinds.Q5_0 if columns % _WIDE else kinds.Q4_K)
+
+
+def _gets_more_bits(layer: int, layers: int) -> bool:
+    eighth = layers // 8
+    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2  # noqa: PLR2004 - llama.cpp's
+
+
+def _add_matrix(writer: Any, name: str, values: Any, kind: int) -> None:
+    """Add a matrix in a type of number, made by `gguf` where that can, else by llama.cpp."""
+    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import numpy as np  # noqa: PLC0415 - comes with gguf
+
+    if kind in set(gguf.GGMLQuantizationType):
+        known = gguf.GGMLQuantizationType(kind)
+        with suppress(NotImplementedError):
+            made = gguf.quants.quantize(values, known)
+            writer.add_tensor(name, made, raw_dtype=known)
+            return
+    library = _ggml()
+    rows, columns = values.shape
+    block, size = library.ggml_blck_size(kind), library.ggml_type_size(kind)
+    if columns % block:
+        raise SystemExit(f"{name} has rows of {columns} numbers, and a block has {block}")
+    made = np.empty((rows, columns // block * size), np.int8)  # uint8 would be told as a shape
+    values = np.ascontiguousarray(values)
+    library.ggml_quantize_chunk(kind, values.ctypes.data, made.ctypes.data, 0, rows, columns, None)
+    writer.add_tensor(name, made, raw_shape=values.shape, raw_dtype=kind)
+
+
+@cache
+def _ggml() -> Any:
+    """Return llama.cpp's own library, which the package `xllamacpp` holds, by its C functions."""
+    from xllamacpp import xllamacpp  # noqa: PLC0415 - its caller looks whether it is there
+
+    library = ctypes.CDLL(xllamacpp.__file__)
+    library.ggml_blck_size.restype = ctypes.c_int64
+    library.ggml_type_size.restype = ctypes.c_size_t
+    library.ggml_quantize_chunk.restype = ctypes.c_size_t
+    library.ggml_quantize_chunk.argtypes = [
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        *[ctypes.c_int64] * 3,
+        ctypes.c_void_p,
+    ]
+    return library
 
 
 def _add_shape(writer: Any, config: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import gguf
 import numpy as np
 import pytest
 
+from lhkit.commands import export_model as export_module
 from lhkit.commands.export_model import FORMATS, ExportModelOptions, export_model
 from lhkit.commands.serve import serve_line
 from lhkit.errors import LhkitError, MissingPackageError, UsageError, WeightsError
@@ -121,6 +123,83 @@ async def test_the_file_holds_the_model_and_its_vocabulary(
     assert told("tokenizer.ggml.add_space_prefix") is False
     assert told("tokenizer.chat_template") == "{{ messages }}"
     assert told("gemma3.attention.sliding_window") == CONFIG["sliding_window"]
+
+
+@pytest.fixture
+def wide_folder(folder: Path) -> Path:
+    """The same with three of sixteen layers, and rows of 256 numbers in a matrix of each."""
+    config = {**CONFIG, "num_hidden_layers": 16, "intermediate_size": 256}
+    (folder / "config.json").write_text(json.dumps(config))
+    rng = np.random.default_rng(2)
+    tensors = {"model.embed_tokens.weight": rng.normal(size=(len(VOCAB), WIDTH))}
+    for layer in (0, 3, 15):
+        name = f"model.layers.{layer}"
+        tensors[f"{name}.mlp.down_proj.weight"] = rng.normal(size=(WIDTH, 256))
+        tensors[f"{name}.self_attn.q_proj.weight"] = rng.normal(size=(WIDTH, WIDTH))
+    _write_bf16(folder / "model.safetensors", tensors)
+    return folder
+
+
+@pytest.mark.promise("runtimes.export")
+async def test_of_mixed_types_each_matrix_has_the_one_that_llama_cpp_chooses(
+    wide_folder: Path, settings: Settings, tmp_path: Path
+) -> None:
+    into = tmp_path / "tuned.gguf"
+    options = ExportModelOptions(source=str(wide_folder), to="gguf:Q4_K_M", into=into)
+    assert await export_model(options, settings) == 0
+    read = gguf.GGUFReader(into)
+    assert read.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_Q4_K_M
+    tensors = {each.name: each for each in read.tensors}
+    assert {name: each.tensor_type.name for name, each in tensors.items()} == {
+        "token_embd.weight": "Q8_0",  # rows of 64: no block of 256 fits
+        **{f"blk.{layer}.attn_q.weight": "Q5_0" for layer in (0, 3, 15)},
+        "blk.0.ffn_down.weight": "Q6_K",
+        "blk.3.ffn_down.weight": "Q4_K",
+        "blk.15.ffn_down.weight": "Q6_K",
+    }
+    rng = np.random.default_rng(2)
+    rng.normal(size=(len(VOCAB), WIDTH))
+    expected = rng.normal(size=(WIDTH, 256))
+    found = tensors["blk.0.ffn_down.weight"]
+    values = gguf.quants.dequantize(found.data, found.tensor_type)
+    assert np.abs(values - expected).max() < 0.05 * np.abs(expected).max()
+
+
+@pytest.mark.promise("runtimes.export")
+async def test_two_bits_are_a_quarter_of_a_byte_and_a_scale(
+    wide_folder: Path, settings: Settings, tmp_path: Path
+) -> None:
+    sizes = []
+    for to in ("gguf:Q2_0", "gguf:BF16"):
+        into = tmp_path / "tuned.gguf"
+        options = ExportModelOptions(source=str(wide_folder), to=to, into=into)
+        assert await export_model(options, settings) == 0
+        sizes.append(into.stat().st_size)
+    numbers = 3 * (WIDTH * 256 + WIDTH * WIDTH)
+    saved = numbers * (16 - 2.25) / 8 + len(VOCAB) * WIDTH * (16 - 8.5) / 8
+    assert sizes[1] - sizes[0] == pytest.approx(saved, abs=len(VOCAB) * 32)  # up to what aligns
+
+
+async def test_where_rows_fit_no_block_the_matrix_is_named(
+    folder: Path, settings: Settings, tmp_path: Path
+) -> None:
+    options = ExportModelOptions(source=str(folder), to="gguf:Q2_0", into=tmp_path / "x.gguf")
+    with pytest.raises(WeightsError, match=r"blk\.0\.ffn_down\.weight has rows of 32 numbers"):
+        await export_model(options, settings)
+
+
+async def test_without_llama_cpp_its_own_types_cannot_be_made_and_the_others_can(
+    wide_folder: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = export_module.find_spec
+    monkeypatch.setattr(
+        export_module, "find_spec", lambda name: None if name == "xllamacpp" else found(name)
+    )
+    into = tmp_path / "x.gguf"
+    options = ExportModelOptions(source=str(wide_folder), to="gguf:Q2_0", into=into)
+    with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
+        await export_model(options, settings)
+    assert await export_model(replace(options, to="gguf:Q8_0"), settings) == 0
 
 
 @pytest.mark.promise("runtimes.export")
