@@ -8,12 +8,24 @@ who clicks Run without reading.
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from lhkit.confirm.form import (
+    CANCELLED,
+    DECLINED,
+    Filled,
+    Form,
+    FormAction,
+    FormAnswer,
+    FormField,
+    Kind,
+    filled,
+    hint,
+)
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, load_catalog
 from lhkit.text import printable
@@ -21,6 +33,7 @@ from lhkit.text import printable
 _log = logging.getLogger(__name__)
 
 _YES = frozenset({"y", "yes", "ㅛ", "네", "예"})  # ㅛ is the Y key of a Korean layout
+_NO = frozenset({"n", "no", "ㅜ", "아니", "아니요", "아니오"})  # ㅜ is the N key
 
 GUARD_S = 0.4
 """For so long after a question appeared, what is typed was meant for something else. Seconds."""
@@ -45,6 +58,15 @@ class ConfirmGate(Protocol):
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True only if the user explicitly said to run it."""
+        ...
+
+
+@runtime_checkable
+class FormGate(Protocol):
+    """A gate that can also be asked to fill something in, in the midst of a tool's work."""
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Return what a person filled in, or that they said no, or went away."""
         ...
 
 
@@ -87,20 +109,40 @@ class GuardedGate:
         An inner gate that goes on although it was told that time is up, or that the caller was
         cancelled, is too late as well: what it says then is no yes.
         """
+        return await self._answer(request, self._inner.confirm) is True
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Return what the inner gate's person filled in; cancelled if busy, too late or broken.
+
+        A gate that knows no forms is asked for a yes or no, where no more is wanted.
+        """
+
+        async def asked(request: ConfirmRequest) -> FormAnswer:
+            if isinstance(self._inner, FormGate):
+                return await self._inner.fill_in(request, form)
+            is_yes = not form.fields and await self._inner.confirm(request) is True
+            return FormAnswer(action=FormAction.ACCEPT, content=form.given) if is_yes else DECLINED
+
+        answer = await self._answer(request, asked)
+        return answer if isinstance(answer, FormAnswer) else CANCELLED
+
+    async def _answer(
+        self, request: ConfirmRequest, ask: Callable[[ConfirmRequest], Awaitable[Any]]
+    ) -> Any:
         if self._is_open:
-            return False
+            return None
         self._is_open = True
         cancelled_before = cancellations()
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
-                answer = await self._inner.confirm(request)
+                answer = await ask(request)
         except Exception:  # noqa: BLE001 - boundary: a broken gate means no
             _log.warning("the confirm gate failed for %s: answered no", request.tool, exc_info=True)
-            return False
+            return None
         finally:
             self._is_open = False
         is_in_time = not limit.expired() and cancellations() == cancelled_before
-        return answer is True and is_in_time
+        return answer if is_in_time else None
 
 
 def _is_person(gate: object) -> bool:
@@ -118,7 +160,7 @@ class MidCallQuestions:
         self._gate = gate if _is_person(gate) else None
         self._waited_s = 0.0
         self._since_s: float | None = None
-        self._open: asyncio.Task[bool] | None = None
+        self._open: asyncio.Task[FormAnswer] | None = None
 
     @property
     def waited_s(self) -> float:
@@ -126,21 +168,21 @@ class MidCallQuestions:
         since_s = self._since_s
         return self._waited_s + (0.0 if since_s is None else _now_s() - since_s)
 
-    async def ask(self, request: ConfirmRequest) -> bool:
-        """Return True only if a person explicitly said so; one question at a time."""
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Return what a person answers; one question at a time, a no where nobody is asked."""
         if self._gate is None or self._since_s is not None:
-            return False
+            return DECLINED
         self._since_s = _now_s()
-        self._open = asyncio.ensure_future(GuardedGate(self._gate).confirm(request))
+        self._open = asyncio.ensure_future(GuardedGate(self._gate).fill_in(request, form))
         try:
             await asyncio.wait({self._open})
         finally:
             self._open.cancel()
             self._waited_s, self._since_s = self.waited_s, None
-        return not self._open.cancelled() and self._open.result() is True
+        return CANCELLED if self._open.cancelled() else self._open.result()
 
     def close(self) -> None:
-        """Answer the open question, and any that comes, with no: who would answer wants out."""
+        """Answer the open question, and any that comes, with no: nobody wants to know any more."""
         self._gate = None
         if self._open is not None:
             self._open.cancel()
@@ -177,6 +219,11 @@ def cancellations() -> int:
 def is_yes(line: str) -> bool:
     """Return True if what a person typed is an explicit yes."""
     return line.strip().casefold() in _YES
+
+
+def is_no(line: str) -> bool:
+    """Return True if what a person typed is an explicit no."""
+    return line.strip().casefold() in _NO
 
 
 async def forget_typed(guard_s: float = GUARD_S) -> bool:
@@ -249,10 +296,126 @@ class TerminalGate:
         self._write(printable(f"{request.tool}: {request.description}"))
         self._write(printable(request.summary))
         title = self._catalog.text("confirm.title")
+        prompt = self._catalog.text("confirm.prompt", title=title)
         try:
             if await self._forget():
                 self._write(self._catalog.text("confirm.early"))
-            answer = await self._read(self._catalog.text("confirm.prompt", title=title))
+            return is_yes(await self._read(prompt))
         except (EOFError, KeyboardInterrupt):
             return False
-        return is_yes(answer)
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Ask field by field, and in the end whether to send it."""
+        lines = FormLines(self._read, self._write, self._catalog, forget=self._forget)
+        return await lines.fill_in(request, form)
+
+
+class FormLines:
+    """A form in lines of a terminal. A word that begins with `/` says no, or goes away.
+
+    What was typed before the form stood there, or before it was asked whether to send it, does not
+    count. Without a terminal, where that line cannot be thrown away, it is taken for going away.
+
+    Args:
+        read: as in `TerminalGate`.
+        write: as in `TerminalGate`.
+        catalog: the texts.
+        forget: as in `TerminalGate`.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[str]],
+        write: Callable[[str], None],
+        catalog: Catalog,
+        *,
+        forget: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._read, self._write, self._catalog = read, write, catalog
+        self._forget = forget
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Return the answer; the end of input and Ctrl-C go away."""
+        text = self._catalog.text
+        self._write(printable(f"{request.tool}: {request.description}"))
+        if form.is_secret:
+            self._write(text("form.secret"))
+        self._write(printable(request.summary))
+        if form.fields:
+            self._write(text("form.how", decline=_DECLINE, cancel=_CANCEL))
+        try:
+            values = await self._values(form)
+            if isinstance(values, FormAnswer):
+                return values
+            await self._fresh()
+            answer = await self._read(text("form.prompt"))
+        except (EOFError, KeyboardInterrupt):
+            return CANCELLED
+        if is_yes(answer):
+            return FormAnswer(action=FormAction.ACCEPT, content=values)
+        return _left(answer) or (DECLINED if is_no(answer) else CANCELLED)
+
+    async def _values(self, form: Form) -> Mapping[str, JSON] | FormAnswer:
+        """Return what is filled in; the answer where that is not all."""
+        values = dict(form.given)
+        for number, each in enumerate(form.fields):
+            found = await self._value(each, is_first=number == 0)
+            if isinstance(found, FormAnswer):
+                return found
+            values |= found.values
+        return values
+
+    async def _value(self, field: FormField, *, is_first: bool) -> Filled | FormAnswer:
+        alone = Form(fields=(field,))
+        self._show(field)
+        while True:
+            is_early = is_first and await self._fresh()
+            is_first = False
+            line = await self._read(f"{printable(field.label)}{'*' if field.is_needed else ''}> ")
+            if is_early and not line:
+                return CANCELLED
+            if (answer := _left(line)) is not None:
+                return answer
+            typed = _chosen(field, line) if line.strip() else field.typed
+            found = filled(alone, {field.name: typed}, self._catalog)
+            if not found.faults:
+                return found
+            self._write(found.faults[field.name])
+
+    def _show(self, field: FormField) -> None:
+        lines = [field.label, field.about, hint(field, self._catalog)]
+        lines += [
+            f"  {number}. {each.title or each.typed}"
+            for number, each in enumerate(field.choices, start=1)
+        ]
+        titles = {each.typed: each.title or each.typed for each in field.choices}
+        if field.typed:
+            stands = ", ".join(titles.get(each, each) for each in field.typed)
+            lines.append(self._catalog.text("form.stands", value=stands))
+        self._write(printable("\n".join(filter(None, lines))))
+
+    async def _fresh(self) -> bool:
+        """Make sure that what comes was typed now; True if something else was there."""
+        is_early = await self._forget()
+        if is_early:
+            self._write(self._catalog.text("confirm.early"))
+        return is_early
+
+
+_DECLINE, _CANCEL = "/decline", "/cancel"
+
+
+def _left(line: str) -> FormAnswer | None:
+    return {_DECLINE: DECLINED, _CANCEL: CANCELLED}.get(line.strip())
+
+
+def _chosen(field: FormField, line: str) -> Sequence[str]:
+    """Return what a line says: of choices the number, title or value; several between commas."""
+    if not field.choices:
+        return (line,)
+    words = line.split(",") if field.kind is Kind.CHOICES else [line]
+    known = {str(number): each.typed for number, each in enumerate(field.choices, start=1)}
+    for each in field.choices:
+        known |= {each.title: each.typed} if each.title else {}
+    known |= {each.typed: each.typed for each in field.choices}
+    return tuple(known.get(word.strip(), word.strip()) for word in words)

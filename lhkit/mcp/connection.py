@@ -43,6 +43,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
+from lhkit.confirm.form import DECLINED, FormAction, FormAnswer
 from lhkit.errors import McpServerError
 
 _log = logging.getLogger(__name__)
@@ -62,8 +63,8 @@ _LEAVE_S = 2.0
 _PROBE_S = 5.0
 _SHOWN_ERRORS = 300
 
-Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-"""Asks a person (message, schema of the answer); None for a no."""
+Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[FormAnswer]]
+"""Asks a person (message, schema of the answer)."""
 
 _Streams: TypeAlias = tuple[Any, Any]
 
@@ -266,14 +267,11 @@ class McpConnection:
         context: ClientRequestContext,  # noqa: ARG002 - the SDK's name
         params: ElicitRequestParams,
     ) -> ElicitResult:
-        if not isinstance(
-            params, ElicitRequestFormParams
-        ):  # an address to open: not from a stranger
-            return ElicitResult(action="decline")
-        answer = await self._elicit(params.message, params.requested_schema)
-        if answer is None:
-            return ElicitResult(action="decline")
-        return ElicitResult(action="accept", content=dict(answer))
+        answer = DECLINED  # an address to open: not from a stranger
+        if isinstance(params, ElicitRequestFormParams):
+            answer = await self._elicit(params.message, params.requested_schema)
+        content: Any = dict(answer.content) if answer.action is FormAction.ACCEPT else None
+        return ElicitResult(action=answer.action.value, content=content)
 
     @asynccontextmanager
     async def _pipe(self, server: Process) -> AsyncIterator[_Streams]:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
+from lhkit.confirm.form import DECLINED, FormAnswer, form_of
 from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
 from lhkit.confirm.summary import Summarizer, pretty
 from lhkit.errors import McpServerError, MissingPackageError, RegistrationError, UsageError
@@ -56,6 +57,7 @@ _FOLDER = "{folder}"
 _CALLS = "calls"
 _MOST_TEXT_BYTES = 2**20
 _MOST_DESCRIPTION = 2_000
+_MOST_ASKED = 4_000
 
 # What the model reads, where the user says nothing better.
 _INSTRUCTIONS = {
@@ -443,37 +445,25 @@ class _Asking:
         finally:
             self._present = None
 
-    async def elicited(self, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the answer of a person to a question of the server; None for a no."""
-        present, answer = self._present, _plain_yes(schema)
-        if present is None or present[0] is None or answer is None:
-            return None
+    async def elicited(self, message: str, schema: Mapping[str, Any]) -> FormAnswer:
+        """Return the answer of a person to a question of the server; a no where nobody is asked."""
+        present, catalog = self._present, load_catalog(self.locale)
+        if present is None or present[0] is None:
+            return DECLINED
+        form = form_of(schema, message, catalog)
+        if form is None:
+            _log.warning("%s: it asked with a form that MCP does not know: declined", self.name)
+            return DECLINED
         questions, loop, tool = present
-        text = load_catalog(self.locale).text
+        told = message if len(message) <= _MOST_ASKED else f"{message[:_MOST_ASKED]}…"
         request = ConfirmRequest(
             tool=tool,
-            description=text("mcp.asks", server=self.name),
-            args=plain_json(answer),
-            summary=f"{message}\n{pretty(answer)}" if answer else message,
+            description=catalog.text("mcp.asks", server=self.name),
+            args=plain_json(form.given),
+            summary="\n".join(filter(None, [told, form.words])),
         )
-        asked = asyncio.run_coroutine_threadsafe(questions.ask(request), loop)
-        return answer if await asyncio.wrap_future(asked) else None
-
-
-def _plain_yes(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what Run answers to a form: its defaults, and yes; None if it asks for more."""
-    answer: dict[str, Any] = {}
-    fields = schema.get("properties")
-    for name, wanted in (fields if isinstance(fields, Mapping) else {}).items():
-        if not isinstance(wanted, Mapping):
-            return None
-        if "default" in wanted:
-            answer[name] = wanted["default"]
-        elif wanted.get("type") == "boolean":
-            answer[name] = True
-        elif name in (schema.get("required") or ()):
-            return None
-    return answer
+        asked = asyncio.run_coroutine_threadsafe(questions.fill_in(request, form), loop)
+        return await asyncio.wrap_future(asked)
 
 
 # ----------------------------------------------------------------------------------------- sessions

@@ -1,5 +1,8 @@
 """The confirm card: a question with two buttons, answered yes only by an explicit Run.
 
+What a tool wants to know in the midst of its work is a card, too, with the fields of its form; what
+is typed there goes to who asked and is kept nowhere.
+
 Works in the turn of a panel, in `await gate.confirm(…)` in a cell (ipykernel 7.4 or newer), and
 where nothing can be clicked: then it asks with `input()` where a person can type, else says no.
 Never a hang: waiting has a heartbeat, so that Interrupt gets through.
@@ -8,21 +11,46 @@ Never a hang: waiting has a heartbeat, so that Interrupt gets through.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, Typed, filled
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
+from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.state import CardOpened, CardSettled, QuestionOutcome
-from lhkit.notebook.widget import HEARTBEAT_S, Ask, HomeLoop, Screen, in_kernel, show, typed_answer
+from lhkit.notebook.state import CardFaulted, CardOpened, CardSettled, QuestionOutcome
+from lhkit.notebook.widget import (
+    HEARTBEAT_S,
+    Ask,
+    HomeLoop,
+    Screen,
+    in_kernel,
+    show,
+    typed_answer,
+    typed_form,
+)
 
 FRONT_END_S = 2.25
 """How long a front end may take to show a card before it is taken to be absent."""
 
-_ANSWERS = {
-    "run": QuestionOutcome.RUN,
-    "cancel": QuestionOutcome.CANCEL,
-    "escape": QuestionOutcome.ESCAPE,
+_LEAVING = {"cancel": QuestionOutcome.CANCEL, "escape": QuestionOutcome.ESCAPE}
+_ANSWERS = {  # by whether there is a form
+    False: {"run": QuestionOutcome.RUN, **_LEAVING},
+    True: {"decline": QuestionOutcome.DECLINED, **_LEAVING},
+}
+_DECLINING = frozenset(
+    {
+        QuestionOutcome.DECLINED,
+        QuestionOutcome.TYPED_NO,
+        QuestionOutcome.CODE_NO,
+        QuestionOutcome.NOBODY,
+    }
+)
+_TYPED = {
+    FormAction.ACCEPT: QuestionOutcome.TYPED_YES,
+    FormAction.DECLINE: QuestionOutcome.TYPED_NO,
+    FormAction.CANCEL: QuestionOutcome.CANCEL,
 }
 
 _numbers = count(1)  # of cards: with the kernel's own number they are ids in one page
@@ -54,8 +82,7 @@ class ButtonConfirmGate:
         self._ask = ask
         self._loop = HomeLoop()
         self._guard = GuardedGate(_Asking(self._question))
-        self._card = ""
-        self._answer: asyncio.Future[QuestionOutcome] | None = None
+        self._open: _Open | None = None
         self._dismissal = QuestionOutcome.INTERRUPTED
         self._code: list[bool] = []
         self.outcomes: list[QuestionOutcome] = []
@@ -64,14 +91,18 @@ class ButtonConfirmGate:
         """Return True only if the user explicitly said to run it; False while another is open."""
         return await self._guard.confirm(request)
 
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Return what a person filled in, in the midst of a tool's work."""
+        return await self._guard.fill_in(request, form)
+
     def settle(self, *, is_allowed: bool) -> None:
         """Answer the open card from code. Any thread; the first answer wins."""
         outcome = QuestionOutcome.CODE_YES if is_allowed else QuestionOutcome.CODE_NO
-        self._loop.hand_over(self._set, outcome, None)
+        self._loop.hand_over(self._set, outcome)
 
     def close(self) -> None:
         """Answer the open card with no. Any thread."""
-        self._loop.hand_over(self._set, QuestionOutcome.CLOSED, None)
+        self._loop.hand_over(self._set, QuestionOutcome.CLOSED)
 
     def dismiss(self, outcome: QuestionOutcome) -> None:
         """Say why a cancellation that follows ended the question. The loop's thread."""
@@ -83,34 +114,59 @@ class ButtonConfirmGate:
 
     def take_message(self, content: Mapping[str, Any]) -> None:
         """Take in what the browser sent; anything but an answer to the open card is ignored."""
+        opened = self._open
+        if opened is None or content.get("type") != "answer" or content.get("card") != opened.card:
+            return
         match content:
-            case {"type": "answer", "card": str(card), "how": str(how)} if how in _ANSWERS:
-                self._set(_ANSWERS[how], card)
+            case {"how": "send", "fields": dict(fields)} if opened.form is not None:
+                self._send(opened, opened.form, _typed(fields))
+            case {"how": str(how)} if how in _ANSWERS[opened.form is not None]:
+                self._set(_ANSWERS[opened.form is not None][how])
 
-    def _set(self, outcome: QuestionOutcome, card: str | None) -> None:
-        is_stale = card is not None and card != self._card
-        if self._answer is not None and not self._answer.done() and not is_stale:
-            self._answer.set_result(outcome)
+    def _send(self, opened: "_Open", form: Form, typed: Typed) -> None:
+        """Send what stands in the form, or tell what does not fit."""
+        done = filled(form, typed, load_catalog(self.locale))
+        if not done.faults:
+            opened.values = done.values
+            self._set(QuestionOutcome.SENT)
+        elif not opened.answer.done():
+            opened.screen.take(CardFaulted(card=opened.card, faults=done.faults))
+            opened.screen.flush()
 
-    async def _question(self, request: ConfirmRequest) -> bool:
+    def _set(self, outcome: QuestionOutcome) -> None:
+        if self._open is not None and not self._open.answer.done():
+            self._open.answer.set_result(outcome)
+
+    async def _question(
+        self, request: ConfirmRequest, form: Form | None = None
+    ) -> tuple[QuestionOutcome, Mapping[str, JSON]]:
+        """Return what became of a question, and what was filled in."""
         self._loop.bind()
-        screen = self._home or self._own_screen()
-        self._card, self._answer = _new_id(), asyncio.get_running_loop().create_future()
-        self._dismissal = QuestionOutcome.INTERRUPTED
-        screen.take(CardOpened(card=self._card, request=request))
-        screen.flush()
+        opened = _Open(
+            card=f"{os.getpid()}-{next(_numbers)}",
+            request=request,
+            form=form,
+            screen=self._home or self._own_screen(),
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._open = opened
+        # whoever stops or interrupts says so before; else who asks in the midst of a call is gone
+        self._dismissal = QuestionOutcome.INTERRUPTED if form is None else QuestionOutcome.WITHDRAWN
+        opened.screen.take(CardOpened(card=opened.card, request=request, form=form))
+        opened.screen.flush()
         outcome = QuestionOutcome.FAILED
         try:
-            outcome = await self._outcome(self._answer, screen, request)
+            outcome = await self._outcome(opened)
         except (asyncio.CancelledError, KeyboardInterrupt):
             outcome = self._dismissal
             raise
         finally:
-            self._answer = None
-            self.outcomes.append(outcome)
-            screen.take(CardSettled(card=self._card, outcome=outcome))
-            screen.flush()
-        return outcome.is_allowed
+            self._open = None
+            if form is None:  # what a tool asks in its midst is no answer to its call
+                self.outcomes.append(outcome)
+            opened.screen.take(CardSettled(card=opened.card, outcome=outcome))
+            opened.screen.flush()
+        return outcome, opened.values
 
     def _own_screen(self) -> Screen:
         screen = Screen(
@@ -124,43 +180,90 @@ class ButtonConfirmGate:
             show(screen.widget)
         return screen
 
-    async def _outcome(
-        self, answer: "asyncio.Future[QuestionOutcome]", screen: Screen, request: ConfirmRequest
-    ) -> QuestionOutcome:
+    async def _outcome(self, opened: "_Open") -> QuestionOutcome:
         if self._code:
-            return QuestionOutcome.CODE_YES if self._code.pop(0) else QuestionOutcome.CODE_NO
-        loop = asyncio.get_running_loop()
+            return self._said_by_code(opened, is_allowed=self._code.pop(0))
+        loop, screen = asyncio.get_running_loop(), opened.screen
         begun_s = watched_s = loop.time()
-        while not answer.done():
+        while not opened.answer.done():
             now_s = loop.time()
             watched_s = now_s if screen.is_watched else watched_s
             if self._timeout_s is not None and now_s - begun_s >= self._timeout_s:
                 return QuestionOutcome.TIMED_OUT
             if not screen.is_watched and (not in_kernel() or now_s - watched_s >= FRONT_END_S):
-                return await self._without_front_end(screen, request)
-            await asyncio.wait({answer}, timeout=HEARTBEAT_S)
-        return answer.result()
+                return await self._without_front_end(opened)
+            await asyncio.wait({opened.answer}, timeout=HEARTBEAT_S)
+        outcome = opened.answer.result()
+        if outcome is QuestionOutcome.CODE_YES:
+            return self._said_by_code(opened, is_allowed=True)
+        return outcome
 
-    async def _without_front_end(self, screen: Screen, request: ConfirmRequest) -> QuestionOutcome:
-        if screen.was_seen:
+    def _said_by_code(self, opened: "_Open", *, is_allowed: bool) -> QuestionOutcome:
+        """Return the answer of a program, which fills nothing in: a form takes it as it stands."""
+        if not is_allowed:
+            return QuestionOutcome.CODE_NO
+        if opened.form is None:
+            return QuestionOutcome.CODE_YES
+        done = filled(opened.form, opened.form.typed, load_catalog(self.locale))
+        opened.values = done.values
+        return QuestionOutcome.CODE_NO if done.faults else QuestionOutcome.CODE_YES
+
+    async def _without_front_end(self, opened: "_Open") -> QuestionOutcome:
+        if opened.screen.was_seen:
             return QuestionOutcome.CLOSED  # whoever showed it is gone
-        title = load_catalog(self.locale).text("confirm.title")
-        prompt = load_catalog(self.locale).text("confirm.prompt", title=title)
+        catalog, request = load_catalog(self.locale), opened.request
+        if opened.form is not None:
+            answer = await typed_form(request, opened.form, catalog, self._ask)
+            if answer is None:
+                return QuestionOutcome.NOBODY
+            opened.values = answer.content
+            return _TYPED[answer.action]
+        prompt = catalog.text("confirm.prompt", title=catalog.text("confirm.title"))
         typed = await typed_answer(f"{request.tool}: {request.summary}\n{prompt}", self._ask)
         if typed is None:
             return QuestionOutcome.NOBODY
         return QuestionOutcome.TYPED_YES if typed else QuestionOutcome.TYPED_NO
 
 
-def _new_id() -> str:
-    return f"{os.getpid()}-{next(_numbers)}"
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """The question that is shown: where, with which answer, and what was filled in."""
+
+    card: str
+    request: ConfirmRequest
+    form: Form | None
+    screen: Screen
+    answer: "asyncio.Future[QuestionOutcome]"
+    values: Mapping[str, JSON] = field(default_factory=dict)
+
+
+def _typed(fields: Mapping[Any, Any]) -> Typed:
+    """Return what a page tells of a form's fields: a text each, or several."""
+    told: dict[str, tuple[str, ...]] = {}
+    for name, value in fields.items():
+        words = value if isinstance(value, list) else [value]
+        told[str(name)] = tuple(each for each in words if isinstance(each, str))
+    return told
 
 
 class _Asking:
     """What `GuardedGate` wraps: one question at a time, and no fault means yes."""
 
-    def __init__(self, ask: Callable[[ConfirmRequest], Awaitable[bool]]) -> None:
+    def __init__(
+        self,
+        ask: Callable[
+            [ConfirmRequest, Form | None],
+            Awaitable[tuple[QuestionOutcome, Mapping[str, JSON]]],
+        ],
+    ) -> None:
         self._ask = ask
 
     async def confirm(self, request: ConfirmRequest) -> bool:
-        return await self._ask(request)
+        outcome, _ = await self._ask(request, None)
+        return outcome.is_allowed
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        outcome, values = await self._ask(request, form)
+        if outcome.is_allowed:
+            return FormAnswer(action=FormAction.ACCEPT, content=values)
+        return DECLINED if outcome in _DECLINING else CANCELLED

@@ -51,9 +51,8 @@ def _markdown(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm a
             result = "" if item.result is None else _fenced(_json_text(envelope(item.result)))
             name = _code(item.name or "?")
             return f"{name}\n\n{_fenced(_json_text(item.args))}\n\n{result}".rstrip()
-        case CardItem(request=request, outcome=outcome):
-            said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
-            return f"**{catalog.text('confirm.title')}** {said}\n\n{_fenced(request.summary)}"
+        case CardItem(request=request):
+            return f"{_asked(item, catalog, mark='**')}\n\n{_fenced(request.summary)}"
         case NoteItem(text=text):
             return f"*{text}*"
         case ErrorItem(text=text, detail=detail):
@@ -62,6 +61,12 @@ def _markdown(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm a
             return ""
         case _:
             assert_never(item)
+
+
+def _asked(item: CardItem, catalog: Catalog, mark: str = "") -> str:
+    title = catalog.text("confirm.title" if item.form is None else "form.title")
+    said = catalog.text(f"notebook.outcome_{item.outcome}") if item.outcome else "…"
+    return f"{mark}{title}{mark} {said}"
 
 
 def _quoted(text: str) -> str:
@@ -97,9 +102,8 @@ def _line(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an it
         case ToolItem():
             status = envelope(item.result)["status"] if item.result else "…"
             return f"{item.name or '?'} {compact(plain_or_repr(item.args))} → {status}"
-        case CardItem(outcome=outcome):
-            said = catalog.text(f"notebook.outcome_{outcome}") if outcome else "…"
-            return f"{catalog.text('confirm.title')} {said}"
+        case CardItem():
+            return _asked(item, catalog)
         case NoteItem(text=text):
             return text
         case ErrorItem(text=text, detail=detail):

@@ -12,10 +12,12 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
+from lhkit.confirm.form import Form
 from lhkit.confirm.summary import pretty
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
+from lhkit.notebook.fields import Entry, field_html
 from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
@@ -285,29 +287,64 @@ def _tool_outcome(item: ToolItem, catalog: Catalog) -> tuple[str, str]:
 
 
 def _card(item: CardItem, catalog: Catalog) -> str:
-    outcome = item.outcome
+    outcome, form = item.outcome, item.form
     state = "open" if outcome is None else "allowed" if outcome.is_allowed else "denied"
     card = escape(item.card)
     said = "" if outcome is None else catalog.text(f"notebook.outcome_{outcome}")
-    buttons = (
-        f'<button type="button" class="lhkit-button lhkit-cancel" data-answer="cancel">'
-        f"{escape(catalog.text('confirm.cancel'))}</button>"
-        f'<button type="button" class="lhkit-button lhkit-primary lhkit-run" data-answer="run">'
-        f"{escape(catalog.text('confirm.run'))}</button>"
-    )
-    role = 'role="alertdialog" tabindex="-1"' if outcome is None else 'role="group"'
+    # a form is no alert: whoever hears it wants to go through its fields
+    role = "alertdialog" if form is None or not form.fields else "dialog"
+    role = f'role="{role}" tabindex="-1"' if outcome is None else 'role="group"'
+    title = catalog.text("confirm.title" if form is None else "form.title")
+    told = "" if form is None or outcome is not None else _form(item, form, catalog)
     return (
         f'<div class="lhkit-confirm" {role} data-state="{state}" data-card="{card}"'
+        f' data-attempt="{item.attempts}"'
         f' aria-labelledby="lhkit-t-{card}" aria-describedby="lhkit-d-{card} lhkit-s-{card}">'
-        f'<div class="lhkit-title" id="lhkit-t-{card}">'
-        f"{escape(catalog.text('confirm.title'))}</div>"
+        f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(title)}</div>'
         f'<div class="lhkit-description" id="lhkit-d-{card}"><code>'
         f"{escape(printable(item.request.tool))}</code> "
         f"{escape(printable(item.request.description))}</div>"
         f'<pre class="lhkit-summary" id="lhkit-s-{card}">'
-        f"{escape(printable(item.request.summary))}</pre>"
+        f"{escape(printable(item.request.summary))}</pre>{told}"
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status">{escape(said)}</span>'
-        f"{buttons if outcome is None else ''}</div></div>"
+        f"{'' if outcome is not None else _card_buttons(form, catalog)}</div></div>"
+    )
+
+
+def _card_buttons(form: Form | None, catalog: Catalog) -> str:
+    answers = {"cancel": ("lhkit-cancel", "confirm.cancel")}
+    if form is None:
+        answers["run"] = ("lhkit-primary lhkit-run", "confirm.run")
+    else:
+        answers["decline"] = ("lhkit-decline", "form.decline")
+        answers["send"] = ("lhkit-primary lhkit-run", "form.send")
+    return "".join(
+        f'<button type="button" class="lhkit-button {css}" data-answer="{how}">'
+        f"{escape(catalog.text(key))}</button>"
+        for how, (css, key) in answers.items()
+    )
+
+
+def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
+    secret = catalog.text("form.secret") if form.is_secret else ""
+    warning = f'<div class="lhkit-told" data-fault role="alert">{escape(secret)}</div>'
+    fields = "".join(
+        field_html(
+            each,
+            Entry(
+                name=each.name,
+                typed=each.typed,
+                fault=item.faults.get(each.name, ""),
+                telling=f"lhkit-f-{item.card}-{number}",
+            ),
+            catalog,
+        )
+        for number, each in enumerate(form.fields)
+    )
+    star = escape(catalog.text("form.star")) if any(each.is_needed for each in form.fields) else ""
+    return (
+        f"{warning if secret else ''}"
+        f'<div class="lhkit-fill">{fields}<span class="lhkit-about">{star}</span></div>'
     )
 
 

@@ -1,17 +1,18 @@
 """What a review shows: a conversation, the place to be judged, a form; as state and HTML, pure."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, TypeAlias, assert_never
 
+from lhkit.confirm.form import FormField, Kind, fields_of, typed_as, value_of
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
 from lhkit.harness.reviews import Held, Label, Place, Reviewed, places_of
 from lhkit.harness.shares import Agreement
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.notebook.ab_view import Told, press_button
+from lhkit.notebook.fields import Entry, escaped, field_html, option
 from lhkit.notebook.render import MAX_VALUE_CHARS, to_html
 from lhkit.text import printable
 
@@ -189,8 +190,8 @@ def new_form(state: ReviewState, held: Held, tool: str | None = None, *, number:
     if name not in state.schemas:
         name = next(iter(state.schemas), "")
     given = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
-    properties = _properties(state.schemas.get(name, {}))
-    values = {key: _typed(properties[key], given[key]) for key in properties if key in given}
+    fields = _fields(state.schemas.get(name, {}))
+    values = {each.name: typed_as(each, given[each.name]) for each in fields if each.name in given}
     return Form(number=number, held=held, tool=name, values=values, say=say)
 
 
@@ -201,17 +202,14 @@ def arguments_of(form: Form, schema: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: a field that is no text holds no JSON; the message is its name.
     """
     found: dict[str, Any] = {}
-    for name, part in _properties(schema).items():
-        text = form.values.get(name, "")
+    for each in _fields(schema):
+        text = form.values.get(each.name, "")
         if text == "":
             continue
-        if _is_text(part):
-            found[name] = text
-            continue
         try:
-            found[name] = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(name) from error
+            found[each.name] = value_of(each, text)
+        except ValueError as error:
+            raise ValueError(each.name) from error
     return found
 
 
@@ -231,21 +229,14 @@ def words_in(fields: Mapping[str, str], number: int) -> str:
     return fields.get(f"{number}:{SAY_FIELD}", "").strip()
 
 
-def _properties(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    properties = schema.get("properties")
-    given = properties if isinstance(properties, Mapping) else {}
-    return {name: part if isinstance(part, Mapping) else {} for name, part in given.items()}
-
-
-def _is_text(part: Mapping[str, Any]) -> bool:
-    choices = part.get("enum")
-    if isinstance(choices, Sequence) and choices:
-        return all(isinstance(each, str) for each in choices)
-    return part.get("type") == "string"
-
-
-def _typed(part: Mapping[str, Any], value: Any) -> str:
-    return value if _is_text(part) and isinstance(value, str) else json_or_repr(value)
+def _fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
+    """Return the fields for a call's arguments, by their names; several choices are JSON here."""
+    return tuple(
+        replace(each, kind=Kind.OTHER, choices=(), title="")
+        if each.kind is Kind.CHOICES
+        else replace(each, title="")
+        for each in fields_of(schema)
+    )
 
 
 # State to HTML. Everything foreign is escaped.
@@ -272,10 +263,10 @@ def _head(state: ReviewState, catalog: Catalog) -> str:
     )
     told = "".join(
         f'<div class="lhkit-told"{" data-fault" if each.is_fault else ""}>'
-        f"{_escaped(each.text)}</div>"
+        f"{escaped(each.text)}</div>"
         for each in state.told
     )
-    name = _escaped(str(state.record.sample_id))
+    name = escaped(str(state.record.sample_id))
     return (
         f'<div class="lhkit-head" role="status"><div class="lhkit-title">{escape(words)}</div>'
         f'<div class="lhkit-told">{name} · {escape(_at(state, catalog))}</div>{told}</div>'
@@ -318,7 +309,7 @@ def _unit(place: Place, body: str, state: ReviewState, catalog: Catalog) -> str:
     if label is not None:
         args = json_or_repr(dict(label.args or {})) if label.held in _MENDING else ""
         written = filter(None, (f"{label.tool} {args}".strip(), label.say))
-        mended = "".join(f"<pre>{_escaped(_cut(each))}</pre>" for each in written)
+        mended = "".join(f"<pre>{escaped(_cut(each))}</pre>" for each in written)
     current = ' data-current aria-current="true"' if is_current else ""
     return (
         f'<div class="lhkit-unit"{held}{current}><div class="lhkit-chip">{escape(said)}</div>'
@@ -327,12 +318,12 @@ def _unit(place: Place, body: str, state: ReviewState, catalog: Catalog) -> str:
 
 
 def _call(call: CallRecord, catalog: Catalog) -> str:
-    args = _escaped(_cut(json_or_repr(call.raw_args)))
-    result = _escaped(_cut(json_or_repr(dict(call.result))))
-    asked = f" · {_escaped(call.answer)}" if call.answer else ""
+    args = escaped(_cut(json_or_repr(call.raw_args)))
+    result = escaped(_cut(json_or_repr(dict(call.result))))
+    asked = f" · {escaped(call.answer)}" if call.answer else ""
     return (
-        f'<div><code class="lhkit-tool-name">{_escaped(call.tool)}</code>'
-        f" → {_escaped(call.outcome)}{asked}</div>"
+        f'<div><code class="lhkit-tool-name">{escaped(call.tool)}</code>'
+        f" → {escaped(call.outcome)}{asked}</div>"
         f'<div class="lhkit-part">{escape(catalog.text("notebook.tool_arguments"))}</div>'
         f"<pre>{args}</pre><details><summary>{escape(catalog.text('notebook.tool_result'))}</summary>"
         f"<pre>{result}</pre></details>"
@@ -387,15 +378,13 @@ def _form(state: ReviewState, catalog: Catalog) -> str:
     if form.held is Held.NOT_FINE:
         return _words_form(form, catalog)
     schema = state.schemas.get(form.tool, {})
-    options = "".join(_option(name, name == form.tool) for name in state.schemas)
+    options = "".join(option(name, is_chosen=name == form.tool) for name in state.schemas)
     tool = f"{form.number}:{TOOL_FIELD}"
-    required = schema.get("required")
-    needed = set(required) if isinstance(required, list) else set()
     fields = "".join(
-        _input(form, name, part, is_needed=name in needed, is_first=index == 0, catalog=catalog)
-        for index, (name, part) in enumerate(_properties(schema).items())
+        field_html(each, _entry(form, each, is_first=index == 0), catalog)
+        for index, each in enumerate(_fields(schema))
     )
-    fault = f'<div class="lhkit-told" data-fault role="alert">{_escaped(form.fault)}</div>'
+    fault = f'<div class="lhkit-told" data-fault role="alert">{escaped(form.fault)}</div>'
     return (
         f'<div class="lhkit-form" role="group" aria-label="{escape(catalog.text("review.form"))}">'
         f'<label>{escape(catalog.text("review.tool"))} <select class="lhkit-field" name="{tool}"'
@@ -429,54 +418,14 @@ def _form_buttons(catalog: Catalog) -> str:
     return press_button("cancel", catalog.text("confirm.cancel"), key="Escape") + save
 
 
-def _option(value: str, is_chosen: bool, label: str | None = None) -> str:
-    chosen = " selected" if is_chosen else ""
-    shown = value if label is None else label
-    return f'<option value="{escape(value)}"{chosen}>{_escaped(shown)}</option>'
-
-
-def _input(
-    form: Form,
-    name: str,
-    part: Mapping[str, Any],
-    *,
-    is_needed: bool,
-    is_first: bool,
-    catalog: Catalog,
-) -> str:
-    key = escape(f"{form.number}:{_FIELD}{name}")
-    value = form.values.get(name, "")
+def _entry(form: Form, field: FormField, *, is_first: bool) -> Entry:
     focus = f' data-focus="form-{form.number}"' if is_first else ""
-    common = f'class="lhkit-field" name="{key}"{focus} data-enter="save" data-fresh'
-    common += ' aria-required="true"' if is_needed else ""
-    choices = _choices(part)
-    if choices:
-        known = [*choices, *([value] if value and value not in choices else [])]
-        options = _option("", value == "", catalog.text("review.left_out"))
-        options += "".join(_option(each, each == value) for each in known)
-        field = f"<select {common}>{options}</select>"
-    elif _is_text(part):
-        field = f'<input {common} value="{escape(value)}">'
-    elif part.get("type") in {"integer", "number"}:
-        field = f'<input {common} inputmode="decimal" value="{escape(value)}">'
-    else:
-        field = f'<textarea {common} rows="3">{escape(value)}</textarea>'
-    mark = " *" if is_needed else ""
-    about = part.get("description")
-    told = (
-        f'<span class="lhkit-about">{_escaped(_cut(about))}</span>'
-        if isinstance(about, str)
-        else ""
+    typed = form.values.get(field.name, "")
+    return Entry(
+        name=f"{form.number}:{_FIELD}{field.name}",
+        typed=(typed,) if typed else (),
+        more=f'{focus} data-enter="save" data-fresh',
     )
-    return f"<label>{_escaped(name)}{mark} {field}{told}</label>"
-
-
-def _choices(part: Mapping[str, Any]) -> list[str]:
-    """Return what can be chosen for a field, as it is typed; nothing if it is free."""
-    given = part.get("enum")
-    if isinstance(given, Sequence) and not isinstance(given, str) and given:
-        return [_typed(part, each) for each in given]
-    return ["true", "false"] if part.get("type") == "boolean" else []
 
 
 def _compared(state: ReviewState, catalog: Catalog) -> str:
@@ -486,7 +435,7 @@ def _compared(state: ReviewState, catalog: Catalog) -> str:
     lines = "".join(f"<li>{escape(line)}</li>" for line in reviewed_lines(found, catalog))
     title = catalog.text("review.compared", first=found.first, second=found.second)
     return (
-        f'<div class="lhkit-opt-in"><div class="lhkit-title">{_escaped(title)}</div>'
+        f'<div class="lhkit-opt-in"><div class="lhkit-title">{escaped(title)}</div>'
         f"<ul>{lines}</ul></div>"
     )
 
@@ -541,10 +490,6 @@ def review_lines(state: ReviewState, catalog: Catalog) -> list[str]:
         done=state.done,
     )
     return [printable(line) for line in (head, *(each.text for each in state.told))]
-
-
-def _escaped(text: str) -> str:
-    return escape(printable(text))
 
 
 def _cut(text: str) -> str:

@@ -1,10 +1,11 @@
 """What the panel shows, folded from events; pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypeAlias, assert_never
 
+from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.messages import (
     CallReady,
@@ -29,12 +30,14 @@ from lhkit.messages import (
 
 
 class QuestionOutcome(StrEnum):
-    """What became of a question, and why. Only the three that say so let the tool run."""
+    """What became of a question, and why. Only the four that say so are a yes."""
 
     RUN = "run"
+    SENT = "sent"  # a form, filled in
     TYPED_YES = "typed_yes"
     CODE_YES = "code_yes"  # answered by the program, such as a notebook under nbval
     CANCEL = "cancel"
+    DECLINED = "declined"  # a form
     ESCAPE = "escape"
     TYPED_NO = "typed_no"
     CODE_NO = "code_no"
@@ -44,22 +47,39 @@ class QuestionOutcome(StrEnum):
     CLOSED = "closed"
     NOBODY = "nobody"  # no front end that can click, nobody who can type
     FAILED = "failed"
+    WITHDRAWN = "withdrawn"  # whoever asked is gone, or does not want to know any more
 
     @property
     def is_allowed(self) -> bool:
-        """True if the tool may run."""
+        """True if the tool may run, or the form be sent."""
         return self in _ALLOWED
 
 
-_ALLOWED = frozenset({QuestionOutcome.RUN, QuestionOutcome.TYPED_YES, QuestionOutcome.CODE_YES})
+_ALLOWED = frozenset(
+    {
+        QuestionOutcome.RUN,
+        QuestionOutcome.SENT,
+        QuestionOutcome.TYPED_YES,
+        QuestionOutcome.CODE_YES,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardOpened:
-    """A question is put to the user; `card` names it."""
+    """A question is put to the user; `card` names it. With a form it asks for more than a yes."""
 
     card: str
     request: ConfirmRequest
+    form: Form | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFaulted:
+    """A form was sent with values that do not fit: why, in words, by the names of fields."""
+
+    card: str
+    faults: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +131,7 @@ class OptedIn:
     """The user said that it may."""
 
 
-CardEvent: TypeAlias = CardOpened | CardSettled
+CardEvent: TypeAlias = CardOpened | CardFaulted | CardSettled
 PanelEvent: TypeAlias = (
     ChatEvent | CardEvent | Noted | FaultShown | TurnDropped | ModelChosen | OptInAsked | OptedIn
 )
@@ -156,11 +176,18 @@ class ToolItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardItem:
-    """A question to the user; `outcome` is None while it is open."""
+    """A question to the user; `outcome` is None while it is open.
+
+    `faults` are those of the form as it was sent last, the `attempts`-th time. What is typed into a
+    form is never in here.
+    """
 
     card: str
     request: ConfirmRequest
     outcome: QuestionOutcome | None = None
+    form: Form | None = None
+    faults: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,10 +313,10 @@ def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelSta
             return _ended(state, event, at_s)
         case HistoryCleared():
             return PanelState(identity=state.identity, connection=state.connection)
-        case CardOpened(card=card, request=request):
-            return _with(state, CardItem(card=card, request=request))
-        case CardSettled():
-            return _answered(state, event)
+        case CardOpened(card=card, request=request, form=form):
+            return _with(state, CardItem(card=card, request=request, form=form))
+        case CardFaulted() | CardSettled():
+            return _on_card(state, event)
         case Noted(text=text):
             return _with(state, NoteItem(text=text))
         case FaultShown(text=text, detail=detail):
@@ -367,12 +394,18 @@ def _settled(state: PanelState, event: CallSettled) -> PanelState:
     return _with(state, settled)
 
 
-def _answered(state: PanelState, event: CardSettled) -> PanelState:
+def _on_card(state: PanelState, event: CardFaulted | CardSettled) -> PanelState:
     for index in range(len(state.items) - 1, -1, -1):
         item = state.items[index]
         if isinstance(item, CardItem) and item.card == event.card:
-            return _replaced(state, index, replace(item, outcome=event.outcome))
+            return _replaced(state, index, _after(item, event))
     return state
+
+
+def _after(item: CardItem, event: CardFaulted | CardSettled) -> CardItem:
+    if isinstance(event, CardSettled):
+        return replace(item, outcome=event.outcome, faults={})
+    return replace(item, faults=event.faults, attempts=item.attempts + 1)
 
 
 def _replaced(state: PanelState, index: int, item: Item) -> PanelState:

@@ -15,7 +15,8 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from lhkit.confirm.gate import forget_typed, is_yes
+from lhkit.confirm.form import Form, FormAnswer
+from lhkit.confirm.gate import ConfirmRequest, FormLines, forget_typed, is_yes
 from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.export import to_lines
 from lhkit.notebook.render import Patch, View, patches, render
@@ -83,14 +84,41 @@ async def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
     In a kernel that is a cell whose front end takes input, elsewhere a terminal, where what was
     typed before the question does not count. It blocks until the person answers.
     """
-    if not (in_cell() if in_kernel() else _is_terminal()):
+    if not _can_type():
         return None
-    if not in_kernel():
-        await forget_typed()
+    await _forget()
     try:
         return is_yes(ask(prompt))
     except (EOFError, OSError, RuntimeError):  # nobody can type after all
         return None
+
+
+async def typed_form(
+    request: ConfirmRequest, form: Form, catalog: Catalog, ask: Ask = input
+) -> FormAnswer | None:
+    """Ask a form in words, as `typed_answer`; None where nobody can answer."""
+    if not _can_type():
+        return None
+    shown: list[str] = []
+
+    async def read(prompt: str) -> str:
+        told = "\n".join([*shown, prompt])
+        shown.clear()
+        return ask(told)
+
+    try:
+        return await FormLines(read, shown.append, catalog, forget=_forget).fill_in(request, form)
+    except (OSError, RuntimeError):
+        return None
+
+
+def _can_type() -> bool:
+    return in_cell() if in_kernel() else _is_terminal()
+
+
+async def _forget() -> bool:
+    """Throw away what was typed before; a cell's front end has no such thing."""
+    return False if in_kernel() else await forget_typed()
 
 
 def show(widget: Any) -> None:

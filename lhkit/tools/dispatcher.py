@@ -243,6 +243,7 @@ class _Dispatch:
         with open_to_questions(questions):
             task = asyncio.create_task(self._handled(tool, plain_json(args)))
         is_late, stopped = await _waited_out(task, tool.timeout_s, questions)
+        questions.close()  # what is over asks nothing any more
         returned = _Failed(TimeoutError()) if is_late else _returned(task)
         waited_s = questions.waited_s  # for a person, whom no tool may be blamed for
         self.trace = replace(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.form import CANCELLED, Form
 from lhkit.confirm.gate import (
     ConfirmGate,
     ConfirmRequest,
@@ -27,7 +28,7 @@ LIMIT_S = 1.0
 async def _asks(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
     questions = asked_in_the_midst()
     assert questions is not None
-    return ToolOk({"answer": await questions.ask(QUESTION)})
+    return ToolOk({"answer": (await questions.fill_in(QUESTION, Form())).action})
 
 
 class Slow:
@@ -60,15 +61,40 @@ async def trace_of(gate: ConfirmGate | None) -> DispatchTrace:
 @pytest.mark.promise("dispatch.mid_call")
 async def test_the_time_of_a_tool_stands_still_while_a_person_thinks() -> None:
     trace = await trace_of(GuardedGate(Slow(1.5 * LIMIT_S)))
-    assert trace.result == ToolOk({"answer": True})
+    assert trace.result == ToolOk({"answer": "accept"})
     assert trace.waiting_s >= LIMIT_S
     assert trace.handler_s < trace.waiting_s
 
 
 @pytest.mark.promise("dispatch.mid_call")
-@pytest.mark.parametrize("gate", [None, ScriptedGate([True]), BrokenPerson(RuntimeError("x"))])
-async def test_nobody_and_a_script_and_a_broken_gate_say_no(gate: ConfirmGate | None) -> None:
-    assert (await trace_of(gate)).result == ToolOk({"answer": False})
+@pytest.mark.parametrize(
+    ("gate", "answer"),
+    [
+        (None, "decline"),
+        (ScriptedGate([True]), "decline"),
+        (BrokenPerson(RuntimeError("x")), "cancel"),
+    ],
+)
+async def test_nobody_and_a_script_say_no_and_a_broken_gate_goes_away(
+    gate: ConfirmGate | None, answer: str
+) -> None:
+    assert (await trace_of(gate)).result == ToolOk({"answer": answer})
+
+
+@pytest.mark.promise("dispatch.mid_call")
+async def test_a_question_that_outlives_its_call_is_taken_back() -> None:
+    person, questions = Slow(None), list[asyncio.Task[Any]]()
+
+    async def leaves_it_open(_args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        asked = asked_in_the_midst()
+        assert asked is not None
+        questions.append(asyncio.create_task(asked.fill_in(QUESTION, Form())))
+        await person.asked.wait()
+        return ToolOk({})
+
+    tools = ToolRegistry([echo_tool("asks", handler=leaves_it_open)])
+    assert await ToolDispatcher(tools).dispatch("asks", {}, confirm=person) == ToolOk({})
+    assert await questions[0] == CANCELLED
 
 
 async def test_whoever_stops_the_turn_answers_no_and_waits_no_longer() -> None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.form import Form, FormAction, FormAnswer, Typed, filled
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest
+from lhkit.locales import load_catalog
 from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import DispatchTrace, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -64,7 +66,7 @@ def address(file: Path) -> Iterator[str]:
 
 
 class Person:
-    """A gate that a person answers: so many times, then never again."""
+    """A gate that a person answers: so many times, then never again. It knows no forms."""
 
     is_person = True
 
@@ -75,6 +77,23 @@ class Person:
     async def confirm(self, request: ConfirmRequest) -> bool:
         self.asked.append(request)
         return self._answers.pop(0)
+
+
+class Writer(Person):
+    """A person who also fills in forms: what is typed, or how they leave it."""
+
+    def __init__(self, *answers: bool, typed: Typed | FormAnswer) -> None:
+        super().__init__(*answers)
+        self._typed = typed
+        self.forms: list[tuple[ConfirmRequest, Form]] = []
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        self.forms.append((request, form))
+        if isinstance(self._typed, FormAnswer):
+            return self._typed
+        done = filled(form, {**form.typed, **self._typed}, load_catalog("en"))
+        assert not done.faults
+        return FormAnswer(action=FormAction.ACCEPT, content=done.values)
 
 
 async def dispatched(

@@ -5,6 +5,7 @@ python ledger.py FILE PORT       by streamable HTTP
 """
 
 import asyncio
+import json
 import os
 import sys
 import warnings
@@ -125,6 +126,46 @@ async def add_with_pin(text: str, ctx: Context) -> str:
     """Add an entry, with a secret of the person."""
     answer = await ctx.elicit("Your PIN?", Pin)
     return _add(text) if answer.action == "accept" else "not added"
+
+
+DETAILS = {
+    "type": "object",
+    "properties": {
+        "who": {"type": "string", "title": "Who pays?", "maxLength": 20},
+        "mail": {"type": "string", "format": "email", "description": "for the receipt"},
+        "amount": {"type": "integer", "minimum": 1, "maximum": 99, "default": 5},
+        "cash": {"type": "boolean"},
+        "book": {
+            "type": "string",
+            "oneOf": [{"const": "h", "title": "House"}, {"const": "w", "title": "Work"}],
+        },
+        "tags": {"type": "array", "items": {"type": "string", "enum": ["food", "rent", "fun"]}},
+    },
+    "required": ["who", "book"],
+}
+
+
+@server.tool()
+async def add_detailed(text: str, ctx: Context) -> str:
+    """Add an entry with details of the person."""
+    answer = await ctx.session.elicit_form(f"Details of {text}?", DETAILS, ctx.request_id)
+    if answer.action != "accept":
+        return f"not added: {answer.action}"
+    return _add(f"{text} {json.dumps(answer.content, sort_keys=True)}")
+
+
+@server.tool()
+async def ask_what_no_form_has(ctx: Context) -> str:
+    """Ask for an object in an object."""
+    inner = {"type": "object", "properties": {"a": {"type": "object"}}, "required": ["a"]}
+    return (await ctx.session.elicit_form("Tell me.", inner, ctx.request_id)).action
+
+
+@server.tool()
+async def ask_and_die(ctx: Context) -> str:
+    """Ask, and be gone before there is an answer."""
+    asyncio.get_running_loop().call_later(2, os._exit, 3)
+    return (await ctx.session.elicit_form("Wait for it", DETAILS, ctx.request_id)).action
 
 
 @server.tool()

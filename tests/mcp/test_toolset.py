@@ -1,5 +1,6 @@
 """Tools of MCP servers: real ones, by pipes and by HTTP, and what is asked before they run."""
 
+import asyncio
 import json
 import shlex
 import sys
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.confirm.gate import DenyGate, ScriptedGate
+from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
+from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.errors import McpServerError, MissingPackageError, UsageError
 from lhkit.mcp.toolset import McpToolset, Remote, StateRead
 from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
@@ -27,7 +29,7 @@ from lhkit.toolset import (
     seen_from,
     state_of,
 )
-from tests.mcp.conftest import LEDGER, Person, dispatched, traced
+from tests.mcp.conftest import LEDGER, Person, Writer, dispatched, traced
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -82,6 +84,7 @@ async def test_what_a_server_asks_is_a_card_and_only_a_person_says_yes(
         assert done.result == ToolOk({"result": "added rent"})
         card, asked = person.asked
         assert (card.args, asked.args) == ({"text": "rent"}, {"sure": True})
+        assert asked.summary.splitlines()[-1] == "Sure: Yes"
         assert "Really add rent?" in asked.summary
         assert "ledger" in asked.description
         assert done.gate is GateOutcome.ACCEPTED
@@ -91,12 +94,87 @@ async def test_what_a_server_asks_is_a_card_and_only_a_person_says_yes(
     assert written(file) == "rent\n"
 
 
-async def test_a_form_that_a_card_cannot_fill_in_is_declined_unasked(ledger: Ledger) -> None:
+@pytest.mark.promise("mcp.elicitation")
+async def test_a_form_is_filled_in_by_a_person_and_what_they_typed_is_sent_with_its_types(
+    ledger: Ledger, file: Path
+) -> None:
+    typed = {"who": ["Kim"], "book": ["w"], "cash": ["false"], "tags": ["rent", "fun"]}
+    person = Writer(True, typed=typed)
     with opened(ledger(), {}, "en") as session:
-        person = Person(True)
-        done = await dispatched(session, "add_with_pin", person, text="rent")
-    assert done == ToolOk({"result": "not added"})
-    assert len(person.asked) == 1
+        done = await traced(session, "add_detailed", person, text="rent")
+    sent = {"amount": 5, "book": "w", "cash": False, "tags": ["rent", "fun"], "who": "Kim"}
+    assert written(file) == f"rent {json.dumps(sent)}\n"
+    ((request, form),) = person.forms
+    assert request.summary == "Details of rent?"
+    assert "The server ledger asks this" in request.description
+    assert [each.label for each in form.fields] == [
+        *("Who pays?", "mail", "amount", "cash", "book", "tags")
+    ]
+    assert done.gate is GateOutcome.ACCEPTED
+
+
+@pytest.mark.promise("mcp.elicitation")
+@pytest.mark.parametrize(
+    ("person", "said"),
+    [
+        (Writer(True, typed=DECLINED), "decline"),
+        (Writer(True, typed=CANCELLED), "cancel"),
+        (Person(True), "decline"),  # a gate that knows no forms
+        (ScriptedGate([True]), "decline"),  # nobody is there, as in an eval
+    ],
+)
+async def test_whoever_does_not_send_a_form_is_told_of_as_the_protocol_says(
+    ledger: Ledger, file: Path, person: ConfirmGate, said: str
+) -> None:
+    with opened(ledger(), {}, "en") as session:
+        done = await dispatched(session, "add_detailed", person, text="rent")
+    assert done == ToolOk({"result": f"not added: {said}"})
+    assert written(file) == ""
+
+
+async def test_a_form_that_mcp_does_not_know_is_declined_unasked(ledger: Ledger) -> None:
+    person = Writer(True, typed={})
+    with opened(ledger(), {}, "en") as session:
+        done = await dispatched(session, "ask_what_no_form_has", person)
+    assert done == ToolOk({"result": "decline"})
+    assert person.forms == []
+
+
+async def test_a_form_that_is_after_a_secret_says_so(ledger: Ledger) -> None:
+    person = Writer(True, typed=DECLINED)
+    with opened(ledger(), {}, "en") as session:
+        await dispatched(session, "add_with_pin", person, text="rent")
+    ((_, form),) = person.forms
+    assert form.is_secret
+
+
+class Leaving:
+    """A person who never answers; `gone` is set when the question is taken from them."""
+
+    is_person = True
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+
+    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - the protocol's name
+        return True
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:  # noqa: ARG002 - the protocol's names
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.gone.set()
+        raise AssertionError
+
+
+@pytest.mark.promise("mcp.elicitation")
+async def test_a_server_that_dies_while_it_asks_takes_its_question_along(ledger: Ledger) -> None:
+    person = Leaving()
+    with opened(ledger(), {}, "en") as session:
+        done = await dispatched(session, "ask_and_die", person)
+        await person.gone.wait()
+    assert isinstance(done, ToolErr)
+    assert done.code == "handler_error"
 
 
 @pytest.mark.promise("mcp.elicitation")

@@ -3,6 +3,8 @@
 
 const EARLY_MS = 400; // a key meant for the editor must not approve a tool
 const EDITING = new Set(["Backspace", "Delete"]);
+const YES = new Set(["run", "send"]); // what may not be pressed at once
+const OPEN_CARD = '.lhkit-confirm[data-state="open"]';
 
 function node(tag, className, attributes = {}) {
   const made = document.createElement(tag);
@@ -24,6 +26,29 @@ const isEditable = (element) => element?.closest?.("input, textarea, [contentedi
 const isCharacter = (event) =>
   !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
 
+/** What stands in the fields of a card, by their names: a text each, or what is chosen of several. */
+function fieldsOf(card) {
+  const found = new Map(); // a name may be any, such as __proto__
+  for (const each of card.querySelectorAll("[name]")) {
+    if (each.type !== "checkbox") found.set(each.name, each.value);
+    else found.set(each.name, [...(found.get(each.name) ?? []), ...(each.checked ? [each.value] : [])]);
+  }
+  return found;
+}
+
+/** Put back what was typed into a card that is shown anew, and who had the focus there. */
+function refill(card, fields, focused) {
+  for (const each of card.querySelectorAll("[name]")) {
+    const kept = fields.get(each.name);
+    if (kept === undefined) continue;
+    const isBox = each.type === "checkbox";
+    if (isBox) each.checked = kept.includes(each.value);
+    else each.value = kept;
+    const isIt = focused?.name === each.name && (!isBox || focused.value === each.value);
+    if (isIt) each.focus({ preventScroll: true });
+  }
+}
+
 /** The list of messages: kept equal to the kernel's by numbered patches. */
 function messageList(model, list) {
   let revision = -1;
@@ -32,7 +57,12 @@ function messageList(model, list) {
     while (list.children.length <= index) list.append(node("div", "lhkit-slot"));
     const slot = list.children[index];
     const wasOpen = slot.firstElementChild?.open === true;
+    const asked = slot.querySelector(OPEN_CARD);
+    const kept = asked && fieldsOf(asked);
+    const focused = asked?.contains(document.activeElement) ? document.activeElement : null;
     slot.innerHTML = html; // from render.py, which escapes everything foreign
+    const again = slot.querySelector(OPEN_CARD);
+    if (asked && again?.dataset.card === asked.dataset.card) refill(again, kept, focused);
     if (wasOpen && slot.firstElementChild.tagName === "DETAILS") slot.firstElementChild.open = true;
   }
 
@@ -78,25 +108,34 @@ function messageList(model, list) {
 /** The open question: who may press it, and when. */
 function confirmCard(model, root, line) {
   const armedAt = new Map(); // when a card may be approved
-  const answered = new Set();
+  const shown = new Map(); // which attempt of a form was seen last
+  const answered = new Set(); // by card and attempt: a form that does not fit is sent again
   let wantsInput = false; // the focus goes back to where the user writes
   let typedIn = null; // where characters were typed last
   let takenFrom = null; // who had the focus before Run
 
-  const openCard = () => root.querySelector('.lhkit-confirm[data-state="open"]');
+  const openCard = () => root.querySelector(OPEN_CARD);
+  const attempt = (card) => `${card.dataset.card} ${card.dataset.attempt}`;
+  const isYoung = (card) => performance.now() < (armedAt.get(card.dataset.card) ?? Infinity);
+  const fieldOf = (element) => (element?.closest?.(OPEN_CARD) ? element.closest("[name]") : null);
 
   function answer(card, how) {
-    const id = card.dataset.card;
-    if (answered.has(id) || line.state !== HEARD) return;
-    if (how === "run" && performance.now() < (armedAt.get(id) ?? Infinity)) return;
-    answered.add(id);
+    if (answered.has(attempt(card)) || line.state !== HEARD) return;
+    if (YES.has(how) && isYoung(card)) return;
+    answered.add(attempt(card));
     card.querySelectorAll("button").forEach((each) => each.setAttribute("aria-disabled", "true"));
     wantsInput = root.contains(document.activeElement);
-    model.send({ type: "answer", card: id, how });
+    const fields = how === "send" ? { fields: Object.fromEntries(fieldsOf(card)) } : {};
+    model.send({ type: "answer", card: card.dataset.card, how, ...fields });
   }
 
+  /** Where an answer begins: the first field, or the one that is wrong; else the button of the yes. */
+  const startOf = (card) =>
+    card.querySelector('[aria-invalid="true"]:is([name]), [aria-invalid="true"] [name]') ??
+    card.querySelector("[name]") ?? card.querySelector(".lhkit-run");
+
   function mayTakeFocus(from) {
-    if (from?.closest?.('.lhkit-confirm[data-state="open"]')) return false; // another question
+    if (from?.closest?.(OPEN_CARD)) return false; // another question
     if (from === root.querySelector(".lhkit-input")) return from.value === "";
     return !(isEditable(from) && from === typedIn); // whoever writes code goes on writing
   }
@@ -106,7 +145,7 @@ function confirmCard(model, root, line) {
     if (!card.isConnected || card.dataset.state !== "open") return;
     if (mayTakeFocus(from)) {
       takenFrom = isEditable(from) ? from : null;
-      card.querySelector(".lhkit-run").focus({ preventScroll: true });
+      startOf(card).focus({ preventScroll: true });
     }
     if (mayTakeFocus(from) || root.contains(from)) card.scrollIntoView({ block: "nearest" });
   }
@@ -122,7 +161,13 @@ function confirmCard(model, root, line) {
     /** Take notice of a card that has just appeared. */
     look() {
       const card = openCard();
-      if (!card || armedAt.has(card.dataset.card)) return;
+      if (!card) return;
+      if (card.dataset.attempt !== shown.get(card.dataset.card)) {
+        const isAgain = shown.has(card.dataset.card);
+        shown.set(card.dataset.card, card.dataset.attempt);
+        if (isAgain && wantsInput) startOf(card).focus({ preventScroll: true });
+      }
+      if (armedAt.has(card.dataset.card)) return;
       armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
       requestAnimationFrame(() => focusRun(card));
       setTimeout(() => focusRun(card), 200); // Shift+Enter moves the focus on after us
@@ -132,11 +177,12 @@ function confirmCard(model, root, line) {
       const card = openCard();
       if (!card) return;
       armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
-      card.querySelector(".lhkit-run").focus({ preventScroll: true });
+      startOf(card).focus({ preventScroll: true });
     },
     /** A key while a card is young is meant for something else: wait until the typing is over. */
     someKey(event) {
-      if (isEditable(event.target) && (isCharacter(event) || EDITING.has(event.key))) {
+      const isOurs = fieldOf(event.target) !== null;
+      if (!isOurs && isEditable(event.target) && (isCharacter(event) || EDITING.has(event.key))) {
         typedIn = document.activeElement;
       }
       const card = openCard();
@@ -150,7 +196,14 @@ function confirmCard(model, root, line) {
         if (!event.repeat) answer(card, "escape");
         return true;
       }
-      const how = event.target.closest?.("[data-answer]")?.dataset.answer;
+      const field = fieldOf(event.target);
+      if (field && isYoung(card) && (isCharacter(event) || EDITING.has(event.key))) {
+        if (takenFrom?.isConnected) takenFrom.focus({ preventScroll: true }); // there it goes
+        return !takenFrom?.isConnected;
+      }
+      const isComposing = event.isComposing || event.keyCode === 229; // a Korean syllable
+      if (field && (event.key !== "Enter" || isComposing)) return false;
+      const how = field ? "send" : event.target.closest?.("[data-answer]")?.dataset.answer;
       if (how && event.key !== " " && isCharacter(event) && takenFrom?.isConnected) {
         takenFrom.focus({ preventScroll: true }); // meant for the text: there it goes
         return false;

@@ -1,0 +1,103 @@
+"""The fields of a form as HTML, for cards and for reviews; pure. Everything foreign is escaped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from lhkit.confirm.form import Choice, FormField, Kind, hint
+from lhkit.locales import Catalog
+from lhkit.text import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """How a field stands in a page: its name there, what is typed, more attributes, what is wrong.
+
+    `telling` is the id of the line that says what the field is for; none without it.
+    """
+
+    name: str
+    typed: Sequence[str] = ()
+    more: str = ""
+    fault: str = ""
+    telling: str = ""
+
+
+def field_html(field: FormField, entry: Entry, catalog: Catalog) -> str:
+    """Return a field with its label, what is to be known of it, and what is wrong with it."""
+    mark = " *" if field.is_needed else ""
+    label = escaped(field.label) + mark
+    about = _about(field, entry, catalog)
+    told = f' aria-describedby="{escape(entry.telling)}"' if entry.telling and about else ""
+    told += ' aria-invalid="true"' if entry.fault else ""
+    if field.kind is Kind.CHOICES:
+        boxes = "".join(_box(each, entry) for each in field.choices)
+        return (
+            f'<fieldset class="lhkit-choices"{told}><legend>{label}</legend>{boxes}'
+            f"{about}</fieldset>"
+        )
+    told += ' aria-required="true"' if field.is_needed else ""
+    common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{told}{entry.more}'
+    typed = entry.typed[0] if entry.typed else ""
+    return f"<label>{label} {_control(field, common, typed, catalog)}</label>{about}"
+
+
+def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str:
+    if field.choices:
+        known = [each.typed for each in field.choices]
+        options = option("", is_chosen=typed == "", label=catalog.text("form.left_out"))
+        options += "".join(
+            option(each.typed, is_chosen=each.typed == typed, label=each.title or each.typed)
+            for each in field.choices
+        )
+        options += option(typed, is_chosen=True) if typed and typed not in known else ""
+        return f"<select {common}>{options}</select>"
+    if field.kind is Kind.OTHER:
+        return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
+    mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
+    return f'<input {common}{mode} value="{escape(typed)}">'
+
+
+_MODES = {
+    Kind.INTEGER: ' inputmode="numeric"',
+    Kind.NUMBER: ' inputmode="decimal"',
+    "email": ' inputmode="email"',
+    "uri": ' inputmode="url"',
+}
+
+
+def _box(choice: Choice, entry: Entry) -> str:
+    checked = " checked" if choice.typed in entry.typed else ""
+    return (
+        f'<label class="lhkit-choice"><input type="checkbox" name="{escape(entry.name)}"'
+        f' value="{escape(choice.typed)}"{checked}{entry.more}>'
+        f" {escaped(choice.title or choice.typed)}</label>"
+    )
+
+
+def _about(field: FormField, entry: Entry, catalog: Catalog) -> str:
+    lines = [
+        f'<span class="lhkit-about">{escaped(text)}</span>'
+        for text in (field.about, hint(field, catalog))
+        if text
+    ]
+    if entry.fault:
+        lines.append(
+            f'<span class="lhkit-about" data-fault role="alert">{escaped(entry.fault)}</span>'
+        )
+    if not lines:
+        return ""
+    name = f' id="{escape(entry.telling)}"' if entry.telling else ""
+    return f'<span class="lhkit-abouts"{name}>{"".join(lines)}</span>'
+
+
+def option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
+    """Return a line to choose."""
+    chosen = " selected" if is_chosen else ""
+    shown = value if label is None else label
+    return f'<option value="{escape(value)}"{chosen}>{escaped(shown)}</option>'
+
+
+def escaped(text: str) -> str:
+    """Return text for HTML, control characters made visible."""
+    return escape(printable(text))
