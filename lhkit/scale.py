@@ -444,7 +444,7 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
     """
     require_ray(placement.address)
     quiet_ray()
-    import ray  # optional, and slow
+    import ray  # noqa: TID251 - here; optional, and slow
 
     file, _, name = toolset.rpartition(":")
     travels = file.endswith(".py") and placement.address != LOCAL
@@ -509,7 +509,7 @@ def _logged(path: Path) -> Iterator[None]:
     Ray prints what workers and nodes say, from threads of its own and without a public way to
     have it elsewhere; so the one function through which it does is another one meanwhile.
     """
-    from ray._private import worker
+    from ray._private import worker  # noqa: TID251 - here
 
     path.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)

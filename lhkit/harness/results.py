@@ -458,7 +458,7 @@ class Run:
     def watch(self, *, locale: str = DEFAULT_LOCALE) -> Any:
         """Return a live view of the run's folder, for a notebook: whoever plays it, wherever.
 
-        Rates with their intervals, the slowest samples, and failures to open, until the sitting
+        Rates with their intervals, the slowest samples, and failures to open, until the invocation
         that plays it has ended: see `lhkit.notebook.RunWatch`.
 
         Example:

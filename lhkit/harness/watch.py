@@ -239,8 +239,8 @@ class Watching:
 class Followed:
     """A run folder that grows: what can be said of it is brought up to date by `read`.
 
-    As in `Run.load`, the newest answer to what the newest sitting asked counts, a valid one before
-    an invalid one.
+    As in `Run.load`, the newest answer to what the newest invocation asked counts, a valid one
+    before an invalid one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -293,7 +293,7 @@ class Followed:
         self._manifest = mark
         manifest = read_manifest(self.folder)
         asked = asked_of(manifest)
-        last = (manifest.get("sittings") or [{}])[-1]  # written when it begins, and when it ends
+        last = (manifest.get("invocations") or [{}])[-1]  # written when it begins, and when it ends
         self.is_over = bool(last.get("ended_at") or last.get("wall_s")) or not asked
         if self._asked is None or dict(asked) != dict(self._asked):
             self._asked = asked

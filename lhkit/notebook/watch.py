@@ -36,7 +36,7 @@ class RunWatch:
 
     It shows what `lhkit eval --watch` shows. A failure can be opened, and stays open while others
     come. Where the run is played, it is told of each sample; elsewhere it follows the run's folder,
-    which another process may be writing, until that sitting has ended.
+    which another process may be writing, until that invocation has ended.
 
     Example:
         ```
@@ -126,7 +126,7 @@ class RunWatch:
         self._board.widget.close()
 
     async def _look(self) -> None:
-        """Bring what is shown up to date until the sitting has ended."""
+        """Bring what is shown up to date until the invocation has ended."""
         followed = self._followed
         while followed is not None and not followed.is_over and not self._is_closed.is_set():
             try:

@@ -39,11 +39,11 @@ async def shown(watch: RunWatch, is_so: Callable[[], bool]) -> None:
         changed.clear()
 
 
-def sitting(folder: Path, *, has_ended: bool) -> None:
+def invocation(folder: Path, *, has_ended: bool) -> None:
     """Have the manifest of a folder say that its run goes on, or that it has ended."""
     file = folder / "manifest.json"
     told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    told["sittings"][-1] |= {"wall_s": 2.5 if has_ended else 0.0, "finished": has_ended}
+    told["invocations"][-1] |= {"wall_s": 2.5 if has_ended else 0.0, "finished": has_ended}
     file.write_text(json.dumps(told), encoding="utf-8")
 
 
@@ -89,14 +89,14 @@ async def test_a_folder_that_another_process_writes_is_followed_to_its_end(
     folder = tmp_path / "run"
     run = await replay(scenarios, model(4), run_dir=folder, progress=False)
     lines = [f"{encode_record(each)}\n" for each in run.records]
-    sitting(folder, has_ended=False)
+    invocation(folder, has_ended=False)
     (folder / RECORDS).write_text("".join(lines[:2]) + lines[2][:40], encoding="utf-8")
     watch = Run.load(folder).watch(locale="en")
     assert (watch.state.ended, watch.state.asked) == (2, 6)
     (folder / RECORDS).write_text("".join(lines), encoding="utf-8")
     await shown(watch, lambda: "6 of 6 ended" in watch.widget.parts[0])
     assert "The run has ended." not in "".join(watch.widget.parts)
-    sitting(folder, has_ended=True)
+    invocation(folder, has_ended=True)
     await shown(watch, lambda: "The run has ended." in "".join(watch.widget.parts))
     assert repr(watch).splitlines()[1] == "  6 of 6 ended · 4/6 67% [30–90]"
     watch.close()
@@ -134,7 +134,7 @@ async def test_a_broken_record_is_told_in_the_view_and_ends_it(
 ) -> None:
     folder = tmp_path / "run"
     await replay(scenarios, model(4), run_dir=folder, progress=False)
-    sitting(folder, has_ended=False)
+    invocation(folder, has_ended=False)
     watch = Run.load(folder).watch()
     with (folder / RECORDS).open("a", encoding="utf-8") as file:
         file.write("{}\n")
