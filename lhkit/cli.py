@@ -667,15 +667,19 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
             Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
         ],
         into: Into,
+        split: Annotated[
+            str, typer.Option(help="test (what tau-bench reports), dev, train (retail's), or all.")
+        ] = "test",
         jsonl: AsJsonl = False,
     ) -> None:
         """tau-bench's airline and retail tasks, played with its own tools on its own data."""
         from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
         from lhkit.imports.tau import import_tau  # noqa: PLC0415 - scipy
 
-        finish(
-            run, lambda settings: import_benchmark(import_tau, path, into, settings, as_jsonl=jsonl)
-        )
+        def read(folder: Path) -> Any:
+            return import_tau(folder, split)
+
+        finish(run, lambda settings: import_benchmark(read, path, into, settings, as_jsonl=jsonl))
 
 
 # `compare`, `parity` and `rescore`: options of the commands that look at runs which are over.

@@ -36,6 +36,8 @@ from lhkit.messages import ToolCall, ToolErr, ToolResult
 from lhkit.toolset import their_code
 
 DOMAINS = ("airline", "retail")
+SPLITS = ("test", "dev", "train")
+"""Tasks of a domain; `test` is what tau-bench reports, and what every domain has."""
 TODAY = date(2024, 5, 15)
 """The day that the airline's policy names."""
 MAX_TURNS = 30
@@ -50,14 +52,14 @@ _ASKING_NOBODY = {"transfer_to_human_agents"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """One domain of a checkout: tools by name, what the model is told, data, tasks."""
+    """One domain of a checkout: tools by name, what the model is told, data, tasks by split."""
 
     name: str
     tools: tuple[dict[str, Any], ...]
     functions: Mapping[str, Function]
     instructions: str
     start: str
-    tasks: tuple[Any, ...]
+    tasks: Mapping[str, tuple[Any, ...]]
 
     def played(self, calls: Sequence[ToolCall]) -> tuple[Rows, list[ToolResult]]:
         """Return the rows after calls of the functions themselves, and what each came to.
@@ -84,19 +86,24 @@ def read_domain(folder: Path, name: str) -> Domain:
     root = _root(folder)
     with their_code(f"tau-bench in {folder}: importing {name}"):
         _reserve(root, name)
-        told = {part: _module(name, part) for part in ("tools", "data", "wiki", "tasks_test")}
+        told = {part: _module(name, part) for part in ("tools", "data", "wiki")}
         classes = {each.get_info()["function"]["name"]: each for each in told["tools"].ALL_TOOLS}
-        tasks = next(
-            value for key, value in vars(told["tasks_test"]).items() if key.startswith("TASKS")
-        )
         return Domain(
             name=name,
             tools=tools_in([each.get_info() for each in classes.values()]),
             functions={key: _told(each.invoke) for key, each in classes.items()},
             instructions=told["wiki"].WIKI,
             start=compact(told["data"].load_data()),
-            tasks=tuple(tasks),
+            tasks={
+                split: _tasks(_module(name, f"tasks_{split}"))
+                for split in SPLITS
+                if split == "test" or (root / "envs" / name / f"tasks_{split}.py").is_file()
+            },
         )
+
+
+def _tasks(module: ModuleType) -> tuple[Any, ...]:
+    return tuple(next(value for key, value in vars(module).items() if key.startswith("TASKS")))
 
 
 def _root(folder: Path) -> Path:
@@ -162,12 +169,18 @@ def _toolset(domain: Domain) -> FunctionToolset:
     )
 
 
-def import_tau(folder: Path) -> Imported:
-    """Return the test tasks of all domains of a checkout as scenarios.
+def import_tau(folder: Path, split: str = "test") -> Imported:
+    """Return the tasks of all domains of a checkout as scenarios.
+
+    Args:
+        folder: the checkout.
+        split: one of `SPLITS`, or `all`; only retail has tasks to develop and to train with.
 
     Raises:
-        UsageError: there is no checkout, or its code fails.
+        UsageError: there is no checkout or no such split, or its code fails.
     """
+    if split not in {*SPLITS, "all"}:
+        raise UsageError(f"no split {split!r}: choose one of {', '.join(SPLITS)}, all")
     domains = [
         read_domain(folder, name) for name in DOMAINS if (_root(folder) / "envs" / name).is_dir()
     ]
@@ -180,22 +193,27 @@ def import_tau(folder: Path) -> Imported:
         "",
         *(f'{each.name} = tau_toolset(FOLDER, "{each.name}")' for each in domains),
     ]
-    losses = [Loss(code=code) for code in ("simulated_user", "state_only", "splits")]
-    return Imported(
-        toolset="\n".join(lines) + "\n",
-        suites=tuple(
-            Suite(name=each.name, file=each.name, scenarios=tuple(_scenarios(each, losses)))
-            for each in domains
-        ),
-        losses=tuple(losses),
+    wanted = SPLITS if split == "all" else (split,)
+    losses = [Loss(code=code) for code in ("simulated_user", "state_only")]
+    suites = tuple(
+        Suite(
+            name=each.name,
+            file=each.name if part == "test" else f"{each.name}_{part}",
+            scenarios=tuple(_scenarios(each, part, losses)),
+        )
+        for each in domains
+        for part in wanted
+        if part in each.tasks
     )
+    return Imported(toolset="\n".join(lines) + "\n", suites=suites, losses=tuple(losses))
 
 
-def _scenarios(domain: Domain, losses: list[Loss]) -> Iterator[dict[str, Any]]:
+def _scenarios(domain: Domain, split: str, losses: list[Loss]) -> Iterator[dict[str, Any]]:
     writing = _toolset(domain).registry.destructive
     before, _ = domain.played(())
-    for number, task in enumerate(domain.tasks):
-        name = f"tau-{domain.name}-{number:03}"
+    stem = f"tau-{domain.name}" if split == "test" else f"tau-{domain.name}-{split}"
+    for number, task in enumerate(domain.tasks[split]):
+        name = f"{stem}-{number:03}"
         wanted = [ToolCall(name=each.name, args=dict(each.kwargs)) for each in task.actions]
         after, results = domain.played(wanted)
         calls = []
@@ -224,7 +242,7 @@ def _scenarios(domain: Domain, losses: list[Loss]) -> Iterator[dict[str, Any]]:
             "id": name,
             "ac": domain.name,
             "locale": "en",
-            "tags": ["tau-bench", "test"],
+            "tags": ["tau-bench", split],
             "world": {},
             "turns": [turn],
             # in whichever message the agent names them

@@ -1,5 +1,6 @@
 """A checkout in tau-bench's form, made up: its tasks are judged as tau-bench judges them."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,37 @@ async def test_every_gold_passes_twice_in_one_process(into: Path) -> None:
         progress=False,
     )
     assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 6
+
+
+@pytest.mark.promise("imports.tau")
+async def test_tasks_of_other_splits_are_taken_where_they_are_asked_for(
+    checkout: Path, tmp_path: Path
+) -> None:
+    test = checkout / "tau_bench/envs/airline/tasks_test.py"
+    test.with_name("tasks_train.py").write_text(
+        test.read_text(encoding="utf-8").replace("to bob", "to eve").replace('"bob"', '"eve"'),
+        encoding="utf-8",
+    )
+    counts = {}
+    for split in ("test", "dev", "train", "all"):
+        into, settings = tmp_path / split, load_settings()
+        read = partial(import_tau, split=split)
+        assert await import_benchmark(read, checkout, into, settings) == 0
+        counts[split] = {file.stem: len(load_scenarios([file])) for file in into.glob("*.yaml")}
+    assert counts["test"] == {"airline": 3}
+    assert counts["dev"] == {}
+    assert counts["train"] == {"airline_train": 3}
+    assert counts["all"] == {"airline": 3, "airline_train": 3}
+    train = load_scenarios([tmp_path / "all/airline_train.yaml"])
+    assert (train[0].id, train[0].tags) == ("tau-airline-train-000", ("tau-bench", "train"))
+    toolset = f"{tmp_path / 'all/toolset.py'}:airline"
+    run = await replay(train, gold_model, toolset=toolset, progress=False)
+    assert [record.judgement.verdict for record in run.records] == [Verdict.PASS] * 3
+
+
+def test_a_split_that_tau_bench_does_not_have_is_refused(checkout: Path) -> None:
+    with pytest.raises(UsageError, match="no split 'prod': choose one of test, dev, train, all"):
+        import_tau(checkout, "prod")
 
 
 GIVE = call("give_seat", seat_id="s1", owner="bob")
