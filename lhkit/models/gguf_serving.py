@@ -4,15 +4,20 @@ Run in a process of its own: the server lives inside of it. It uses no other par
 needs the package `xllamacpp`, which is llama.cpp built for Python.
 """
 
+import hashlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 CONTEXT_TOKENS = 8192
 """Of each conversation, as a vLLM that lhkit starts has it."""
+BUILD_ALIAS = "lhkit-build-"
+"""How a served name begins that tells which build of llama.cpp serves: wheels leave it untold."""
+_BUILD_CHARS = 12
 _CACHE_MIB = 512
 """Room for prompts of earlier conversations; the server's own default grows to 8 GiB."""
 _WATCH_S = 1.0
@@ -20,6 +25,8 @@ _WATCH_S = 1.0
 
 def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> None:
     """Serve, and say where when it does; the aliases are listed beside the file's name.
+
+    One more tells the build: version of the wheel, and the first letters of its library's SHA-256.
 
     Threads that wait for each other sleep: on a machine that does other work, too, those that spin
     wait for a turn that the others do not give them, and it answers twenty times slower.
@@ -32,7 +39,11 @@ def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> N
         signal.signal(each, lambda *_: ended.set())
     asked = xllamacpp.CommonParams()
     asked.model.path = str(file)
-    asked.model_alias = {file.name, *aliases}
+    asked.model_alias = {
+        file.name,
+        *aliases,
+        f"{BUILD_ALIAS}{_build(xllamacpp.xllamacpp.__file__)}",
+    }
     asked.port = port
     asked.n_parallel = at_once
     asked.n_ctx = CONTEXT_TOKENS * at_once
@@ -45,6 +56,12 @@ def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> N
     starter = os.getppid()
     while not ended.wait(_WATCH_S) and os.getppid() == starter:
         pass  # who started it and was killed cannot tell it to end
+
+
+def _build(library: str) -> str:
+    with Path(library).open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    return f"xllamacpp-{version('xllamacpp')}-{digest[:_BUILD_CHARS]}"
 
 
 def main(arguments: Sequence[str]) -> None:

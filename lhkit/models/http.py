@@ -43,6 +43,7 @@ from lhkit.messages import (
     Usage,
 )
 from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
+from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.serving import dtype_told, sha256_of
 
 # When a request may be sent again, and after how long: only before any answer began. Pure.
@@ -865,7 +866,7 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
         )
     return ModelIdentity(
         model=model,
-        server=software.name,
+        server=_with_build(software.name, served[model].build),
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
@@ -888,12 +889,13 @@ def weights_name(root: str, model: str) -> str:
 class _Served:
     """What a server says of one name: what it loaded, the hash of that, and what it computes in.
 
-    Each is empty if untold.
+    `build` is which build of llama.cpp serves, if lhkit started it. Each is empty if untold.
     """
 
     root: str
     weights_sha256: str
     dtype: str
+    build: str
 
 
 async def _served_models(connection: Connection) -> dict[str, _Served]:
@@ -912,15 +914,24 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
     }
     hashes = {root: sha256 for name, root in roots.items() if (sha256 := sha256_of(name))}
     dtype = next(filter(None, map(dtype_told, roots)), "")
+    builds = [name for name in roots if name.startswith(BUILD_ALIAS)]
+    build = builds[0].removeprefix(BUILD_ALIAS) if builds else ""
     return {
-        name: _Served(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype)
+        name: _Served(root=root, weights_sha256=hashes.get(root, ""), dtype=dtype, build=build)
         for name, root in roots.items()
-        if not sha256_of(name) and not dtype_told(name)
+        if not (sha256_of(name) or dtype_told(name) or name in builds)
     }
 
 
 LLAMA_CPP = "llama.cpp"
 """How the name of a llama.cpp server begins."""
+_NO_BUILD = "b0-unknown"
+"""What llama.cpp calls a build whose makers did not tell it of which commit it is."""
+
+
+def _with_build(software: str, build: str) -> str:
+    """Return what serves with the build that lhkit tells, in place of one that is untold."""
+    return f"{software.removesuffix(_NO_BUILD).strip()} {build}" if build else software
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

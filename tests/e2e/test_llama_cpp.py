@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
 import gguf
 import pytest
+import xllamacpp
 from tokenizers import Tokenizer
 
 from lhkit import app
@@ -70,11 +72,18 @@ async def answered(model: ChatModel, request: ModelRequest) -> tuple[list[str], 
     return [each.text for each in events if isinstance(each, TextDelta)], last
 
 
+def _build() -> str:
+    """Return the build as the wheel's version and its library tell it."""
+    digest = file_sha256(Path(xllamacpp.xllamacpp.__file__))
+    return f"xllamacpp-{version('xllamacpp')}-{digest[:12]}"
+
+
+@pytest.mark.promise("runtimes.build")
 @pytest.mark.promise("runtimes.door")
 async def test_it_says_who_it_is_and_ends_with_its_block(light: Settings) -> None:
     async with app.open_model(app.ModelChoice(), light) as model:
         told: ModelIdentity = model.identity
-        assert told.server.startswith("llama.cpp ")
+        assert told.server == f"llama.cpp {_build()}"
         assert (told.model, told.weights, told.dtype) == ("gemma", "gemma-Q8_0.gguf", "Q8_0")
         file = await ensure_light(light.cache_dir)
         assert told.weights_sha256 == file_sha256(file)  # travels as an alias

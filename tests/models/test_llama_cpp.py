@@ -17,11 +17,12 @@ from lhkit.errors import (
 from lhkit.messages import Finished, ModelEvent, Sampling, TextDelta, Usage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.http import Endpoint
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from lhkit.models.serving import alias_of
-from tests.models.fake_llama_cpp import PROMPT_IDS, TIMINGS, FakeLlamaCpp, native
+from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, models, streams
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
@@ -80,6 +81,29 @@ async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
             told = model.identity
         assert (told.model, told.weights_sha256) == ("tuned-Q8_0.gguf", "a" * 64)
         assert told.is_sure
+
+
+@pytest.mark.promise("runtimes.build")
+@pytest.mark.parametrize(
+    ("told", "server"),
+    [
+        ("b0-unknown", "llama.cpp xllamacpp-2026.10-0123456789ab"),
+        ("b11549-abc", "llama.cpp b11549-abc xllamacpp-2026.10-0123456789ab"),
+    ],
+)
+async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
+    told: str, server: str
+) -> None:
+    alias = f"{BUILD_ALIAS}xllamacpp-2026.10-0123456789ab"
+    listed = {"data": [{"id": alias, "aliases": [alias, "tuned-Q8_0.gguf"]}]}
+    props = {**json.loads(PROPS), "build_info": told}
+    routes = {
+        "/v1/models": answers(200, json.dumps(listed)),
+        "/props": answers(200, json.dumps(props)),
+    }
+    async with FakeLlamaCpp(**routes) as fake, connected(fake) as model:
+        assert model.identity.server == server
+        assert model.identity.model == "tuned-Q8_0.gguf"
 
 
 @pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
