@@ -81,17 +81,23 @@ def load_settings() -> Settings:
         raise UsageError(f"environment variable {_PREFIX}{name}: {what}") from error
 
 
-def variable(name: str) -> str:
+def variable(name: str, otherwise: str | None = None) -> str:
     """Return an environment variable that a file of the user's names.
+
+    Args:
+        name: the variable.
+        otherwise: what stands in for it where it is not set, if the file says so.
 
     Raises:
         UsageError: it is not set.
     """
-    if name not in os.environ:
+    found = os.environ.get(name, otherwise)
+    if found is None:
         raise UsageError(
-            f"the environment variable {name} is not set, and a file of yours names it"
+            f"the environment variable {name} is not set, and a file of yours names it: set it, or "
+            f"write ${{{name}:-…}} for what is to be taken without it"
         )
-    return os.environ[name]
+    return found
 
 
 def _refuse_unknown(variables: Iterable[str]) -> None:

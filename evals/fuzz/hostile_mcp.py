@@ -32,6 +32,41 @@ LAWFUL = tuple(
     if each.get("type") == "object" and isinstance(each.get("properties"), dict)
 )
 """What the protocol allows, whatever else is wrong with it."""
+OUTPUTS: tuple[Any, ...] = (
+    None,
+    {"type": "object"},
+    {"type": "object", "required": ["never"]},
+    {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+$"}}},
+    {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}},
+    {"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}},
+    {"type": "object", "additionalProperties": {"type": 5}},
+    {
+        "type": "object",
+        "$defs": {
+            **{f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)},
+            "d40": {"type": "array"},
+        },
+        "additionalProperties": {"$ref": "#/$defs/d0"},
+    },
+)
+FIELDS: tuple[Any, ...] = (
+    {"type": "boolean"},
+    {"type": "string", "minLength": "x", "format": ["date"], "default": "\ud800"},
+    {"type": "string", "enum": ["<b>", "<b>", None], "enumNames": ["password"]},
+    {"type": "string", "oneOf": [{"const": "a", "title": "<script>"}, {"const": {}}]},
+    {
+        "type": "array",
+        "items": {"anyOf": [{"const": "a"}]},
+        "default": [["a"]],
+        "minItems": 10**400,
+    },
+    {"type": "integer", "minimum": 10**400, "default": 10**400},
+    {"type": "number", "maximum": float("nan"), "default": float("inf")},
+    {"anyOf": [{"type": "null"}, {"type": "string"}], "title": 5, "description": "x" * 10_000},
+    {"type": "object"},
+    {"$ref": "#"},
+    7,
+)
 NAMES = (
     "ok",
     "write",
@@ -120,6 +155,8 @@ class Hostile:
             }
             for name in ("look", "write")
         ]
+        promised = self.chance.choice((OUTPUTS[1], *OUTPUTS[:2] * 3, *OUTPUTS))
+        known[0] |= {"outputSchema": promised} if promised else {}
         odd = [
             {
                 "name": self.chance.choice(NAMES),
@@ -134,7 +171,12 @@ class Hostile:
     def ask(self) -> None:
         """Ask the client for something, whatever it may be doing."""
         self.numbers += 1
-        form = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+        fields = [self.chance.choice(FIELDS) for _ in range(self.chance.randrange(5))]
+        form = {
+            "type": "object",
+            "properties": {self.chance.choice(NAMES): each for each in fields},
+            "required": self.chance.choice(([], ["ok"], ["<b>"], [[]], "ok", None)),
+        }
         method, params = self.chance.choice(
             (
                 (

@@ -16,10 +16,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from lhkit.confirm.form import DECLINED, Form, FormAnswer, filled
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.errors import LhkitError
+from lhkit.locales import load_catalog
 from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import ToolErr, ToolOk, ToolResult, encode_tool_result
+from lhkit.notebook.render import fragment
+from lhkit.notebook.state import CardItem
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import closed_after, open_session
 
@@ -35,6 +39,9 @@ _MANY = 8
 NOT_OPENED = "(servers that were refused when they told their tools)"
 
 
+_CATALOG = load_catalog("en")
+
+
 class _Never:
     """A person who says no to everything."""
 
@@ -42,6 +49,12 @@ class _Never:
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         return not request.tool  # nothing is called so
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Say no to a card that could be shown, and to whose fields something could be said."""
+        filled(form, form.typed, _CATALOG)
+        assert "<script" not in fragment(CardItem(card="1", request=request, form=form), _CATALOG)
+        return DECLINED
 
 
 async def fuzz(count: int, seed: int) -> Counter[str]:

@@ -71,27 +71,27 @@ _Streams: TypeAlias = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A server that is started here and spoken to through its standard input and output."""
+    """A server that is started here and spoken to through its standard input and output.
+
+    `shown` is how messages tell it, and `secrets` what stands in them for values that nobody may
+    read there.
+    """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
-
-    def __str__(self) -> str:
-        """Return the command line."""
-        return " ".join(self.command)
+    shown: str
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A server that runs already, spoken to by streamable HTTP."""
+    """A server that runs already, spoken to by streamable HTTP; `shown` and `secrets` as above."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """Return the address."""
-        return self.url
+    shown: str
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 class McpConnection:
@@ -133,8 +133,8 @@ class McpConnection:
         said = self._last_words()
         self.close()
         raise McpServerError(
-            f"the MCP server `{self._server}` did not start: {why}{said}: try it by hand, and see "
-            "docs/mcp.md"
+            f"the MCP server `{self._server.shown}` did not start: {self._safe(f'{why}{said}')}: "
+            "try it by hand, and see docs/mcp.md"
         )
 
     @property
@@ -211,7 +211,7 @@ class McpConnection:
             self._ended = self._ended or "it was closed"
         except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
             self._ended = self._ended or _told(error)
-            _log.debug("the connection to %s ended", self._server, exc_info=True)
+            _log.debug("the connection to %s ended", self._server.shown, exc_info=True)
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:
@@ -244,8 +244,8 @@ class McpConnection:
             mode=mode,
         ) as client:
             self._client, self._info = client, client.server_info
-            # What a tool did is done, whatever shape it promised to tell it in; and the check of
-            # the SDK imports all of jsonschema, seconds in the midst of the first call.
+            # Whether a result is what was promised is asked later (promise.py): the SDK would make
+            # an error of the connection of it, without an end where a schema has none.
             client.session.validate_tool_result = _any_shape  # type: ignore[method-assign, assignment]
             self._ready.set_result(await self._listed())
             await self._closing.wait()
@@ -354,10 +354,17 @@ class McpConnection:
             self._loop.call_soon_threadsafe(step)
 
     def _gone(self, why: str) -> McpServerError:
+        told = self._safe(f"{why}{self._last_words()}")
         return McpServerError(
-            f"the MCP server `{self._server}`: {why}{self._last_words()}: start anew, and look at "
-            "what it says by itself"
+            f"the MCP server `{self._server.shown}`: {told}: start anew, and look at what it says "
+            "by itself"
         )
+
+    def _safe(self, text: str) -> str:
+        """Return text without what was filled in from the environment."""
+        for value, name in self._server.secrets.items():
+            text = text.replace(value, name)
+        return text
 
     def _last_words(self) -> str:
         with suppress(OSError, ValueError):

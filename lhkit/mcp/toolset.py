@@ -18,11 +18,12 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from urllib.parse import quote
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -33,11 +34,11 @@ from lhkit.confirm.summary import Summarizer, pretty
 from lhkit.errors import McpServerError, MissingPackageError, RegistrationError, UsageError
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.locales import Catalog, available_locales, load_catalog
+from lhkit.mcp.promise import BAD_RESULT, ResultPromise, without_patterns
 from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.settings import variable
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
-from lhkit.tools.schema import with_subschemas
 from lhkit.toolset import day_of
 
 if TYPE_CHECKING:
@@ -165,9 +166,10 @@ class McpToolset:
             raise UsageError(
                 "McpToolset: reads and tools are lists of names, such as ['read_graph']"
             )
-        server = self.launched
+        server = self._written
         if not self.name:
             object.__setattr__(self, "name", _label(server))
+        _filled(server)  # whatever is not set is told now
         if self.folder and not re.fullmatch(r"/[\w.-]+(/[\w.-]+)*", self.folder):
             raise UsageError(
                 f"folder: {self.folder!r} is no name for a folder: write one like /notes"
@@ -187,14 +189,24 @@ class McpToolset:
 
     @property
     def launched(self) -> Launch | Remote:
-        """How the server is reached.
+        """How the server is reached, `${NAME}` filled in from the environment.
 
         Raises:
-            UsageError: a command line that cannot be read, no such file or entry.
+            UsageError: a command line that cannot be read, no such file, entry or variable.
         """
-        if not isinstance(self.server, str):
-            return self.server
-        return _server(self.server, self.base)
+        return _filled(self._written)
+
+    @property
+    def shown(self) -> str:
+        """The command line or the address as it was written: what it names is not filled in."""
+        written = self._written
+        if isinstance(written, Remote):
+            return written.url
+        return " ".join([written.command, *written.args])
+
+    @property
+    def _written(self) -> Launch | Remote:
+        return _server(self.server, self.base) if isinstance(self.server, str) else self.server
 
     @property
     def locales(self) -> tuple[str, ...]:
@@ -306,7 +318,7 @@ def _entry(file: Path, name: str) -> Launch | Remote:
         raise UsageError(f"{file}: {name} is no object with a command or a url")
     kind = Remote if "url" in entry else Launch
     known_keys = kind.__dataclass_fields__
-    mine = {key: _filled(value) for key, value in entry.items() if key in known_keys}
+    mine = {key: value for key, value in entry.items() if key in known_keys}
     try:
         read: Launch | Remote = _ENTRIES[kind].validate_python(mine)
     except ValidationError as error:
@@ -319,15 +331,43 @@ def _entry(file: Path, name: str) -> Launch | Remote:
 _ENTRIES: Mapping[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Launch, Remote)}
 
 
-def _filled(value: Any) -> Any:
-    """Return a value of an entry with `${NAME}` and `${env:NAME}` filled in."""
-    if isinstance(value, str):
-        return re.sub(r"\$\{(?:env:)?(\w+)\}", lambda found: variable(found[1]), value)
-    if isinstance(value, list):
-        return [_filled(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _filled(each) for key, each in value.items()}
-    return value
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+"""`${NAME}`, as other clients write it: also `${env:NAME}`, and `${NAME:-what to take else}`."""
+
+
+def _filled(server: Launch | Remote) -> Launch | Remote:
+    """Return where a server is with the variables that it names filled in.
+
+    Raises:
+        UsageError: one of them is not set.
+    """
+    if isinstance(server, Remote):
+        headers = {name: _put_in(value) for name, value in server.headers.items()}
+        return replace(server, url=_put_in(server.url), headers=headers)
+    return replace(
+        server,
+        command=_put_in(server.command),
+        args=tuple(map(_put_in, server.args)),
+        env={name: _put_in(value) for name, value in server.env.items()},
+        cwd=None if server.cwd is None else Path(_put_in(str(server.cwd))),
+    )
+
+
+def _put_in(text: str) -> str:
+    return _VARIABLE.sub(lambda found: variable(found[1], found[2]), text)
+
+
+def _secrets_of(server: Launch | Remote) -> dict[str, str]:
+    """Return what is to stand in messages for the values of the variables that a server names."""
+    texts: list[str]
+    if isinstance(server, Remote):
+        texts = [server.url, *server.headers.values()]
+    else:
+        texts = [server.command, *server.args, *server.env.values(), str(server.cwd)]
+    found = (each for text in texts for each in _VARIABLE.finditer(text))
+    named = {variable(each[1], each[2]): f"${{{each[1]}}}" for each in found}
+    in_addresses = {quote(value, safe=""): name for value, name in named.items()}
+    return {value: name for value, name in (named | in_addresses).items() if value}
 
 
 _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}
@@ -336,8 +376,9 @@ _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}
 def _label(server: Launch | Remote) -> str:
     """Return one word for a server: what its command runs, or its host."""
     if isinstance(server, Remote):
-        return re.sub(r"^https?://|[/?#].*$", "", server.url) or "server"
-    words = [server.command, *server.args]
+        host = re.sub(r"^https?://|[/?#].*$", "", _VARIABLE.sub(r"\1", server.url))
+        return host or "server"
+    words = [_VARIABLE.sub(r"\1", each) for each in (server.command, *server.args)]
     said = (
         Path(each).stem if "@" not in each else each for each in words if not each.startswith("-")
     )
@@ -385,12 +426,15 @@ def _spoken(toolset: McpToolset, place: Path | None) -> "Process | Address":
     from lhkit.mcp.connection import Address, Process  # noqa: PLC0415 - an extra
 
     server = toolset.launched
+    secrets = _secrets_of(toolset._written)  # noqa: SLF001 - nobody else may see them
     if isinstance(server, Remote):
-        return Address(url=server.url, headers=server.headers)
+        return Address(url=server.url, headers=server.headers, shown=toolset.shown, secrets=secrets)
     return Process(
         command=(server.command, *(_put(each, place) for each in server.args)),
         env={key: _put(each, place) for key, each in server.env.items()},
         cwd=(toolset.base or Path()) / (server.cwd or ""),
+        shown=toolset.shown,
+        secrets=secrets,
     )
 
 
@@ -486,6 +530,7 @@ class McpSession:
         asking.locale, asking.name = locale, connection.name or toolset.name
         self.assistant = self._assistant(locale)
         self.registry = _registry(toolset, connection.tools, self._handler)
+        self._promises = {tool.name: ResultPromise(tool) for tool in connection.tools}
 
     def _assistant(self, locale: str) -> Assistant:
         own = self._toolset.instructions
@@ -560,7 +605,7 @@ class McpSession:
             except asyncio.CancelledError:
                 self._connection.doubt(f"{tool} did not answer in time")
                 raise
-            return self._result(answer)
+            return await asyncio.to_thread(self._result, tool, answer)
 
         return handle
 
@@ -570,7 +615,7 @@ class McpSession:
         except McpServerError as error:
             self._connection.require_alive()
             raise UsageError(f"{what}: {error}") from error
-        return self._result(answer)
+        return self._result(tool, answer)
 
     def _sendable(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments for the server, in which the folder has its true name.
@@ -584,12 +629,9 @@ class McpSession:
         json.dumps(sent, ensure_ascii=False).encode()  # as it would be sent, else no call ends well
         return sent
 
-    def _result(self, answer: "CallToolResult") -> ToolOk | ToolErr:
-        told: ToolOk | ToolErr = self._masked_result(answer)
-        return told
-
-    def _masked_result(self, answer: "CallToolResult") -> ToolOk | ToolErr:
-        result = result_of(answer)
+    def _result(self, tool: str, answer: "CallToolResult") -> ToolOk | ToolErr:
+        broken = self._promises[tool].broken_by(answer) if tool in self._promises else ""
+        result = ToolErr(code=BAD_RESULT, reason=broken) if broken else result_of(answer)
         if isinstance(result, ToolErr):
             return ToolErr(code=result.code, reason=self._masked(result.reason))
         return ToolOk(self._masked(result.data))
@@ -636,20 +678,6 @@ def _registry(toolset: McpToolset, told: Sequence["Tool"], handler: Any) -> Tool
     return registry
 
 
-def _without_patterns(schema: Any) -> Any:
-    """Return a schema without regular expressions: a stranger's may take for ever on a text.
-
-    The server itself still refuses what does not fit them.
-    """
-    if not isinstance(schema, Mapping):
-        return schema
-    inner = with_subschemas(schema, _without_patterns)
-    gone = {"pattern", "patternProperties"}
-    if "patternProperties" in inner:
-        gone |= {"additionalProperties"}  # without the other it would refuse what is allowed
-    return {key: value for key, value in inner.items() if key not in gone}
-
-
 def called_as(name: str) -> str:
     """Return what a model calls a tool: its name, or where no model could call that, a near one.
 
@@ -685,7 +713,7 @@ def _definition(toolset: McpToolset, tool: "Tool", handler: Handler) -> ToolDefi
         name=called,
         summarize=None if called == tool.name else _named(tool.name),
         description=description[:_MOST_DESCRIPTION],
-        parameters=_without_patterns({"properties": {}, **tool.input_schema, "type": "object"}),
+        parameters=without_patterns({"properties": {}, **tool.input_schema, "type": "object"}),
         handler=handler,
         is_destructive=not is_read,
         timeout_s=toolset.timeout_s,

@@ -48,6 +48,7 @@ class _Late(ModuleType):
 with _read_late(_SLOW):
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.exceptions import SchemaError, ValidationError, best_match
+    from jsonschema.validators import extend
     from referencing.jsonschema import EMPTY_REGISTRY
 
 __all__ = [
@@ -57,4 +58,5 @@ __all__ = [
     "SchemaError",
     "ValidationError",
     "best_match",
+    "extend",
 ]

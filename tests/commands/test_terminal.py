@@ -3,8 +3,10 @@
 import asyncio
 import codecs
 import io
+import json
 import os
 import pty
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -24,7 +26,8 @@ from rich.console import Console
 import lhkit
 from lhkit.chat.controller import ChatController
 from lhkit.commands.chat import LineReader, PipedLines, TerminalChat
-from lhkit.confirm.gate import GUARD_S, ConfirmRequest, TerminalGate, forget_typed
+from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form_of
+from lhkit.confirm.gate import GUARD_S, ConfirmRequest, GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.results import Run
@@ -36,6 +39,7 @@ from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset
 from tests.children import search_paths
+from tests.mcp.conftest import LEDGER
 from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
 
 WRITE = echo_tool(
@@ -290,6 +294,86 @@ async def test_a_script_in_a_file_never_says_yes(tmp_path: Path) -> None:
             await lines.read("> ")
 
 
+FORM = form_of(
+    {
+        "properties": {
+            "who": {"type": "string", "title": "Who?"},
+            "mail": {"type": "string", "format": "email"},
+            "meal": {"type": "string", "oneOf": [{"const": "l", "title": "Lunch"}, {"const": "d"}]},
+            "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "default": ["c"]},
+        },
+        "required": ["who", "meal"],
+    },
+    "Your password?",
+    load_catalog("en"),
+)
+assert FORM is not None
+
+
+async def filled_in(*typed: str | type[BaseException]) -> tuple[FormAnswer, str]:
+    """Return the answer of who types so, and what they saw."""
+    shown: list[str] = []
+    gate = TerminalGate(lines(typed), shown.append, load_catalog("en"), forget=nothing_typed)
+    assert FORM is not None
+    return await GuardedGate(gate).fill_in(REQUEST, FORM), "\n".join(shown)
+
+
+async def nothing_typed() -> bool:
+    return False
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("mcp.elicitation")
+async def test_a_form_is_asked_field_by_field_and_what_does_not_fit_is_told_at_once() -> None:
+    answer, shown = await filled_in("", "Kim", "kim", "kim@x.kr", "2", "a, 2", "y")
+    assert answer.action is FormAction.ACCEPT
+    assert answer.content == {"who": "Kim", "mail": "kim@x.kr", "meal": "d", "tags": ["a", "b"]}
+    assert shown.count("Something has to stand here.") == 1
+    assert shown.count("This does not fit. Expected: an e-mail address.") == 1
+    assert "1. Lunch" in shown
+    assert "stands there: c" in shown
+    assert "password or another secret" in shown
+    kept, _ = await filled_in("Kim", "", "Lunch", "", "y")
+    assert kept.content == {"who": "Kim", "meal": "l", "tags": ["c"]}
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("mcp.elicitation")
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["/decline"], DECLINED),
+        (["Kim", "/cancel"], CANCELLED),
+        (["Kim", KeyboardInterrupt], CANCELLED),
+        (["Kim"], CANCELLED),  # the end of input
+        (["Kim", "", "1", "", "n"], DECLINED),
+        (["Kim", "", "1", "", ""], CANCELLED),
+        (["Kim", "", "1", "", "sure"], CANCELLED),
+    ],
+)
+async def test_a_form_in_a_terminal_is_left_as_the_protocol_says(
+    typed: list[str | type[BaseException]], answer: FormAnswer
+) -> None:
+    assert (await filled_in(*typed))[0] == answer
+
+
+@pytest.mark.anyio
+async def test_what_was_piped_before_a_form_fills_in_nothing_and_sends_nothing() -> None:
+    assert FORM is not None
+    reader, writer = os.pipe()
+    piped = PipedLines(reader)
+    gate = TerminalGate(piped.read, lambda _text: None, load_catalog("en"), forget=piped.forget)
+    os.write(writer, b"Kim\nnext\n")
+    assert await gate.fill_in(REQUEST, FORM) == CANCELLED
+    assert await piped.read("> ") == "next"  # the script stays in step
+    asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
+    await asyncio.sleep(0)
+    os.write(writer, b"Kim\n\n1\n\ny\n")  # a yes before it was asked for
+    assert await asked == CANCELLED
+    os.close(writer)
+    os.close(reader)
+
+
 ADDED = {
     "protocol_id": "daily-walk",
     "frame_level": "action",
@@ -400,6 +484,42 @@ async def test_tools_of_ones_own_are_talked_to_and_ask_before_they_write(
             terminal.type("뭐가 있지?\r")
             await terminal.until("여기요.")
             assert f'"amount":{left}' in str(server.bodies[-1]).replace(" ", "").replace("\\", "")
+            await terminal.until("나>")
+            terminal.type("/quit\r")
+            assert await asyncio.to_thread(process.wait) == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("mcp.elicitation")
+async def test_lhkit_chat_asks_what_a_server_wants_to_know_and_sends_only_after_a_yes(
+    terminal: Pty, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.txt"
+    command = shlex.join([sys.executable, str(LEDGER), str(ledger)])
+    wish = DIALECTS["json"].render_call("add_detailed", {"text": "rent"})
+    server = FakeVllm(streams(completion([wish])), streams(completion(["그랬어요."])))
+    async with server:
+        with chat(terminal, server.base_url, tmp_path, "--toolset", f"mcp:{command}") as process:
+            await terminal.until("나>")
+            terminal.type("월세 적어줘\r")
+            await terminal.until("[y/N]")
+            terminal.type("y\r")
+            for label, typed in (
+                ("Who pays?*>", "Kim"),
+                ("mail>", ""),
+                ("amount>", "7"),
+                ("cash>", "2"),
+                ("book*>", "Work"),
+                ("tags>", "rent,3"),
+            ):
+                await terminal.until(label)
+                terminal.type(f"{typed}\r")
+            await terminal.until("이대로 보낼까요?")
+            assert not ledger.exists()
+            terminal.type("y\r")
+            await terminal.until("그랬어요.")
+            sent = {"amount": 7, "book": "w", "cash": False, "tags": ["rent", "fun"], "who": "Kim"}
+            assert ledger.read_text(encoding="utf-8") == f"rent {json.dumps(sent)}\n"
             await terminal.until("나>")
             terminal.type("/quit\r")
             assert await asyncio.to_thread(process.wait) == 0

@@ -19,4 +19,4 @@ async def test_hostile_answers_raise_nothing_hang_nothing_and_write_nothing() ->
     spec.loader.exec_module(module)
     came = await module.fuzz(400, 7)
     assert came.total() - came[module.NOT_OPENED] == 400
-    assert {"ok", "tool_error", "handler_error", "cancelled"} <= came.keys()
+    assert {"ok", "tool_error", "handler_error", "bad_result", "cancelled"} <= came.keys()

@@ -15,7 +15,7 @@ import pytest
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.errors import McpServerError, MissingPackageError, UsageError
-from lhkit.mcp.toolset import McpToolset, Remote, StateRead
+from lhkit.mcp.toolset import Launch, McpToolset, Remote, StateRead
 from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook.panel import ChatPanel
@@ -29,7 +29,7 @@ from lhkit.toolset import (
     seen_from,
     state_of,
 )
-from tests.mcp.conftest import LEDGER, Person, Writer, dispatched, traced
+from tests.mcp.conftest import LEDGER, START_S, Person, Writer, dispatched, traced
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -200,6 +200,26 @@ async def test_answers_become_envelopes(ledger: Ledger) -> None:
         wrong = await dispatched(session, "add_entry", yes(), text=5)
         assert isinstance(wrong, ToolErr)
         assert wrong.code == "validation"
+
+
+@pytest.mark.promise("mcp.envelopes")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("rent", 'entries.1 is "no entry" and should be object'), ("nothing", "no structured")],
+)
+async def test_a_result_that_breaks_what_its_server_promises_is_an_error_that_says_it_ran(
+    file: Path, text: str, why: str
+) -> None:
+    words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
+    liar = McpToolset(server=shlex.join(words), start_s=START_S)
+    with opened(liar, {}, "en") as session:
+        done = await traced(session, "lie", yes(), text=text)
+    assert isinstance(done.result, ToolErr)
+    assert done.result.code == "bad_result"
+    assert why in done.result.reason
+    assert "Whatever it did is done" in done.result.reason
+    assert done.ran
+    assert written(file) == f"{text}\n"
 
 
 @pytest.mark.promise("mcp.envelopes")
@@ -417,6 +437,56 @@ def test_a_declaration_that_cannot_be_is_one_sentence_with_its_file(
         load(f"mcp:{file}")
     assert str(file) in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.promise("mcp.variables")
+def test_a_declaration_names_variables_and_nothing_shows_what_they_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGER_TOKEN", "s3 cret")
+    monkeypatch.delenv("LEDGER_PORT", raising=False)
+    far, near, table = (tmp_path / f"{name}.toml" for name in ("far", "near", "table"))
+    far.write_text('server = "https://x.org:${LEDGER_PORT:-80}/${LEDGER_TOKEN}/mcp"\n')
+    near.write_text('server = "serve-it --token ${env:LEDGER_TOKEN}"\n')
+    table.write_text('[server]\nurl = "https://x.org"\nheaders = {Key = "${LEDGER_TOKEN}"}\n')
+    made = [load(f"mcp:{file}") for file in (far, near, table)]
+    assert [each.launched for each in made if isinstance(each, McpToolset)] == [
+        Remote(url="https://x.org:80/s3 cret/mcp"),
+        Launch(command="serve-it", args=("--token", "s3 cret")),
+        Remote(url="https://x.org", headers={"Key": "s3 cret"}),
+    ]
+    assert "s3 cret" not in repr(made)
+    monkeypatch.delenv("LEDGER_TOKEN")
+    with pytest.raises(UsageError, match=r"far\.toml: .*variable LEDGER_TOKEN is not set"):
+        load(f"mcp:{far}")
+
+
+@pytest.mark.promise("mcp.variables")
+async def test_what_a_server_says_of_a_variable_is_in_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEDGER_TOKEN", "s3cret")
+    file = tmp_path / "own.toml"
+    code = "import sys; sys.exit('refused ' + sys.argv[1])"
+    words = [sys.executable, "-c", code, "${LEDGER_TOKEN}"]
+    file.write_text(f"server = {json.dumps(shlex.join(words))}\n")
+    with pytest.raises(McpServerError) as refused:
+        open_session(load(f"mcp:{file}"), {}, "en")
+    assert "refused ${LEDGER_TOKEN}" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.promise("mcp.variables")
+async def test_a_server_gets_what_a_variable_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    monkeypatch.setenv("LEDGER_FILE", str(file))
+    words = shlex.join([sys.executable, str(LEDGER)])
+    own = tmp_path / "own.toml"
+    own.write_text(f"server = {json.dumps(f'{words} ${{LEDGER_FILE}}')}\nstart_s = 120\n")
+    with opened(load(f"mcp:{own}"), {}, "en") as session:
+        await dispatched(session, "add_entry", yes(), text="rent")
+    assert written(file) == "rent\n"
 
 
 @pytest.mark.parametrize(

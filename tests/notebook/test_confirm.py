@@ -5,10 +5,12 @@ import os
 import pty
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ToolOk, ToolResult
@@ -212,3 +214,132 @@ async def test_what_is_run_is_what_the_card_showed_whoever_changes_the_card(
     page.screen.state.open_card.request.args["ids"].append("all")
     page.answer("run")
     assert await running == ToolOk({"deleted": ["one"]})
+
+
+# ------------------------------------------------------------------- forms, in the midst of a call
+FIELDS = {
+    "type": "object",
+    "properties": {
+        "who": {"type": "string", "title": "Who?"},
+        "amount": {"type": "integer", "maximum": 9, "default": 1},
+    },
+    "required": ["who"],
+}
+FORM = form_of(FIELDS, "", load_catalog())
+assert FORM is not None
+WITH_DEFAULTS = replace(FORM, fields=FORM.fields[1:])
+
+
+def send(page: Any, **fields: Any) -> None:
+    page.press("answer", card=page.screen.state.open_card.card, how="send", fields=fields)
+
+
+async def test_a_form_is_sent_when_it_fits_and_told_what_does_not(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
+    await page.until_asked()
+    send(page, who="", amount="12")
+    await page.until(lambda: page.screen.state.open_card.faults)
+    card = page.screen.state.open_card
+    assert card.faults == {
+        "who": "여기는 채워야 해요.",
+        "amount": "여기에 맞지 않아요. 필요한 것: 정수, 9 이하.",
+    }
+    send(page, who="Kim", amount=["7"], more=5)
+    assert await asked == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 7})
+    settled = page.screen.state.items[-1]
+    assert (settled.outcome, settled.attempts, settled.faults) == (QuestionOutcome.SENT, 1, {})
+    assert "Kim" not in str(page.screen.state)  # what was typed is kept nowhere
+    assert gate.outcomes == []  # it answers no call
+
+
+@pytest.mark.promise("mcp.elicitation")
+@pytest.mark.parametrize(
+    ("how", "outcome", "answer"),
+    [
+        ("decline", QuestionOutcome.DECLINED, DECLINED),
+        ("cancel", QuestionOutcome.CANCEL, CANCELLED),
+        ("escape", QuestionOutcome.ESCAPE, CANCELLED),
+    ],
+)
+async def test_decline_says_no_to_a_form_and_cancel_and_escape_go_away(
+    gate: ButtonConfirmGate, page: Any, how: str, outcome: QuestionOutcome, answer: FormAnswer
+) -> None:
+    asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
+    await page.until_asked()
+    page.answer("run")  # the yes of another kind of card
+    page.answer(how)
+    assert await asked == answer
+    assert page.screen.state.items[-1].outcome is outcome
+
+
+async def test_a_card_without_a_form_takes_no_form_and_no_decline(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    send(page)
+    page.answer("decline")
+    page.answer("cancel")
+    assert await asked is False
+    assert gate.outcomes == [QuestionOutcome.CANCEL]
+
+
+async def test_an_old_form_cannot_be_sent_and_a_closed_page_goes_away(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    first = asyncio.create_task(gate.fill_in(REQUEST, FORM))
+    await page.until_asked()
+    old = page.screen.state.open_card.card
+    page.answer("cancel")
+    await first
+    second = asyncio.create_task(gate.fill_in(REQUEST, FORM))
+    await page.until_asked()
+    page.press("answer", card=old, how="send", fields={"who": "Kim"})
+    page.close()
+    assert await second == CANCELLED
+    assert page.screen.state.items[-1].outcome is QuestionOutcome.CLOSED
+
+
+async def test_a_form_whose_asker_is_gone_closes_and_says_so(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    asked = asyncio.create_task(gate.fill_in(REQUEST, FORM))
+    await page.until_asked()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert page.screen.state.items[-1].outcome is QuestionOutcome.WITHDRAWN
+
+
+@pytest.mark.parametrize(("form", "sent"), [(FORM, None), (WITH_DEFAULTS, {"amount": 1})])
+async def test_code_that_says_yes_sends_what_stands_there_or_nothing(
+    gate: ButtonConfirmGate, page: Any, form: Form, sent: Any
+) -> None:
+    assert page
+    gate.answer_from_code([True])
+    answer = await gate.fill_in(REQUEST, form)
+    yes = FormAnswer(action=FormAction.ACCEPT, content=sent or {})
+    assert answer == (DECLINED if sent is None else yes)
+
+
+async def test_in_a_terminal_a_form_is_typed_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lhkit.notebook.widget._is_terminal", lambda: True)
+    prompts: list[str] = []
+    typed = iter(["", "Kim", "12", "", "y"])
+
+    def ask(prompt: str) -> str:
+        prompts.append(prompt)
+        return next(typed)
+
+    gate = ButtonConfirmGate(ask=ask, locale="en")
+    answer = await gate.fill_in(REQUEST, FORM)
+    assert answer == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 1})
+    assert "Who?" in prompts[0]
+    assert "Something has to stand here." in prompts[1]
+    assert "a whole number, at most 9" in prompts[3]
+
+
+async def test_in_a_plain_script_a_form_is_declined_at_once() -> None:
+    assert await ButtonConfirmGate().fill_in(REQUEST, FORM) == DECLINED

@@ -1,10 +1,12 @@
 """State to HTML: escaped, reused where nothing changed, small where an answer streams."""
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
+from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity, ToolErr, ToolOk
@@ -28,6 +30,22 @@ KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"
 REQUEST = ConfirmRequest(tool=EVIL, description=EVIL, args={}, summary=EVIL)
 
+TITLED = {"const": EVIL, "title": EVIL}
+FORM = form_of(
+    {
+        "properties": {
+            EVIL: {"type": "string", "title": EVIL, "description": EVIL, "default": EVIL},
+            "one": {"type": "string", "oneOf": [TITLED], "default": EVIL},
+            "some": {"type": "array", "items": {"anyOf": [TITLED]}, "default": [EVIL]},
+            "json": {"type": "string", "enum": [EVIL], "enumNames": [EVIL]},
+        },
+        "required": [EVIL],
+    },
+    "the password",
+    KO,
+)
+ASKED = CardItem(card="1", request=REQUEST, form=FORM, faults={EVIL: EVIL, "some": EVIL})
+
 ITEMS: tuple[Item, ...] = (
     UserItem(text=EVIL),
     AssistantItem(text=EVIL),
@@ -36,6 +54,7 @@ ITEMS: tuple[Item, ...] = (
     ToolItem(name=EVIL, args=object()),
     CardItem(card="1", request=REQUEST),
     CardItem(card="1", request=REQUEST, outcome=QuestionOutcome.RUN),
+    ASKED,
     NoteItem(text=EVIL),
     ErrorItem(text=EVIL, detail=EVIL, can_retry=True),
     OptInItem(model=EVIL, address=EVIL, licence=EVIL),
@@ -60,6 +79,7 @@ class Elements(HTMLParser):
 def test_foreign_text_is_text_everywhere(item: Item) -> None:
     found = Elements(fragment(item, KO))
     harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
+    harmless |= {"label", "input", "select", "option", "fieldset", "legend"}
     assert found.tags <= harmless
     assert not any(name.startswith("on") for name in found.attributes)
     assert "src" not in found.attributes
@@ -101,6 +121,27 @@ def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_
         assert f'data-state="{state}"' in html
         assert "<button" not in html
         assert KO.text(f"notebook.outcome_{outcome}") in html
+
+
+def test_a_form_has_labelled_fields_with_what_is_wrong_beside_them_and_three_answers() -> None:
+    html = fragment(ASKED, KO)
+    assert 'role="dialog"' in html
+    assert [f'data-answer="{how}"' in html for how in ("cancel", "decline", "send")] == [True] * 3
+    assert 'data-answer="run"' not in html
+    assert html.count('aria-invalid="true"') == 2
+    for telling in re.findall(r'aria-describedby="(lhkit-f[^"]*)"', html):
+        assert html.count(f'id="{telling}"') == 1
+    assert KO.text("form.secret") in html
+    assert KO.text("form.title") in html
+    settled = fragment(replace(ASKED, outcome=QuestionOutcome.SENT), KO)
+    assert "<input" not in settled
+    assert KO.text("notebook.outcome_sent") in settled
+
+
+def test_a_form_without_fields_is_an_alert_like_any_question() -> None:
+    html = fragment(CardItem(card="7", request=REQUEST, form=Form(given={"sure": True})), KO)
+    assert 'role="alertdialog"' in html
+    assert html.count("<button") == 3
 
 
 def test_the_status_line_tells_model_dialect_connection_tokens_and_latency() -> None:

@@ -63,9 +63,9 @@ def records(folder: Path, name: str) -> Run:
     return Run.load(folder / name)
 
 
-def faults(page: Page) -> list[Any]:
+def faults(page: Page, within: str = ".lhkit-ab, .lhkit-board") -> list[Any]:
     """Return what axe-core calls serious or critical inside the panel."""
-    found = Axe().run(page, context=".lhkit-ab, .lhkit-board").response["violations"]
+    found = Axe().run(page, context=within).response["violations"]
     return [
         (each["id"], each["nodes"][0]["html"][:200])
         for each in found

@@ -1,0 +1,40 @@
+"""A server that breaks what it promises of its results: the SDK's would not let it.
+
+python liar.py FILE
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ENTRIES = {"entries": {"type": "array", "items": {"type": "object"}}}
+LIE = {
+    "name": "lie",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+    "outputSchema": {"type": "object", "properties": ENTRIES, "required": ["entries"]},
+}
+
+
+def answer(method: str, params: Any) -> Any:
+    """Return what the server says to a request."""
+    if method == "initialize":
+        told = {"name": "liar", "version": "1"}
+        version = params["protocolVersion"]
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": told}
+    if method == "tools/list":
+        return {"tools": [LIE]}
+    text = params["arguments"]["text"]
+    with Path(sys.argv[1]).open("a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+    told = {} if text == "nothing" else {"structuredContent": {"entries": [{}, "no entry"]}}
+    return {"content": [{"type": "text", "text": "added"}], **told}
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = answer(message["method"], message.get("params"))
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+        sys.stdout.write("\n")
+        sys.stdout.flush()

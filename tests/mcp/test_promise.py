@@ -1,0 +1,87 @@
+"""What a server promises of its results, and what becomes of results that break it."""
+
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, Tool
+
+from lhkit.mcp.promise import MOST_STEPS, ResultPromise
+
+KEPT = ""
+
+
+def broken(schema: Any, told: Any, *, is_error: bool = False) -> str:
+    tool = Tool(name="look", input_schema={"type": "object"}, output_schema=schema)
+    answer = CallToolResult(content=[], structured_content=told, is_error=is_error)
+    return ResultPromise(tool).broken_by(answer)
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.promise("mcp.envelopes")
+@pytest.mark.parametrize(
+    ("schema", "told", "why"),
+    [
+        (of(a={"type": "integer"}), {"a": "x"}, 'a is "x" and should be integer'),
+        (of(a={"type": "array", "items": {"type": "integer"}}), {"a": [1, None]}, "a.1 is null"),
+        ({**of(), "required": ["a", "b"]}, {"a": 1}, "the whole lacks 'b'"),
+        (of(a={"enum": ["x"]}), {"a": "y"}, 'one of "x"'),
+        ({"type": "object"}, [1], "the whole is [1] and should be object"),
+        ({"type": "object"}, None, "it has no structured content"),
+        ({"$defs": {"n": {"type": "null"}}, **of(a={"$ref": "#/$defs/n"})}, {"a": 1}, "a is 1"),
+    ],
+)
+def test_a_result_that_is_not_what_was_promised_is_told_with_the_place(
+    schema: Any, told: Any, why: str
+) -> None:
+    said = broken(schema, told)
+    assert why in said
+    assert said.startswith("look ran, but its answer is not what its server promises")
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [(None, None), (None, {"a": 1}), (of(a={"type": "integer"}), {"a": 1, "b": "more"})],
+)
+def test_a_result_that_keeps_the_promise_or_has_none_to_keep_is_taken(
+    schema: Any, told: Any
+) -> None:
+    assert broken(schema, told) == KEPT
+
+
+def test_a_refusal_promises_nothing() -> None:
+    assert broken(of(a={"type": "integer"}), None, is_error=True) == KEPT
+
+
+DEFINITIONS = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+DEEP: Any = []
+for _ in range(200):
+    DEEP = [DEEP]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.promise("mcp.envelopes")
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        (of(a={"type": 5}), {"a": 1}),
+        (of(a={"$ref": "http://127.0.0.1:9/x"}), {"a": 1}),
+        (of(a={"$ref": "#/nowhere"}), {"a": 1}),
+        (of(a={"$ref": "#/properties/a"}), {"a": 1}),
+        (of(a={"pattern": "^(a+)+$"}), {"a": "a" * 60 + "!"}),
+        ({"type": "object", "patternProperties": {"^(a+)+$": False}}, {"a" * 60 + "!": 1}),
+        (of(a={"uniqueItems": True}), {"a": [{"n": n % 2} for n in range(9_000)]}),
+        (of(a={"items": {"type": "integer"}}), {"a": ["x"] * (MOST_STEPS * 2)}),
+        (
+            {"$defs": {**DEFINITIONS, "d60": {"type": "null"}}, **of(a={"$ref": "#/$defs/d0"})},
+            {"a": 1},
+        ),
+        ({**of(), "additionalProperties": {"$ref": "#/properties"}}, {"a": DEEP}),
+    ],
+)
+def test_a_schema_that_would_take_for_ever_or_is_none_holds_up_nobody(
+    schema: Any, told: Any
+) -> None:
+    assert broken(schema, told) == KEPT
