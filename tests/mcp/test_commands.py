@@ -1,0 +1,209 @@
+"""Every command that takes a toolset takes an `mcp:` reference: the commands, and a real server."""
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lhkit.harness.results import Run
+from lhkit.models.dialects import DIALECTS
+from lhkit.tuning.data import read_sequences
+from tests.children import search_paths
+from tests.mcp.conftest import START_S
+from tests.models.fake_vllm import FakeVllm, completion, streams
+from tests.node_servers import server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+
+DECLARATION = """
+server = {server}
+folder = "/notes"
+tools = ["read_text_file", "write_file"]
+reads = ["read_text_file"]
+start_s = {start_s}
+[claims]
+write_file = {{en = ["wrote", "saved"]}}
+"""
+SCENARIOS = """
+- id: write-it
+  ac: write
+  locale: en
+  world: {files: [{path: a.txt, text: hello}]}
+  turns:
+    - user: Save milk in b.txt
+      confirm: accept
+      expect: {calls: [{tool: write_file, args: {path: /notes/b.txt, content: milk}}], extra: reads}
+      reply: {contains_any: [wrote, saved]}
+      gold: {say: I saved it.}
+  final: {files: [{path: b.txt, text: milk}]}
+- id: leave-it
+  ac: reject
+  locale: en
+  world: {files: [{path: a.txt, text: hello}]}
+  turns:
+    - user: Overwrite a.txt with bye
+      confirm: reject
+      expect:
+        calls: [{tool: write_file, args: {path: /notes/a.txt, content: bye}, result: cancelled}]
+      reply: {contains_any: [nothing], claims: none}
+      gold: {say: "You cancelled, so nothing was done."}
+"""
+SUITE = """
+scenarios = ["notes.yaml"]
+toolset = "mcp:notes.toml"
+[arms]
+models = ["gold", "silent"]
+constraints = ["off"]
+"""
+PHRASES = """
+worlds: [{files: [{path: a.txt, text: hello}]}]
+typos: false
+locales:
+  en:
+    tools:
+      write_file:
+        say: ["save {content} in {path}"]
+        values:
+          path: [{say: b.txt, value: /notes/b.txt}]
+          content: [milk, eggs]
+        replies: {ok: [I saved it.], cancelled: [Not done.]}
+      read_text_file:
+        say: ["what is in {path}?"]
+        values:
+          path: [{say: a.txt, value: /notes/a.txt}]
+        replies: {ok: ["It says: {content}"]}
+"""
+
+Lhkit = Callable[..., str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a declaration of the reference file server, and what goes with it."""
+    words = json.dumps(f"{shlex.quote(server('filesystem'))} {{folder}}")
+    declared = DECLARATION.format(server=words, start_s=START_S)
+    files = {"toml": declared, "yaml": SCENARIOS}
+    for ending, text in files.items():
+        (tmp_path / f"notes.{ending}").write_text(text, encoding="utf-8")
+    (tmp_path / "suite.toml").write_text(SUITE, encoding="utf-8")
+    (tmp_path / "phrases.yaml").write_text(PHRASES, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def lhkit(folder: Path) -> Lhkit:
+    """Return a function that runs `lhkit` in the folder and returns what it says."""
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "lhkit", *words],
+            cwd=folder,
+            env=environment(folder),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return where a command finds what, and nothing of the person's own."""
+    kinds = ("DATA", "CACHE", "CONFIG")
+    return {
+        **search_paths(),
+        **{f"LHKIT_{kind}_DIR": str(folder / kind.lower()) for kind in kinds},
+        "LHKIT_LOCALE": "en",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "200",
+    }
+
+
+OWN = ("--toolset", "mcp:notes.toml")
+
+
+@pytest.mark.promise("mcp.commands")
+def test_mutate_spoils_the_gold_calls_of_a_server_and_all_spoilt_ones_are_noticed(
+    lhkit: Lhkit,
+) -> None:
+    told = json.loads(lhkit("mutate", "notes.yaml", *OWN, "--json"))
+    assert (told["tried"], told["noticed"]) == (told["tried"], told["tried"])
+    assert told["tried"] > 20
+
+
+@pytest.mark.promise("mcp.commands")
+def test_rescore_judges_the_records_of_a_server_anew(lhkit: Lhkit, folder: Path) -> None:
+    lhkit("eval", "notes.yaml", *OWN, "--model", "gold", "--name", "gold")
+    changed = SCENARIOS.replace("text: milk}]}", "text: bread}]}")
+    (folder / "notes.yaml").write_text(changed, encoding="utf-8")
+    lhkit("rescore", "runs/gold", "notes.yaml", *OWN, "--into", "runs/again")
+    verdicts = {
+        name: {each.sample_id.scenario: each.judgement.verdict.value for each in run.records}
+        for name in ("gold", "again")
+        for run in [Run.load(folder / "runs" / name)]
+    }
+    assert verdicts["gold"] == {"write-it": "pass", "leave-it": "pass"}
+    assert verdicts["again"] == {"write-it": "fail", "leave-it": "pass"}
+
+
+@pytest.mark.promise("mcp.commands")
+def test_a_matrix_plays_a_server_that_is_declared_beside_the_suite(
+    lhkit: Lhkit, folder: Path
+) -> None:
+    told = lhkit("matrix", "suite.toml")
+    assert re.search(r"gold.*2/2", told)
+    assert re.search(r"silent.*0/2", told)
+    assert len(Run.load(folder / "runs" / "suite" / "gold").records) == 2
+
+
+@pytest.mark.promise("mcp.commands")
+def test_training_data_are_played_with_a_real_server(lhkit: Lhkit, folder: Path) -> None:
+    options = ("--out", "own.jsonl", "--count", "12", "--dev-share", "0", "--seed", "3")
+    lhkit("tune", "data", *OWN, "--phrases", "phrases.yaml", *options)
+    talks = "".join(each.text for each in read_sequences(folder / "own.jsonl"))
+    assert '"/notes/b.txt"' in talks
+    assert "I saved it." in talks
+    assert "It says: hello" in talks  # what the server answered
+    assert str(folder) not in talks
+
+
+@pytest.mark.promise("mcp.commands")
+@pytest.mark.parametrize(("answer", "text"), [("y", "milk"), ("n", None)])
+async def test_a_chat_in_a_terminal_writes_by_a_server_only_after_a_yes(
+    folder: Path, answer: str, text: str | None
+) -> None:
+    notes = folder / "mine"
+    notes.mkdir()
+    target = notes / "b.txt"
+    wish = DIALECTS["json"].render_call("write_file", {"path": str(target), "content": "milk"})
+    command = shlex.join([server("filesystem"), str(notes)])
+    model = FakeVllm(streams(completion([wish])), streams(completion(["That was it."])))
+    async with model:
+        options = ("--base-url", model.base_url, "--toolset", f"mcp:{command}")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "lhkit", "chat", *options),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env=environment(folder),
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for prompt, typed in (("> ", "Save milk"), ("[y/N] ", answer), ("> ", "/quit")):
+            assert await process.stdout.readuntil(prompt.encode())
+            assert not target.exists() or typed == "/quit"
+            process.stdin.write(f"{typed}{os.linesep}".encode())
+        await process.communicate()
+    assert process.returncode == 0
+    assert (target.read_text(encoding="utf-8") if target.exists() else None) == text
