@@ -45,11 +45,11 @@ from lhkit.toolset import Toolset, opened, state_of
 
 ADVICE: Mapping[str, str] = {
     "drop_call": "make the call required, or list its row under final or under expect.results",
-    "swap_tool": "make the call required",
+    "swap_tool": "make the call required, or tell more of what it comes to under expect.results",
     "reorder": "set order: strict",
     "drop_required_argument": "demand result: ok",
     "drop_optional_argument": "take 'optional' from the argument",
-    "alter_argument": "tighten the argument's matcher",
+    "alter_argument": "tighten the argument's matcher; if no call is listed, expect.results",
     "add_argument": "say which values of the argument are right, or take it out",
     "pad_quotation": "anchor the pattern (^…$) or use text: the user dictated the words",
     "cut_quotation": "demand all the words that the user dictated",

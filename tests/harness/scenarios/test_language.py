@@ -1,5 +1,6 @@
 """What a scenario can say: sets of arguments, days, replies as a whole, each turn's own changes."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -34,6 +35,7 @@ from lhkit.tools.registry import ToolRegistry
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.language")]
 
+PAGE = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text(encoding="utf-8")
 REGISTRY = ToolRegistry()
 Rooms = dict[str, float]
 NOW = "2026-06-17T09:00:00+09:00"  # a Wednesday
@@ -562,6 +564,38 @@ def test_an_editor_is_told_each_matcher_with_an_example_that_holds() -> None:
         assert each["description"].endswith(".")
         jsonschema.validate(example, {**schema["$defs"]["Matcher"], "$defs": schema["$defs"]})
         Scenario.from_data(one_turn(expect={"calls": [{"tool": "go", "args": {"x": example}}]}))
+
+
+def property_names(schema: Mapping[str, Any]) -> set[str]:
+    kinds = [each for kind in schema["$defs"].values() for each in (kind, *kind.get("anyOf", ()))]
+    return {name for each in kinds for name in each.get("properties", {})}
+
+
+def test_the_page_about_scenarios_names_every_field_and_matcher() -> None:
+    missing = [
+        name
+        for name in sorted(property_names(scenario_json_schema()))
+        if not re.search(rf"(?<![a-z_]){name}(?![a-z_])", PAGE)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        *("today", "yesterday", "tomorrow", "weekstart", "monthstart", "monthend"),
+        *("friday", "next friday", "last friday"),
+    ],
+)
+def test_whoever_writes_a_day_is_told_it_in_the_editor_and_on_the_page(day: str) -> None:
+    (matcher,) = (
+        each
+        for each in scenario_json_schema()["$defs"]["Matcher"]["anyOf"]
+        if each.get("title") == "date"
+    )
+    assert day in matcher["properties"]["date"]["description"]
+    assert f"`{day}`" in PAGE
+    assert DateIs(f"{day}+1w").resolved(TODAY)
 
 
 def test_the_schema_and_the_reader_agree_on_what_a_scenario_may_say() -> None:
