@@ -68,13 +68,17 @@ LOG = "replicas.log"
 
 _log = logging.getLogger(__name__)
 
-_GIVE_AFTER_S = 0.005
+_GIVE_AFTER_S = 0.01
 _TAKE_AFTER_S = 0.02
-"""So long more is waited for what else is there, so that a message carries more than one sample."""
+"""So long more is waited for what else is there, so that a message carries more than one sample.
+
+What is asked next goes with the call that takes what comes next: messages are what a driver costs.
+"""
 _LOOK_S = 2.0
 _TELL_AFTER_S = 20.0
 _END_S = 25.0
 _LOG_BYTES = 2**20
+_STDERR = 2
 _DEATHS_A_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -260,12 +264,13 @@ class Replica:
             self._playing.add(task)
             task.add_done_callback(self._playing.discard)
 
-    async def take(self) -> list[tuple[int, Played]]:
-        """Wait until a sample is done, and return all that are, by their tickets.
+    async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:
+        """Take samples to play, wait until one is done, return all that are, by their tickets.
 
         Raises:
             UsageError: a sample would be another question here than where it was planned.
         """
+        await self.give(asked)
         await self._news.wait()
         await asyncio.sleep(_TAKE_AFTER_S)
         if self._fault is not None:
@@ -358,11 +363,16 @@ class Replica:
                     await model.aclose()
 
 
-def _end_of(log: Path | None) -> str:
+def _size_of(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
+
+
+def _end_of(log: Path | None, begin: int = 0) -> str:
+    """Return what a file holds behind its first bytes, at most the last MiB; nothing of none."""
     if log is None or not log.exists():
         return ""
     with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - _LOG_BYTES))
         return file.read().decode(errors="replace")
 
 
@@ -462,15 +472,13 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
         **(local if placement.address == LOCAL else {}),
     }
     with _logged(log):
+        heard_from = _size_of(log)
         try:
-            _join(ray, options)
-        except (ConnectionError, TimeoutError) as error:
-            raise SetupError(
-                f"--ray {placement.address}: no cluster answers there: start one with `ray start "
-                "--head`, give its HOST:PORT, or `local` for one that ends with this command"
-            ) from error
+            with _standard_error_in(log):
+                _join(ray, options)
         except Exception as error:  # Ray raises nothing more special
-            raise _join_fault(error, placement, path.parent if travels else None) from error
+            said = _end_of(log, heard_from)
+            raise _join_fault(error, placement, path.parent if travels else None, said) from error
         reference = toolset
         if file.endswith(".py"):
             reference = f"{path.name if travels else path}:{name}"
@@ -480,9 +488,35 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
             ray.shutdown()
 
 
-def _join_fault(error: Exception, placement: Placement, folder: Path | None) -> SetupError:
-    """Return what to say of a cluster that did not let us in."""
+@contextmanager
+def _standard_error_in(log: Path) -> Iterator[None]:
+    """Put into a file what Ray's C++ writes to standard error while it connects."""
+    with log.open("ab") as file:
+        kept = os.dup(_STDERR)
+        os.dup2(file.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(kept, _STDERR)
+            os.close(kept)
+
+
+def _join_fault(
+    error: Exception, placement: Placement, folder: Path | None, said: str
+) -> SetupError:
+    """Return what to say of a cluster that did not let us in; `said` is all that Ray wrote."""
     address, told = placement.address, _one_line(error)
+    if "InvalidAuthToken" in said:
+        return SetupError(
+            f"--ray {address}: the cluster asks for a token that this command does not have: set "
+            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its head has them "
+            "(by default it keeps the token in ~/.ray/auth_token)"
+        )
+    if isinstance(error, ConnectionError | TimeoutError):
+        return SetupError(
+            f"--ray {address}: no cluster answers there: start one with `ray start --head`, give "
+            "its HOST:PORT, or `local` for one that ends with this command"
+        )
     if "Version mismatch" in told and len(found := _VERSIONS.findall(str(error))) == 2:  # noqa: PLR2004 - there, here
         (ray, python), (our_ray, our_python) = found
         return SetupError(
@@ -642,6 +676,7 @@ class _Life:
     actor: Any
     is_up: bool = False
     has_finished: bool = False
+    takes_soon: bool = False
     unfinished: dict[int, asyncio.Future[Played]] = field(default_factory=dict)
     outbox: list[Asked] = field(default_factory=list)
 
@@ -816,13 +851,13 @@ class RayPlayers:
 
     def _send(self, life: _Life, asked: Asked) -> None:
         """Send a sample, with all others that come at the same time."""
-        if not life.outbox:
+        if not life.outbox and not life.takes_soon:
             asyncio.get_running_loop().call_later(_GIVE_AFTER_S, self._flush, life)
         life.outbox.append(asked)
 
     def _flush(self, life: _Life) -> None:
         asked, life.outbox = life.outbox, []
-        if life.is_up:
+        if asked and life.is_up:
             life.actor.give.remote(asked)  # a fault shows where answers are taken
 
     async def _keep_up(self, scenarios: Any) -> None:
@@ -860,7 +895,10 @@ class RayPlayers:
         for _ in range(self._part.at_once):
             self._make_room(life)
         while True:
-            for ticket, played in await self._cluster.answer(life.actor.take.remote()):
+            life.takes_soon = True
+            await asyncio.sleep(_GIVE_AFTER_S)  # whoever gets an answer has the next question
+            asked, life.outbox, life.takes_soon = life.outbox, [], False
+            for ticket, played in await self._cluster.answer(life.actor.take.remote(asked)):
                 self._in_a_row, life.has_finished = 0, True
                 answer = life.unfinished.pop(ticket, None)
                 if answer is not None and not answer.done():

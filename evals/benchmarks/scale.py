@@ -294,6 +294,7 @@ def page(found: list[Driven], played: list[Driven], alone: list[Driven]) -> str:
     worst = max(each.cpu_ms for each in played)
     quickest = max(each.samples_per_s for each in played)
     first, *_, longest = sorted(alone, key=_samples)
+    small, *_, large = (each for each in played if each.servers == played[0].servers)
     many = GPUS * SAMPLES_A_GPU_S
     goals = "met" if worst <= GOAL_MS and quickest >= GOAL_PER_S else "**not met**"
     grown = longest.peak_mib - first.peak_mib
@@ -322,6 +323,10 @@ that is how it is with slow models.
 | replicas | at once | samples | driver's CPU each | samples/s here | most a core | memory | load |
 |---|---|---|---|---|---|---|---|
 {rows(played)}
+
+Memory is the peak of one process that drives all rows in turn: from {small.samples:,} samples to
+{large.samples:,} through {large.servers} replicas it grows by
+{large.peak_mib - small.peak_mib:.0f} MiB.
 
 ## The driver's memory
 

@@ -96,16 +96,17 @@ Asked = Counter[tuple[str, Verdict]]
 
 
 class Nodes:
-    """A head without replicas and two nodes for them."""
+    """A head without replicas and two nodes for them; pinned, each has a core for its vLLM."""
 
-    def __init__(self, folder: Path, cores: int = 2) -> None:
+    def __init__(self, folder: Path, *, cores: int = 2, are_pinned: bool = False) -> None:
         from ray.cluster_utils import Cluster
 
         self._cores = cores
+        self._are_pinned = are_pinned
         self._small = {"object_store_memory": 80 * 2**20}
         head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
         self.cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
-        self._nodes = [self._added(), self._added()]
+        self._nodes = [self._added(core) for core in range(2)]
         self.cluster.wait_for_nodes(timeout=120)
 
     def kill(self, rng: random.Random) -> None:
@@ -114,10 +115,10 @@ class Nodes:
         self.cluster.remove_node(node, allow_graceful=False)
         self._nodes.append(self._added())
 
-    def _added(self) -> Any:
-        return patiently(
-            lambda: self.cluster.add_node(num_cpus=self._cores, wait=False, **self._small)
-        )
+    def _added(self, core: int = 0) -> Any:
+        pinned = {"env_vars": {"VLLM_CPU_OMP_THREADS_BIND": str(core)}} if self._are_pinned else {}
+        node = {"num_cpus": self._cores, "wait": False, **self._small, **pinned}
+        return patiently(lambda: self.cluster.add_node(**node))
 
 
 def kill_replica(rng: random.Random) -> bool:

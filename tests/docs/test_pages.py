@@ -1,6 +1,7 @@
 """The pages of docs/ do what stands there, and name no option that lhkit does not have."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.docs.pages import ROOT, Step, blocks, files, missing, run, steps
 from tests.node_servers import npm_environment
 
 DOCS = ROOT / "docs"
+MANY = re.DOTALL | re.MULTILINE
 PAGES = sorted(DOCS.glob("*.md"))
 EVERYWHERE = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 ELSEWHERE = {
@@ -72,6 +74,17 @@ def test_what_is_not_run_says_what_it_needs(page: Path) -> None:
     assert unmarked == []
 
 
+@pytest.mark.parametrize("page", HERE, ids=name_of)
+def test_what_is_not_run_is_bash_and_so_is_the_job_in_it(page: Path) -> None:
+    shown = [block.text for block in blocks(page) if block.language in {"sh", "bash"}]
+    jobs = [job for text in shown for _, job in re.findall(r"<<'(\w+)'\n(.*?)^\1$", text, MANY)]
+    for text in (*shown, *jobs):
+        read = subprocess.run(
+            ["/bin/bash", "-n"], input=text, capture_output=True, text=True, check=False
+        )
+        assert (read.returncode, read.stderr) == (0, ""), text
+
+
 @pytest.mark.parametrize("page", EVERYWHERE, ids=name_of)
 def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
@@ -99,6 +112,20 @@ def test_the_job_for_ci_is_a_workflow_that_asks_what_the_page_explains() -> None
     ran = "\n".join(step["run"] for step in job["jobs"]["eval"]["steps"] if "run" in step)
     called = [read_line(line) for line in lhkit_lines(ran)]
     assert called == ["lint", "eval", "report", "report"]
+
+
+def test_the_cluster_of_the_page_holds_the_replicas_that_its_command_asks_for() -> None:
+    page = DOCS / "scale-out.md"
+    cluster = YAML(typ="safe").load(files(page)["raycluster.yaml"])
+    head, (workers,) = cluster["spec"]["headGroupSpec"], cluster["spec"]["workerGroupSpecs"]
+    (one,), (other,) = (each["template"]["spec"]["containers"] for each in (head, workers))
+    assert one["image"] == other["image"]
+    told = page.read_text(encoding="utf-8")
+    cards = other["resources"]["limits"]["nvidia.com/gpu"]
+    assert f"--ray auto --replicas {workers['replicas']} --gpus-per-replica {cards} " in told
+    assert f"-l ray.io/cluster={cluster['metadata']['name']}," in told
+    locked = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
+    assert f"\nray=={cluster['spec']['rayVersion']}\n" in locked
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """A cluster of several Ray nodes on this machine, as a process that a test ends by its input.
 
 The head holds no replica, so that any other node may die. Its first line is the address; each line
-that it reads adds a node. Logs lie in the folder that is given.
+that it reads adds a node. Logs lie in the folder that is given. It may pretend to be another Ray.
 """
 
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from ray.cluster_utils import Cluster  # noqa: TID251, TID253 - it is nothing else
+import ray  # noqa: TID251, TID253 - it is nothing else
+from ray.cluster_utils import Cluster  # noqa: TID251, TID253
 
 STORE_BYTES = 80 * 2**20
 TRIES = 4
@@ -43,4 +44,5 @@ def main(folder: str, count: int) -> None:
 
 
 if __name__ == "__main__":
+    ray.__version__ = sys.argv[3] if len(sys.argv) > 3 else ray.__version__
     main(sys.argv[1], int(sys.argv[2]))

@@ -27,6 +27,7 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelIdentity
 from lhkit.scale import (
     SCRIPTED,
+    Asked,
     Cluster,
     Introduction,
     LostError,
@@ -72,12 +73,12 @@ class Actor:
     def take(self) -> Method:
         return Method(self, self._take)
 
-    async def _take(self) -> Any:
+    async def _take(self, asked: Sequence[Asked]) -> Any:
         if self._takes == 0:
             self.die()
             await asyncio.Event().wait()
         self._takes = None if self._takes is None else self._takes - 1
-        return await self._replica.take()
+        return await self._replica.take(asked)
 
     def die(self) -> None:
         self._dead.set()
@@ -323,7 +324,7 @@ async def test_two_replicas_of_different_models_are_refused(
             await super().begin()
             return Introduction(ModelIdentity(model=next(names)), 0.0)
 
-        async def take(self) -> list[tuple[int, Played]]:
+        async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:  # noqa: ARG002
             await asyncio.Event().wait()  # nothing is finished before both are there
             raise AssertionError
 

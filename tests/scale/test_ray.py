@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from aiohttp import web
 
 from lhkit.harness.log import read_records
 from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.scale import LOG
 from tests.children import search_paths
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
@@ -27,6 +29,9 @@ HERE = Path(__file__).parent
 TOOLSET = f"{HERE / 'deeds.py'}:TOOLS"
 COUNT = 24
 CANARY = f"canary-{os.getpid()}"
+OWN = f"magpie-{os.getpid()}"
+"""Keys: of the nodes, and of who gives the command."""
+
 LIMIT_S = 240
 SCENARIO = """
 - id: work-{n}
@@ -64,18 +69,19 @@ def environment(home: Path) -> dict[str, str]:
     return {**search_paths(), "HOME": str(home), "LHKIT_CACHE_DIR": str(home), **quiet}
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
+@contextmanager
+def started(count: int, *version: str, **more: str) -> Iterator[Nodes]:
+    """Start so many nodes beside the head; `more` is in their environment."""
     logs = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # a socket's path is short
     with (
         (logs / "nodes.log").open("w") as log,
         subprocess.Popen(
-            [sys.executable, str(HERE / "nodes.py"), str(logs), "2"],
+            [sys.executable, str(HERE / "nodes.py"), str(logs), str(count), *version],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=environment(logs) | {"LHKIT_API_KEY": CANARY},
+            env=environment(logs) | more,
         ) as process,
     ):
         try:
@@ -91,6 +97,12 @@ def nodes() -> Iterator[Nodes]:
     shutil.rmtree(logs)
 
 
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    with started(2, LHKIT_API_KEY=CANARY) as nodes:
+        yield nodes
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     (tmp_path / "deeds").mkdir()
@@ -100,17 +112,17 @@ def suite(tmp_path: Path) -> Path:
     return file
 
 
-def words(suite: Path, *more: str, name: str = "run") -> list[str]:
+def words(suite: Path, *more: str, name: str = "run", toolset: str = TOOLSET) -> list[str]:
     return [
-        *("eval", str(suite), "--toolset", TOOLSET),
+        *("eval", str(suite), "--toolset", toolset),
         *("--model", "gold", "--name", name, "--runs-dir", str(suite.parent / "runs"), *more),
     ]
 
 
-def run(suite: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def run(suite: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "lhkit", *words],
-        env=environment(suite.parent),
+        [sys.executable, *words],
+        env=environment(suite.parent) | more,
         capture_output=True,
         text=True,
         check=False,
@@ -118,8 +130,11 @@ def run(suite: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def lhkit(suite: Path, *more: str, name: str = "run") -> "subprocess.CompletedProcess[str]":
-    return run(suite, *words(suite, *more, name=name))
+def lhkit(
+    suite: Path, *more: str, name: str = "run", toolset: str = TOOLSET, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    asked = words(suite, *more, name=name, toolset=toolset)
+    return run(suite, "-m", "lhkit", *asked, **variables)
 
 
 def on(nodes: Nodes, replicas: int = 2) -> tuple[str, ...]:
@@ -161,6 +176,83 @@ def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, su
     assert verdicts(records(suite, "there")) == asked
     assert set(asked.values()) == {Verdict.PASS, Verdict.FAIL}
     assert len(results(records(suite, "there"), "node")) == 2
+    assert "2 of 2 replicas" in there.stderr
+    assert "sample/s" in there.stderr
+
+
+@pytest.mark.promise("replicas.told")
+def test_the_terminal_is_the_commands_alone_and_the_runs_log_tells_the_rest(
+    nodes: Nodes, suite: Path
+) -> None:
+    done = lhkit(suite, *on(nodes))
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = done.stdout + done.stderr
+    assert [word for word in ("tool says", "raylet", "INFO", "WARNING") if word in told] == []
+    log = (suite.parent / "runs" / "run" / LOG).read_text()
+    assert f"a replica plays on node {platform.node()}" in log
+
+
+@pytest.mark.promise("replicas.tools")
+def test_a_toolset_of_a_file_travels_with_what_lies_beside_it(nodes: Nodes, suite: Path) -> None:
+    done = lhkit(suite, *on(nodes))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = {Path(each) for each in results(records(suite), "file")}
+    assert file.name == "deeds.py"
+    assert file.is_relative_to(nodes.logs)  # Ray's folder, where it unpacks
+    assert (file.parent / "neighbour.py").exists()
+
+
+@pytest.mark.promise("replicas.tools")
+def test_a_toolset_that_needs_what_no_node_has_is_refused_and_told_why(
+    nodes: Nodes, suite: Path
+) -> None:
+    (suite.parent / "here").mkdir()
+    (suite.parent / "here" / "only_here.py").write_text("from deeds import TOOLS\n")
+    (suite.parent / "tools").mkdir()
+    (suite.parent / "tools" / "own.py").write_text("from only_here import TOOLS\n")
+    paths = [suite.parent / "here", HERE, search_paths().get("PYTHONPATH", "")]
+    done = lhkit(
+        suite,
+        *on(nodes),
+        toolset=f"{suite.parent / 'tools' / 'own.py'}:TOOLS",
+        PYTHONPATH=os.pathsep.join(map(str, paths)),
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    told = " ".join(done.stderr.split())
+    assert f"on node {platform.node()}: " in told
+    assert "No module named 'only_here'" in told
+    assert "what it imports from elsewhere has to be installed on every node" in told
+    assert records(suite) == ()
+
+
+@pytest.mark.promise("replicas.tools")
+def test_a_folder_that_is_too_large_to_travel_is_told_with_what_to_do(
+    nodes: Nodes, suite: Path
+) -> None:
+    own = suite.parent / "tools"
+    shutil.copytree(HERE, own)
+    (own / "film").write_bytes(os.urandom(2**20))
+    small = {"RAY_max_grpc_message_size": str(2**19)}  # instead of 500 MiB
+    done = lhkit(suite, *on(nodes), toolset=f"{own / 'deeds.py'}:TOOLS", **small)
+    assert done.returncode == 3, done.stdout + done.stderr
+    told = " ".join(done.stderr.split())
+    assert f"the folder {own} is too large to travel to the nodes" in told
+    assert ".gitignore" in told
+
+
+@pytest.mark.promise("replicas.agree")
+def test_a_cluster_of_another_ray_or_with_a_token_is_refused_with_what_to_do(suite: Path) -> None:
+    token = "t" * 64
+    asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    with started(0, "2.1.0", **asked) as nodes:
+        stranger = lhkit(suite, *on(nodes))
+        other = lhkit(suite, *on(nodes), **asked)
+    assert (stranger.returncode, other.returncode) == (3, 3), stranger.stdout + other.stdout
+    assert "asks for a token" in " ".join(stranger.stderr.split())
+    told = " ".join(other.stderr.split())
+    assert f"the cluster has Ray 2.1.0 on Python {platform.python_version()}" in told
+    assert "install the same versions here and on all nodes" in told
+    assert token not in stranger.stderr + other.stderr
 
 
 @pytest.mark.promise("replicas.deaths")
@@ -181,6 +273,7 @@ def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert_each_is_answered_once(suite)
     assert len(records(suite)) == COUNT
+    assert "raylet" not in done.stdout + done.stderr
 
 
 @pytest.mark.promise("replicas.deaths")
@@ -233,14 +326,29 @@ async def test_a_key_of_the_nodes_reaches_the_server_and_is_written_nowhere(
     server = FakeVllm(routes={"/v1/completions": speak})
     async with server:
         asked = ["--base-url", server.base_url, "--model", "gemma", *on(nodes)]
-        done = await asyncio.to_thread(lhkit, suite, *asked)
+        done = await asyncio.to_thread(lhkit, suite, *asked, LHKIT_API_KEY=OWN)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(records(suite)) == COUNT
     assert keys == {f"Bearer {CANARY}"}
     assert any("ray::Replica" in line for line in lines)
-    assert [line for line in lines if CANARY in line] == []
-    assert [file for file in _files(suite.parent, nodes.logs) if _holds_the_key(file)] == []
-    assert CANARY not in done.stdout + done.stderr
+    assert [line for line in lines if _tells_a_key(line)] == []
+    files = _files(suite.parent, nodes.logs)
+    assert suite.parent / "runs" / "run" / LOG in files
+    assert [each for each in files if _tells_a_key(each.read_bytes().decode("latin1"))] == []
+    assert not _tells_a_key(done.stdout + done.stderr)
+    jobs = run(suite, "-c", JOBS, nodes.address).stdout
+    assert f"{suite.parent}" in jobs  # the command is told there, and what travels
+    assert not _tells_a_key(jobs)
+
+
+JOBS = """
+import sys
+import ray
+from ray._private.state import jobs
+ray.init(address=sys.argv[1], log_to_driver=False)
+print(jobs())
+"""
+"""Prints what Ray keeps of the commands that were given to the cluster."""
 
 
 def _command_lines() -> set[str]:
@@ -255,5 +363,5 @@ def _files(*folders: Path) -> list[Path]:
     return [each for folder in folders for each in folder.rglob("*") if each.is_file()]
 
 
-def _holds_the_key(file: Path) -> bool:
-    return CANARY.encode() in file.read_bytes()
+def _tells_a_key(text: str) -> bool:
+    return CANARY in text or OWN in text
