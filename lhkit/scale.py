@@ -471,10 +471,10 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
         "runtime_env": {"working_dir": str(path.parent)} if travels else None,
         **(local if placement.address == LOCAL else {}),
     }
-    with _logged(log):
+    with logged(log):
         heard_from = _size_of(log)
         try:
-            with _standard_error_in(log):
+            with standard_error_in(log):
                 _join(ray, options)
         except Exception as error:  # Ray raises nothing more special
             said = _end_of(log, heard_from)
@@ -489,7 +489,7 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
 
 
 @contextmanager
-def _standard_error_in(log: Path) -> Iterator[None]:
+def standard_error_in(log: Path) -> Iterator[None]:
     """Put into a file what Ray's C++ writes to standard error while it connects."""
     with log.open("ab") as file:
         kept = os.dup(_STDERR)
@@ -537,7 +537,7 @@ def _join_fault(
 
 
 @contextmanager
-def _logged(path: Path) -> Iterator[None]:
+def logged(path: Path) -> Iterator[None]:
     """Have all that Ray and its nodes say go to a file, and nothing to the terminal.
 
     Ray prints what workers and nodes say, from threads of its own and without a public way to

@@ -199,7 +199,7 @@ async def measure(settings: Settings) -> AsyncGenerator[Pair, None]:
     every = load_scenarios(scenario_paths("dev"))
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as told:
         folder = Path(told)
-        nodes = await asyncio.to_thread(Nodes, folder / "ray", cores=1, are_pinned=True)
+        nodes = Nodes(folder / "ray", cores=1, are_pinned=True)
         try:
             for at_once, count in PLAYED:
                 scenarios = [every[n * len(every) // count] for n in range(count)]
@@ -240,7 +240,7 @@ def page(found: Sequence[Pair]) -> str:
             )
     most = max(each.points for each in found)
     holds = "holds" if most <= GOAL_POINTS else "**does not hold**"
-    points = ", ".join(f"{each.points:.2f} with {each.at_once} at once" for each in found)
+    points = ", ".join(f"{each.points:.2f} points with {each.at_once} at once" for each in found)
     return "\n".join(
         [
             "# Scale: two vLLM replicas beside one server",
@@ -267,7 +267,7 @@ def page(found: Sequence[Pair]) -> str:
             *rows,
             "",
             (
-                f"The share of tokens found in the prefix cache differs by {points} points; the "
+                f"The share of tokens found in the prefix cache differs by {points}; the "
                 f"goal of at most {GOAL_POINTS:.0f} {holds}. What is lost is what a second server "
                 "has to read once more: instructions and tools of each language."
             ),

@@ -1,6 +1,8 @@
 """Replicas as a run sees them, on a cluster that is played here: who plays, who is lost."""
 
 import asyncio
+import logging
+import os
 import platform
 import re
 import subprocess
@@ -350,18 +352,51 @@ async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
     assert {each.judgement.verdict for each in found[0]} == {Verdict.PASS}
 
 
-def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
+def without_ray(folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
     code = "import sys; sys.modules['ray'] = None; import lhkit.__main__ as it; it.main()"
-    words = ["eval", "--model", "gold", "--ray", "local", "--runs-dir", str(tmp_path)]
-    done = subprocess.run(
+    words = ["eval", "--model", "gold", "--limit", "2", "--runs-dir", str(folder), *more]
+    return subprocess.run(
         [sys.executable, "-c", code, *words],
-        env={**search_paths(), "HOME": str(tmp_path), "LHKIT_LOCALE": "en"},
+        env={**search_paths(), "HOME": str(folder), "LHKIT_LOCALE": "en"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_without_ray_a_sentence_says_what_to_install(tmp_path: Path) -> None:
+    done = without_ray(tmp_path, "--ray", "local")
     assert done.returncode == 3
-    assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in " ".join(done.stderr.split())
+    assert done.stderr.count("\n") == 1
+    assert "Ray is not installed here: `pip install 'lhkit[ray]'`" in done.stderr
+
+
+def test_without_ray_all_else_is_as_ever(tmp_path: Path) -> None:
+    done = without_ray(tmp_path, "--name", "run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(read_records(tmp_path / "run")) == 2
+
+
+@pytest.mark.promise("replicas.told")
+def test_what_ray_would_print_goes_to_the_runs_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from ray._private import worker
+
+    log = tmp_path / "run" / "replicas.log"
+    line = {"pid": 7, "actor_name": "Replica", "ip": "10.0.0.7", "is_err": True}
+    with scale.logged(log):
+        worker.print_to_stdstream(line | {"lines": ["it says"]}, ignore_prefix=False)
+        logging.getLogger("ray").warning("it warns")
+        with scale.standard_error_in(log):
+            os.write(2, b"it cries\n")
+    said = log.read_text(encoding="utf-8")
+    assert "INFO (Replica 7 10.0.0.7) it says\n" in said
+    assert "WARNING it warns\n" in said
+    assert "it cries\n" in said
+    assert capfd.readouterr() == ("", "")
+    worker.print_to_stdstream(line | {"lines": ["elsewhere"]}, ignore_prefix=False)
+    assert "elsewhere" in capfd.readouterr().err
 
 
 def test_the_address_of_rays_client_is_refused_and_told_what_to_do() -> None:
