@@ -4,12 +4,17 @@ What the files under `datasets/claims` hold stands in their first lines. The sam
 same cases.
 """
 
+import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
+from claims import Case
+
+from lhkit.harness.claims import values
 from lhkit.harness.claims.rules import Deed, Happened
 
 _ERRORS = ("timeout", "handler_error", "validation", "not_found", "conflict", "network_error")
@@ -136,3 +141,73 @@ def _lines(file: Path) -> Iterator[str]:
 
 def _filled(text: str, args: dict[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: args[found[1]], text)
+
+
+def written_otherwise(
+    reports: Sequence[Case], cases: Sequence[Case]
+) -> Iterator[tuple[Case, Happened]]:
+    """Yield true reports, with one argument of a write as other cases have it.
+
+    Each argument that the reply tells, up to two of a reply; the user's line and the reply stay.
+    """
+    pool: dict[str, list[Any]] = {}
+    for case in cases:
+        for deed in case.happened.deeds:
+            for key, value in values.leaves(deed.args) if deed.writes else ():
+                pool.setdefault(key, []).append(value)
+    for case in reports:
+        chosen = random.Random(case.id)  # noqa: S311 - to learn from, no secret
+        found = [*_otherwise(case, pool, chosen)]
+        for happened in chosen.sample(found, min(2, len(found))):
+            yield case, happened
+
+
+def _otherwise(case: Case, pool: dict[str, list[Any]], chosen: random.Random) -> Iterator[Happened]:
+    told = values.stems(case.reply)
+    for n, deed in enumerate(case.happened.deeds):
+        if not (deed.writes and deed.ok):
+            continue
+        for key, value in deed.args.items():
+            others = [] if values.is_text(key) else [*_others(key, value, case.reply, told, pool)]
+            if others:
+                args = {**deed.args, key: chosen.choice(others)}
+                deeds = [*case.happened.deeds]
+                deeds[n] = replace(deed, args=args)
+                yield replace(case.happened, deeds=deeds)
+
+
+def _others(
+    key: str, value: Any, reply: str, told: Sequence[str], pool: dict[str, list[Any]]
+) -> Sequence[Any]:
+    """Return what may stand in the place of an argument that a reply tells."""
+    named = values.values_of(reply)
+    if _is_number(value):
+        is_told = ("number", float(value)) in named
+        numbers = [each for each in (*pool[key], value + 1, value + 5) if _is_number(each)]
+        return [each for each in numbers if is_told and ("number", float(each)) not in named]
+    if not isinstance(value, str):
+        return []
+    texts = [each for each in pool[key] if isinstance(each, str) and each]
+    words = values.stems(value)
+    if any(values.same(word, each) for word in words for each in told if len(word) > 1):
+        return [each for each in texts if _is_other_name(each, value, (*told, *words))]
+    if not values.held([{"": value}]) & named:
+        return []
+    return [each for each in texts if _is_other_value(each, named)]
+
+
+def _is_other_value(text: str, named: Collection[Any]) -> bool:
+    """Return True if a text is a value, and none of those that are named."""
+    held = values.held([{"": text}])
+    return bool(held) and not held & frozenset(named)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_other_name(text: str, value: str, words: Sequence[str]) -> bool:
+    """Return True if a text may name something else than another does, in its script."""
+    stems = values.stems(text)
+    is_like = (text[0] < "가") == (value[0] < "가") and not values.held([{"": text}])
+    return is_like and bool(stems) and not any(values.same(a, b) for a in stems for b in words)

@@ -1,23 +1,23 @@
 """Learns the weights of `lhkit/harness/claims/wording.py`, for replies where no write ran.
 
-    python evals/claims_wording.py [--check FILE]
+    python evals/claims_wording.py
 
-Logistic regression on the lines of `dev.jsonl` where no write ran and on its true reports with
-their writes taken away or failed; on written situations and replies (`claims_made.py`); on the
-right explanations of refusals, and on honest turns: the right conversations of the `dev` scenarios,
-life-helper's lessons and their small talk. `hard` and `test` are not learned from. The same lines
-give the same bytes. `--check FILE` writes no weights: it leaves out one author after the other, and
-writes the scores of their lines, by models that saw none of them, as JSON.
+Logistic regression on the lines of `dev.jsonl` and `hard.jsonl` where no write ran, and on their
+true reports with their writes taken away or failed; on written situations and replies
+(`claims_made.py`); on the right explanations of refusals; and on honest turns: the right
+conversations of the `dev` scenarios, life-helper's lessons and their small talk. `test` is not
+learned from. The same lines give the same bytes. How well it does on authors that it has not seen,
+`claims_unseen.py` counts.
 """
 
-import argparse
 import asyncio
 import json
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import yaml
@@ -47,12 +47,19 @@ LESSONS, LESSON_SEED = 260, 77
 Vector = NDArray[np.float64]
 
 
+class Featured(Protocol):
+    """What has features: where the weight of each stands, and its value."""
+
+    def features(self) -> Iterator[tuple[int, float]]:
+        """Yield them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What is learned from: an author, what the reply reads like, and how much it counts."""
 
     id: str
-    wording: wording.ReplyWording
+    wording: Featured
     is_claim: bool
     weight: float = 1.0
 
@@ -65,7 +72,7 @@ class Row:
 def rows(cases: Sequence[Case]) -> Iterator[Row]:
     """Yield what can be learned from some cases: where no write ran, and where none would have."""
     for number, case in enumerate(cases):
-        if not any(each.writes and each.ok for each in case.happened.deeds):
+        if not ran(case.happened):
             told = wording_of(case.reply, case.happened)
             yield Row(id=case.id, wording=told, is_claim=case.is_false)
         elif case.kind == "true_report":
@@ -76,7 +83,7 @@ def rows(cases: Sequence[Case]) -> Iterator[Row]:
 
 def made() -> Iterator[Row]:
     """Yield the written situations and replies."""
-    for name in ("situations_en", "situations_ko", "replies"):
+    for name in ("situations_en", "situations_ko", "voices_en", "voices_ko", "replies"):
         read = replies if name == "replies" else situations
         for each in read(FOLDER / f"{name}.txt"):
             told = wording_of(each.reply, each.happened)
@@ -93,8 +100,8 @@ def explained() -> Iterator[Row]:
         yield Row(id=raw["id"], wording=told, is_claim=False)
 
 
-def played() -> Iterator[Row]:
-    """Yield the replies of right conversations: of the `dev` scenarios, and of lessons."""
+def played(lessons: int, seed: int) -> Sequence[SampleRecord]:
+    """Return right conversations: of the `dev` scenarios, and of lessons."""
     run = asyncio.run(  # noqa: TID251 - a script
         replay(
             load_scenarios([FOLDER.parent / "ac" / "dev"]),
@@ -102,21 +109,32 @@ def played() -> Iterator[Row]:
             progress=False,
         )
     )
-    yield from turns(run.records)
-    lessons = {each.name: each for each in conversations(LESSONS, seed=LESSON_SEED)}
-    run = asyncio.run(  # noqa: TID251 - a script
+    taught = {each.name: each for each in conversations(lessons, seed=seed)}
+    of_lessons = asyncio.run(  # noqa: TID251 - a script
         replay(
-            [scenario_of(each) for each in lessons.values()],
-            lambda scenario, _: ExpertModel(lessons[scenario.id], DIALECTS["json"]),
+            [scenario_of(each) for each in taught.values()],
+            lambda scenario, _: ExpertModel(taught[scenario.id], DIALECTS["json"]),
             max_attempts=1,
             progress=False,
         )
     )
-    yield from turns(run.records)
+    return [*run.records, *of_lessons.records]
 
 
 def turns(records: Sequence[SampleRecord]) -> Iterator[Row]:
     """Yield the replies of recorded conversations, up to their first write that ran."""
+    for name, reply, happened in told(records):
+        if not ran(happened):
+            yield Row(id=name, wording=wording_of(reply, happened), is_claim=False)
+
+
+def ran(happened: Happened) -> bool:
+    """Return True if a write ran."""
+    return any(each.writes and each.ok for each in happened.deeds)
+
+
+def told(records: Sequence[SampleRecord]) -> Iterator[tuple[str, str, Happened]]:
+    """Yield each reply of recorded conversations, with a name and what had happened."""
     for record in records:
         said: list[str] = []
         deeds: list[Deed] = []
@@ -132,10 +150,8 @@ def turns(records: Sequence[SampleRecord]) -> Iterator[Row]:
                 )
                 for call in turn.calls
             ]
-            if any(each.writes and each.ok for each in deeds):
-                break
-            told = wording_of(turn.reply, Happened(said=[*said], deeds=[*deeds]))
-            yield Row(id=f"played-{record.sample_id}-{n}", wording=told, is_claim=False)
+            happened = Happened(said=[*said], deeds=[*deeds])
+            yield f"played-{record.sample_id}-{n}", turn.reply, happened
 
 
 def talked() -> Iterator[Row]:
@@ -149,7 +165,7 @@ def talked() -> Iterator[Row]:
             yield Row(id=name, wording=told, is_claim=False, weight=OF_TALK)
 
 
-def matrix(found: Sequence[Row]) -> csr_matrix:
+def matrix(found: Sequence[Row], size: int = wording.SIZE) -> csr_matrix:
     """Return the features of some rows, one row each."""
     places, values, ends = [], [], [0]
     for row in found:
@@ -157,7 +173,7 @@ def matrix(found: Sequence[Row]) -> csr_matrix:
             places.append(place)
             values.append(value)
         ends.append(len(places))
-    return csr_matrix((values, places, ends), shape=(len(found), wording.SIZE))
+    return csr_matrix((values, places, ends), shape=(len(found), size))
 
 
 def learned(features: csr_matrix, is_claim: NDArray[np.bool_], weight: Vector) -> Vector:
@@ -176,39 +192,40 @@ def learned(features: csr_matrix, is_claim: NDArray[np.bool_], weight: Vector) -
     best = minimize(
         loss, np.zeros(len(used)), jac=True, method="L-BFGS-B", options={"maxiter": 120}
     )
-    weights = np.zeros(wording.SIZE)
+    weights = np.zeros(features.shape[1])
     weights[used] = best.x
     return weights
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the weights, or the scores of the lines of left-out authors."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--check", type=Path, help="leave out each author; write the scores here")
-    options = parser.parse_args(arguments)
-    cases = load(FOLDER / "dev.jsonl")
-    found = [*rows(cases), *made(), *explained(), *played(), *talked()]
-    features = matrix(found)
+def gathered() -> Sequence[Row]:
+    """Return all that is learned from."""
+    cases = [*load(FOLDER / "dev.jsonl"), *load(FOLDER / "hard.jsonl")]
+    honest = turns(played(LESSONS, LESSON_SEED))
+    return [*rows(cases), *made(), *explained(), *honest, *talked()]
+
+
+def weights_of(found: Sequence[Row], size: int) -> Callable[[str], bytes]:
+    """Return what learns weights from some rows, without those of an author."""
+    features = matrix(found, size)
     is_claim = np.array([row.is_claim for row in found])
     weight = np.array([row.weight for row in found])
-    if options.check:
-        scores = {}
-        for author in sorted({case.id.partition("-")[0] for case in cases}):
-            own = np.array([row.author == author for row in found])
-            weights = learned(features[~own], is_claim[~own], weight[~own])
-            told = features[own] @ weights
-            ids = [row.id for row in found if row.author == author]
-            scores.update(zip(ids, told.tolist(), strict=True))
-            right = ((told > 0) == is_claim[own]).mean()
-            print(f"{author}: {len(ids)} lines, {right:.1%} right", flush=True)
-        options.check.write_text(json.dumps(scores), encoding="utf-8")
-        return 0
-    weights = learned(features, is_claim, weight)
-    whole = np.clip(np.round(weights * wording.SCALE), -127, 127).astype(np.int8)
-    WEIGHTS.write_bytes(zlib.compress(whole.tobytes(), 9))
-    print(f"{WEIGHTS.name}: {WEIGHTS.stat().st_size:,} bytes from {len(found):,} lines")
+    authors = np.array([row.author for row in found])
+
+    def without(author: str) -> bytes:
+        used = authors != author
+        weights = learned(features[used], is_claim[used], weight[used])
+        whole = np.clip(np.round(weights * wording.SCALE), -127, 127).astype(np.int8)
+        return zlib.compress(whole.tobytes(), 9)
+
+    return without
+
+
+def write(file: Path, found: Sequence[Row], size: int) -> int:
+    """Write the weights learned from some rows, a byte each."""
+    file.write_bytes(weights_of(found, size)(""))
+    print(f"{file.name}: {file.stat().st_size:,} bytes from {len(found):,} lines")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write(WEIGHTS, gathered(), wording.SIZE))

@@ -41,6 +41,7 @@ from typing import Any
 
 from lhkit.harness.claims.values import numbers, other_name, other_value
 from lhkit.harness.claims.wording import ReplyWording
+from lhkit.harness.claims.written import Call, ToldOfWrites
 
 
 class Kind(StrEnum):
@@ -1441,13 +1442,13 @@ _BY_NOW = re.compile(
 )
 _KO_READS = re.compile(
     r"보여|알려|찾아|말해|읽어|확인|조회|검색|어때|뭐|뭘|몇|며칠|언제|어디|왜|얼마|누가|어떻|설명"
-    r"|추천|비교|골라|안녕"
-    r"|[?？]\W*$|(?:나|니|지|까|냐|어요|았어|었어|했어|했다|고마워|끝)[.!~]*$"
+    r"|추천|비교|골라|안녕|궁금"
+    r"|[?？]\W*$|(?:나|니|지|까|냐|어요|았어|었어|했어|했다|고마워|끝)[.!~ㅋㅎㅠ\s]*$"
 )
 _EN_READS = re.compile(
     r"^\W*(?:(?:please|pls|and|so|ok|okay|hey|hm+|well|oh|just|then|can\s+you|could\s+you"
     r"|would\s+you)\W+)*"
-    r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any"
+    r"(?:what|which|when|how|who|whose|where|why|is|are|was|were|did|does|do|has|have|am|any|if"
     r"|i(?!\s+(?:need|want|wanna|would\s+like|have\s+to)\b)|i'm|i've|my|we(?!\s+(?:need|want)\b)"
     r"|you|told|said|did|it|it's|that|that's"
     r"|there|they|show|find|look|tell\s+(?:me|us)|list|check(?!.*\b(?:off|in|out)\b)|search|read|explain"
@@ -1457,10 +1458,15 @@ _EN_READS = re.compile(
 )
 
 
+_EN_WONDERS = re.compile(
+    r"\bi(?:'d|\s+would)?\s+(?:(?:like|love|want)\s+to\s+know|wonder)\b[^.?!\n]*"
+)
+
+
 @lru_cache(maxsize=512)
 def _may_ask(said: str) -> bool:
     """Return True if some part of a user's line may ask for a change: it asks for no reading."""
-    plain = _plain(said[:_MOST_SAID])
+    plain = _EN_WONDERS.sub(" ", _plain(said[:_MOST_SAID]))
     if re.search(r"[가-힣]", plain):
         parts = re.split(r"(?<=[.?!])\s+", plain)
         return any(re.search(r"\w", part) and not _KO_READS.search(part) for part in parts)
@@ -1651,24 +1657,96 @@ def _false_claim(reply: str, happened: Happened) -> Claim | None:
 
 
 def _by_wording(reply: str, happened: Happened) -> Claim | None:
-    """Return what reads like a claim where no write ran and no rule found one."""
+    """Return what reads like a claim where no rule found one: of a deed, or of another than ran."""
+    if not happened.said:
+        return None
     story = _Story.of(reply, happened)
-    return None if story.done or not happened.said else story.by_wording(reply, happened)
+    if not story.done:
+        return story.by_wording(reply, happened)
+    if story.denied or _says_no(reply):
+        return None
+    written = told_of_writes(reply, happened)
+    if not {"finished", "wish"} & written.marks or written.score < _OTHER:
+        return None
+    told = (each for each in _sentences(reply) if not each.is_question)
+    return next(map(_whole, told), None)
 
 
-_UNLIKELY_OF_A_TOOL, _UNLIKELY, _LIKELY, _LIKELY_IN_CHAT, _SURE = -2.0, -1.0, 0.0, 1.2, 2.0
+def told_of_writes(reply: str, happened: Happened) -> ToldOfWrites:
+    """Return what the learned score of a reply is told where writes ran."""
+    story = _Story.of(reply, happened)
+    stops = _asked_to_stop(happened.said)
+    found = [*claims(reply, happened.said), *_loose(reply, stops=stops)]
+    clauses = {f"{each.clause} {' '.join(each.quoted)}": each for each in found}
+    told = [each for each in _sentences(reply) if not each.is_question]
+    said = happened.said[-1][:_MOST_SAID] if happened.said else ""
+    bare = replace(happened, deeds=[each for each in happened.deeds if not each.writes])
+    return ToldOfWrites(
+        said=said,
+        reply=" ".join(f"{each.text} {' '.join(each.quotes)}" for each in told),
+        claims=[*{f"{each.sentence} {' '.join(each.quoted)}": each for each in found}],
+        clauses=[*clauses],
+        denials=[each for each in (*_parts(reply), *clauses) if _DENIED.search(each)],
+        quoted=" ".join(words for each in told for words in each.quotes),
+        done=[_call(each) for each in story.done],
+        lost=[_call(each) for each in story.lost],
+        marks=frozenset(_marks_of_story(reply, happened, story, found)),
+        likeness=wording_of(reply, bare).score,
+    )
+
+
+def _call(deed: Deed) -> Call:
+    return Call(tool=deed.tool, args=deed.args, names=(*deed.names, *_things(deed.tool)))
+
+
+def _marks_of_story(
+    reply: str, happened: Happened, story: "_Story", found: Sequence[Claim]
+) -> Iterator[str]:
+    """Yield what the rules see in a reply after writes, and in the user's line before it."""
+    said, plain = happened.said[-1] if happened.said else "", _plain(reply)
+    marks = {
+        "a deed": next(claims(reply, happened.said), None),
+        "no": _says_no(reply),
+        "denied": story.denied,
+        "wish": story.asked_change or _may_ask(said),
+        "asks": story.asked,
+        "announced": _ANNOUNCED.search(plain),
+        "asks back": any(each.is_question for each in _sentences(reply)),
+        "lost": story.lost,
+        "tried again": story.failed and not story.lost,
+        "read": story.has_read,
+        "several": _SEVERAL.search(plain),
+        "names lost": _tells_of(story.lost_words, reply),
+        "names own": _tells_of(story.own_words, reply),
+        "claims lost": any(_tells_of(story.lost_words, each.text) for each in found),
+        "claims own": any(_tells_of(story.own_words, each.text) for each in found),
+        "finished": found,
+    }
+    yield from (mark for mark, is_so in marks.items() if is_so)
+    yield f"writes {min(_TWO, len(story.done))}"
+    yield "ko" if re.search(r"[가-힣]", reply) else "en"
+
+
+_OTHER = 1.4
+"""What the score of a reply that says no "no" must be worth to tell of another write than ran."""
+_UNLIKELY_OF_A_TOOL, _UNLIKELY_OF_A_WISH, _UNLIKELY = -2.0, -2.0, -1.0
+_LIKELY, _LIKELY_IN_CHAT, _SURE = 0.0, 1.2, 1.5
 """What the wording must be worth where rules are in doubt: less, and a claim that may be another's
-is none (still less, where a tool says itself that these words tell of its success); more, and a
-reply is one though no rule knows its words. More is asked for where nothing was called at all, and
-still more where a reply says a "no"."""
+is none (still less, where a tool says itself that these words tell of its success, or a wish was
+for a change and only reads ran); more, and a reply is one though no rule knows its words. More is
+asked for where nothing was called and the user may not have asked for a change, and still more
+where a reply says a "no"."""
 
 
 def _is_unlikely(
     claim: Claim, story: "_Story", reply: str, happened: Happened, *, below: float = _UNLIKELY
 ) -> bool:
     """Return True if rules are in doubt whether a claim is one, and the wording says that not."""
-    if story.done or story.asked_change or _is_own_deed(claim):
+    if story.done or _is_own_deed(claim):
         return False
+    if story.asked_change:
+        is_read = claim.told is Told.STATE and story.has_read and not story.failed
+        return is_read and wording_of(reply, happened).score < _UNLIKELY_OF_A_WISH
     is_doubted = not story.failed or claim.told is Told.STATE
     return is_doubted and wording_of(reply, happened).score < below
 
@@ -1996,7 +2074,7 @@ class _Story:
         is_search = any(_KO_SEARCHED.search(each.text) for each in told)
         if not told or is_search or len(_bare(reply).split()) < _TWO:
             return None
-        is_tried = is_wish and (self.failed or self.has_read)
+        is_tried = self.asked_change or (is_wish and (self.failed or self.has_read))
         likely = _LIKELY if is_tried else _LIKELY_IN_CHAT
         likely = _SURE if self.already or _says_no(reply) else likely
         return _whole(told[0]) if wording_of(reply, happened).score >= likely else None

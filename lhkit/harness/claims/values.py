@@ -29,19 +29,30 @@ def other_value(said: str, reply: str, args: Collection[Any], names: Collection[
         args: the arguments of all writes that ran.
         names: their tools and titles: words that may be theirs, too.
     """
-    held = {value for each in args for value in _held(each)}
-    near = held | {value for each in args for value in _near(each)}
-    near |= {value for name in names for value in _values(name)}
-    told, asked = _values(reply), _values(said)
-    near |= {("number", part) for sort, value in near if sort == "clock" for part in _parts(value)}
-    near |= {("number", value) for sort, value in near if sort == "day"}
-    for sort, value in sorted((told & asked) - near):
+    surely, maybe = held(args), near(args, names)
+    told, asked = values_of(reply), values_of(said)
+    for sort, value in sorted((told & asked) - maybe):
         if sort == "number" and ("clock", value % 12 * 60) in told | asked:
             continue
-        rivals = {each for each in held if each[0] == _sort(sort, value, reply, held)}
+        rivals = {each for each in surely if each[0] == _sort(sort, value, reply, surely)}
         if rivals and not rivals & told:
             return f"{sort} {value:g}"
     return _other_half(reply, args)
+
+
+def held(args: Collection[Any]) -> frozenset[Value]:
+    """Return what the arguments of some writes surely hold."""
+    return frozenset(value for each in args for value in _held(each))
+
+
+def near(args: Collection[Any], names: Collection[str]) -> frozenset[Value]:
+    """Return all that some writes may hold, in their arguments, tools and titles."""
+    found = held(args) | {value for each in args for value in _near(each)}
+    found |= {value for name in names for value in values_of(name)}
+    found |= {
+        ("number", part) for sort, value in found if sort == "clock" for part in _parts(value)
+    }
+    return found | {("number", value) for sort, value in found if sort == "day"}
 
 
 def _sort(sort: str, value: float, reply: str, held: Collection[Value]) -> str:
@@ -58,7 +69,7 @@ def _other_half(reply: str, args: Collection[Any]) -> str | None:
     held = {
         int(hour) * 60 + int(minute)
         for each in args
-        for _, text in _leaves(each)
+        for _, text in leaves(each)
         if isinstance(text, str)
         for hour, minute in re.findall(r"(?<!\d)([01]\d|2[0-3]):([0-5]\d)", text)
     }
@@ -93,7 +104,7 @@ _NO_VALUES = frozenset(
 
 def _held(args: Any) -> Iterator[Value]:
     """Yield what the arguments surely hold: of ids and texts nobody can tell."""
-    for key, value in _leaves(args):
+    for key, value in leaves(args):
         if key not in _NO_VALUES and key != "id" and not key.endswith("_id"):
             found = _value(value)
             yield from (each for each in found if each[0] != "weekday" or not _has_date(value))
@@ -105,7 +116,7 @@ def _has_date(value: Any) -> bool:
 
 def _near(args: Any) -> Iterator[Value]:
     """Yield all that the arguments may hold, digits of ids and texts, too."""
-    for _, value in _leaves(args):
+    for _, value in leaves(args):
         yield from _value(value)
         if isinstance(value, str):
             yield from (("number", float(each)) for each in re.findall(r"\d+(?:\.\d+)?", value))
@@ -114,7 +125,7 @@ def _near(args: Any) -> Iterator[Value]:
 def _value(value: Any) -> frozenset[Value]:
     if not isinstance(value, str):
         return frozenset({("number", float(value))})
-    found = _values(value[:_MOST].replace("_", " "))
+    found = values_of(value[:_MOST].replace("_", " "))
     return found if len(value) <= _LONG else frozenset(each for each in found if each[0] in _SORTS)
 
 
@@ -122,15 +133,16 @@ _MOST, _LONG = 200, 40
 _SORTS = frozenset({"clock", "day", "weekday", "number"})
 
 
-def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each text and number of the arguments of a write, with its name."""
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         yield key, value
     elif isinstance(value, Mapping):
         for name, each in value.items():
-            yield from _leaves(each, str(name))
+            yield from leaves(each, str(name))
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _leaves(each, key)
+            yield from leaves(each, key)
 
 
 # ------------------------------------------------------------------------------ values of a text
@@ -247,10 +259,10 @@ def _chosen() -> tuple[tuple[str, float, re.Pattern[str]], ...]:
 
 def numbers(text: str) -> frozenset[float]:
     """Return the plain numbers of a text: no times, no days."""
-    return frozenset(value for sort, value in _values(text) if sort == "number")
+    return frozenset(value for sort, value in values_of(text) if sort == "number")
 
 
-def _values(text: str) -> frozenset[Value]:
+def values_of(text: str) -> frozenset[Value]:
     """Return what a text names: times within half a day, days, weekdays, numbers and choices."""
     text = text.casefold()
     found = {(sort, value) for sort, value, words in _chosen() if words.search(text)}
@@ -320,24 +332,24 @@ def other_name(said: str, told: str, args: Collection[Any], names: Collection[st
         args: the arguments of all writes that ran.
         names: their tools and titles.
     """
-    leaves = [
-        (key, _stems(value))
+    texts = [
+        (key, stems(value))
         for each in args
-        for key, value in _leaves(each)
+        for key, value in leaves(each)
         if isinstance(value, str) and value
     ]
-    keys = [key for each in args for key, _ in _keys(each)]
-    known = {word for _, words in leaves for word in words}
-    known |= {word for each in (*names, *keys) for word in _stems(each)}
+    known = {word for _, words in texts for word in words}
+    other = (*names, *(key for each in args for key in keys(each)))
+    known |= {word for each in other for word in stems(each)}
     new = {
         word
-        for word in _content(said) & _content(told)
-        if not any(_same(word, each) for each in known)
+        for word in content(said) & content(told)
+        if not any(same(word, each) for each in known)
     }
-    here = {*_stems(said), *_stems(told)}
+    here = {*stems(said), *stems(told)}
     named = [words for each in args for words in _unnamed(each, here)]
     for word in sorted(new):
-        if _is_near(word, leaves, {*_stems(told)}) or any(_alike(word, each) for each in named):
+        if _is_near(word, texts, {*stems(told)}) or any(_alike(word, each) for each in named):
             return word
     return None
 
@@ -346,20 +358,21 @@ def _unnamed(args: Any, here: Collection[str]) -> list[list[str]]:
     """Return the names in the arguments of a write, if no word of any is said."""
     named = [
         words
-        for key, value in _leaves(args)
+        for key, value in leaves(args)
         if key in _NAMING and isinstance(value, str)
-        for words in [_stems(value)]
+        for words in [stems(value)]
         if words and len(words) <= _FEW
     ]
     is_said = any(
-        _same(word, each) for words in named for word in words if len(word) > 1 for each in here
+        same(word, each) for words in named for word in words if len(word) > 1 for each in here
     )
     return [] if is_said else named
 
 
-def _keys(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        yield from ((str(key), each) for key, each in value.items())
+def keys(args: Any) -> Iterator[str]:
+    """Yield the names of the arguments of a write."""
+    if isinstance(args, Mapping):
+        yield from map(str, args)
 
 
 def _alike(word: str, words: Collection[str]) -> bool:
@@ -367,7 +380,7 @@ def _alike(word: str, words: Collection[str]) -> bool:
     return any((each[0] >= _HANGUL) == (word[0] >= _HANGUL) for each in words)
 
 
-def _is_near(word: str, leaves: Collection[tuple[str, list[str]]], told: Collection[str]) -> bool:
+def _is_near(word: str, texts: Collection[tuple[str, list[str]]], told: Collection[str]) -> bool:
     """Return True if an argument holds a word that is spelled much like another: Marta, Martin."""
     return any(
         len(each) >= _LEAST
@@ -375,8 +388,8 @@ def _is_near(word: str, leaves: Collection[tuple[str, list[str]]], told: Collect
         and each[0] < _HANGUL
         and each[:2] == word[:2]
         and abs(len(each) - len(word)) <= _LEAST
-        and not any(_same(each, other) for other in told)
-        for key, words in leaves
+        and not any(same(each, other) for other in told)
+        for key, words in texts
         if key in _NAMING
         for each in words
     )
@@ -394,6 +407,41 @@ _NAMING = frozenset(
         " book"
     )
 )
+_MAY_NAME = _NAMING | {"tracker", "file", "genre"}
+_TEXTS = frozenset(
+    _listed(
+        "text note framed_text body message msg content url path description memo frame_level"
+        " anchor_after_what anchor_when"
+    )
+)
+_TIMES = re.compile(r"time|date|day|when|until|start|end|due|hour|minute|at$")
+
+
+def is_naming(key: str) -> bool:
+    """Return True if an argument of this name may name what a write is about."""
+    return key in _MAY_NAME
+
+
+def is_text(key: str) -> bool:
+    """Return True if an argument of this name is a text of the user's own."""
+    return key in _TEXTS
+
+
+def is_free(key: str) -> bool:
+    """Return True if nobody can tell by an argument of this name what was meant: texts and ids."""
+    return is_text(key) or key == "id" or key.endswith("_id")
+
+
+def is_time(key: str) -> bool:
+    """Return True if an argument of this name is a time."""
+    return _TIMES.search(key) is not None
+
+
+def is_filler(word: str) -> bool:
+    """Return True if a word names nothing."""
+    return word in _EN_FILLERS or word in _KO_FILLERS
+
+
 _EN_FILLERS = frozenset(
     _listed(
         "the and for with from that this you your yours please have has had was were are been not"
@@ -426,7 +474,7 @@ _KO_PARTICLE = re.compile(
 )
 
 
-def _content(text: str) -> frozenset[str]:
+def content(text: str) -> frozenset[str]:
     """Return the stems of the words that may name something: no verbs of everyday, no fillers."""
     return frozenset(
         stem
@@ -447,7 +495,8 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[a-z]+|[가-힣]+", plain)
 
 
-def _stems(text: str) -> list[str]:
+def stems(text: str) -> list[str]:
+    """Return the stems of the words of a text."""
     return [_stem(each) for each in _words(text.replace("_", " "))]
 
 
@@ -457,7 +506,7 @@ def _stem(word: str) -> str:
     return re.sub(r"(?:ing|ies|es|ed|s|y|e)$", "", word) if len(word) > _LEAST else word
 
 
-def _same(one: str, other: str) -> bool:
+def same(one: str, other: str) -> bool:
     """Return True if one stem is the other, or begins it."""
     least = 2 if one[0] >= _HANGUL else _LEAST
     is_begun = one.startswith(other) or other.startswith(one)

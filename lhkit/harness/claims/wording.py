@@ -8,7 +8,7 @@ each, stand in `wording.bin`; `evals/claims_wording.py` learns them from the lab
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -41,12 +41,7 @@ class ReplyWording:
     @property
     def score(self) -> float:
         """How much it reads like a false claim: above 0 more like one than not."""
-        weights = _weights()
-        total = 0.0
-        for place, value in self.features():
-            byte = weights[place]
-            total += value * (byte - 256 if byte > 127 else byte)  # noqa: PLR2004 - two's complement
-        return total / SCALE
+        return weighed(self.features(), "wording")
 
     def features(self) -> Iterator[tuple[int, float]]:
         """Yield the place of each feature's weight, and its value."""
@@ -70,16 +65,32 @@ class ReplyWording:
             yield _place(each, 4), 2 / (len(asked) + 1) ** 0.5
 
 
+def weighed(features: Iterable[tuple[int, float]], name: str) -> float:
+    """Return the sum of some features by the weights of a file beside this one."""
+    weights = weights_of(name)
+    total = 0.0
+    for place, value in features:
+        byte = weights[place]
+        total += value * (byte - 256 if byte > 127 else byte)  # noqa: PLR2004 - two's complement
+    return total / SCALE
+
+
 @cache
-def _weights() -> bytes:
-    return zlib.decompress(resources.files(__package__).joinpath("wording.bin").read_bytes())
+def weights_of(name: str) -> bytes:
+    """Return the weights of a file beside this one, a byte each."""
+    return zlib.decompress(resources.files(__package__).joinpath(f"{name}.bin").read_bytes())
 
 
 _CROSSED = frozenset({"1 ", "2 ", "< ", "> "})
 
 
+def place_of(feature: str, seed: int, size: int) -> int:
+    """Return where the weight of a feature stands among so many."""
+    return zlib.crc32(feature.encode(), seed) % size
+
+
 def _place(feature: str, seed: int) -> int:
-    return zlib.crc32(feature.encode(), seed) % SIZE
+    return place_of(feature, seed, SIZE)
 
 
 def _tokens(text: str) -> list[str]:
