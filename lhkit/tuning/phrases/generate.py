@@ -391,9 +391,7 @@ def _word(wish: Wish, field: _Field, reply: Reply, slot: Gap) -> str | None:
     return word_in(field.data, slot, wish.told)
 
 
-def _enumerated(
-    rows: Any, ways: Sequence[str], join: str, told: Mapping[str, str]
-) -> str | None:
+def _enumerated(rows: Any, ways: Sequence[str], join: str, told: Mapping[str, str]) -> str | None:
     """Return the rows of a list, each told in the first way that it has the fields for."""
     if not isinstance(rows, list) or not rows:
         return None
