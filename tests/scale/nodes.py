@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import ray  # noqa: TID251, TID253 - it is nothing else
-from ray.cluster_utils import Cluster  # noqa: TID251, TID253
+import ray  # noqa: TID253 - it is nothing else
+from ray.cluster_utils import Cluster  # noqa: TID253
 
 STORE_BYTES = 80 * 2**20
 TRIES = 4
