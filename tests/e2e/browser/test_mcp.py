@@ -1,15 +1,18 @@
 """A real MCP server in the panel, in a real browser: a file is written only after the click."""
 
+import json
 import os
 import shlex
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from lhkit.harness.results import Run
 from tests.node_servers import server
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -21,7 +24,24 @@ from lhkit.models.scripted import call, say
 from lhkit.notebook import ChatPanel
 files = McpToolset(server={server!r}, reads=["read_text_file", "list_directory"], start_s=120)
 turn = [call("write_file", path={path!r}, content="rent"), say("That was it.")]
-panel = ChatPanel(model=ScriptedModel(turn * 9), toolset=files, locale="en", opt_in=True)
+panel = ChatPanel(model=ScriptedModel(turn * 9), toolset=files, locale="en", opt_in=True,
+                  record={record!r})
+panel
+"""
+MEMORY = """
+import os
+from lhkit import McpToolset, ScriptedModel
+from lhkit.mcp.toolset import Launch
+from lhkit.models.scripted import call, say
+from lhkit.notebook import ChatPanel
+memory = McpToolset(
+    server=Launch(command={server!r}, env={{"MEMORY_FILE_PATH": {file!r}}}),
+    reads=["read_graph"], start_s=120)
+kim = {{"name": "Kim", "entityType": "person", "observations": ["likes tea"]}}
+turn = [call("create_entities", entities=[kim]), say("That was it.")]
+look = [call("read_graph"), say("There is Kim.")]
+panel = ChatPanel(
+    model=ScriptedModel([*turn, *turn, *look]), toolset=memory, locale="en", opt_in=True)
 panel
 """
 WHO = "print('kernel', os.getpid())"
@@ -39,23 +59,30 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def page(open_notebook: OpenNotebook, folder: Path) -> Page:
+def record(tmp_path: Path) -> Path:
+    """Return where the talk is kept."""
+    return tmp_path / "chats"
+
+
+@pytest.fixture
+def page(open_notebook: OpenNotebook, folder: Path, record: Path) -> Page:
     words = shlex.join([server("filesystem"), str(folder)])
-    opened = open_notebook(PANEL.format(server=words, path=str(folder / "note.txt")), WHO)
+    path = str(folder / "note.txt")
+    opened = open_notebook(PANEL.format(server=words, path=path, record=str(record)), WHO)
     expect(opened.locator(".jp-CodeCell").nth(1)).to_contain_text("kernel", timeout=120_000)
     return opened
 
 
-def open_card(page: Page) -> Locator:
-    """Ask for a file, and return the card, old enough to be pressed."""
-    expect(page.locator(".lhkit-stop")).to_be_disabled()
+def open_card(page: Page, tool: str = "write_file", names: str = "note.txt") -> Locator:
+    """Ask for a write, and return the card, old enough to be pressed."""
+    expect(page.locator(".lhkit-stop")).to_be_disabled(timeout=120_000)
     page.locator(".lhkit-input").click()
     page.keyboard.type("Write it down")
     page.keyboard.press("Enter")
     card = page.locator(".lhkit-confirm").last
     expect(card).to_have_attribute("data-state", "open")
-    expect(card).to_contain_text("write_file")
-    expect(card).to_contain_text("note.txt")
+    expect(card).to_contain_text(tool)
+    expect(card).to_contain_text(names)
     page.wait_for_timeout(OLD_MS)
     return card
 
@@ -87,13 +114,76 @@ def test_cancel_and_escape_write_nothing_and_run_does(
     assert [each.read_text(encoding="utf-8") for each in folder.iterdir()] == ["rent"]
 
 
+def answers(record: Path) -> list[str]:
+    """Return how the cards of the kept talk were answered."""
+    talks = Run.load(record).records if record.exists() else ()
+    return [call.answer for each in talks for turn in each.evidence.turns for call in turn.calls]
+
+
 @pytest.mark.promise("mcp.panel")
-def test_a_closed_tab_writes_nothing(page: Page, folder: Path) -> None:
+def test_a_browser_tab_that_is_closed_answers_nothing_and_its_card_waits_for_a_person(
+    page: Page, folder: Path, record: Path, context: BrowserContext
+) -> None:
+    open_card(page)
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    address = page.url.replace("?reset", "")
+    page.close(run_before_unload=False)
+    again = context.new_page()
+    again.goto(address, wait_until="domcontentloaded")
+    card = again.locator(".lhkit-confirm").last
+    expect(card).to_have_attribute("data-state", "open", timeout=60_000)
+    assert list(folder.iterdir()) == []
+    assert answers(record) == []
+    again.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").focus()
+    again.keyboard.press("Escape")
+    expect(card).to_have_attribute("data-state", "denied")
+    expect(again.locator(".lhkit-stop")).to_be_disabled()
+    assert answers(record) == ["escape"]
+    assert list(folder.iterdir()) == []
+    again.close()
+
+
+@pytest.mark.promise("mcp.panel")
+def test_a_notebook_that_is_closed_answers_its_card_with_no(
+    page: Page, folder: Path, record: Path
+) -> None:
     open_card(page)
     kernel = kernel_of(page)
-    page.close(run_before_unload=False)
-    psutil.wait_procs([kernel], timeout=10)  # long enough for the panel to see that nobody is there
+    page.evaluate("""async () => {
+        await window.jupyterapp.commands.execute('docmanager:save');
+        await window.jupyterapp.commands.execute('application:close');
+    }""")
+    expect(page.locator(".lhkit-chat")).to_have_count(0)
+    pause, seen = threading.Event(), list[str]()
+    while not (seen := answers(record)):  # the kernel writes it down when its turn is over
+        assert kernel.is_running()
+        pause.wait(0.1)
+    assert seen == ["closed"]
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.promise("mcp.panel")
+def test_the_memory_server_is_written_only_after_the_click(
+    open_notebook: OpenNotebook, tmp_path: Path
+) -> None:
+    file = tmp_path / "memory.jsonl"
+    page = open_notebook(MEMORY.format(server=server("memory"), file=str(file)))
+    open_card(page, "create_entities", "likes tea").locator(".lhkit-cancel").click()
+    expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "cancelled")
+    assert not file.exists() or file.read_text(encoding="utf-8") == ""
+    card = open_card(page, "create_entities", "likes tea")
+    assert not file.exists() or file.read_text(encoding="utf-8") == ""
+    card.locator(".lhkit-run").click()
+    expect(page.locator('[data-role="tool"]').last).to_have_attribute("data-status", "ok")
+    assert json.loads(file.read_text(encoding="utf-8"))["name"] == "Kim"
+    expect(page.locator(".lhkit-stop")).to_be_disabled()
+    page.locator(".lhkit-input").click()
+    page.keyboard.type("Who is there?")
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-role="tool"]')).to_have_count(3)  # a read asks nobody
+    expect(page.locator(".lhkit-confirm")).to_have_count(2)
+    expect(page.locator('[data-role="tool"]').last.locator("pre").last).to_contain_text("Kim")
 
 
 @pytest.mark.promise("mcp.panel")
