@@ -145,17 +145,17 @@ def test_a_browser_tab_that_is_closed_answers_nothing_and_its_card_waits_for_a_p
 
 
 @pytest.mark.promise("mcp.panel")
-def test_a_notebook_that_is_closed_answers_its_card_with_no(
+def test_a_panel_that_is_taken_off_its_page_answers_its_card_with_no(
     page: Page, folder: Path, record: Path
 ) -> None:
     open_card(page)
     kernel = kernel_of(page)
-    page.evaluate("""async () => {
-        await window.jupyterapp.commands.execute('docmanager:save');
-        await window.jupyterapp.commands.execute('application:close');
+    page.evaluate("""() => {
+        window.jupyterapp.shell.currentWidget.content.activeCellIndex = 0;
+        window.jupyterapp.commands.execute('notebook:clear-cell-output');
     }""")
     expect(page.locator(".lhkit-chat")).to_have_count(0)
-    pause, seen = threading.Event(), list[str]()
+    pause = threading.Event()
     while not (seen := answers(record)):  # the kernel writes it down when its turn is over
         assert kernel.is_running()
         pause.wait(0.1)
