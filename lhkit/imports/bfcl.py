@@ -129,7 +129,10 @@ def attributes(objects: Mapping[str, Any]) -> Attributes:
 
 
 def _plain(value: Any) -> Any:
-    """Return what an attribute holds as JSON: folders and files by their contents."""
+    """Return what an attribute or a result holds as JSON: folders and files by their contents.
+
+    What JSON has no word for is told exactly, as BFCL does: a short form could hide a difference.
+    """
     if hasattr(value, "contents"):
         return {name: _plain(each) for name, each in value.contents.items()}
     if hasattr(value, "content"):
@@ -138,7 +141,7 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
 # ------------------------------------------------------------------------------- methods as tools

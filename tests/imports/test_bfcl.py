@@ -52,9 +52,20 @@ class Lamp:
         return self.level.content
 """,
     "math.py": """\
+class Number:
+    def __init__(self, value):
+        self.value = value
+
+    def __str__(self):
+        return f"{self.value:.0f}"
+
+    def __repr__(self):
+        return f"Number({self.value})"
+
+
 class MathAPI:
     def double(self, number):
-        return {"result": complex(2 * number)}
+        return {"result": Number(2 * number)}
 """,
 }
 
@@ -295,7 +306,7 @@ async def test_what_a_method_raises_or_returns_that_is_no_json_is_told_to_the_mo
     toolset = load(f"{into / 'toolset.py'}:toolset")
     record = await tried(scenarios_in(into)["base_1"], gold_model, toolset)
     results = [each.result for turn in record.evidence.turns for each in turn.calls]
-    assert results[0]["data"] == {"result": "(5+0j)"}
+    assert results[0]["data"] == {"result": "Number(5.0)"}  # as BFCL writes it, not shortened
     assert (results[1]["code"], results[1]["reason"]) == ("raised", "too bright")
 
 
