@@ -33,6 +33,13 @@ def _escaped(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004 - one byte
 
 
+def whole_unicode(text: str) -> str:
+    """Return text that UTF-8 can carry: half a surrogate pair, as JSON can hold, becomes U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def one_line(text: str, *, max_chars: int) -> str:
     """Return text on one line, safe for a terminal, cut if it is long."""
     line = " ".join(printable(text).split())

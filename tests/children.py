@@ -1,6 +1,8 @@
-"""What a command that a test starts keeps of the environment, where it gets a new one."""
+"""Children of a test: what they keep of its environment, and one that has to die."""
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,3 +17,16 @@ def search_paths() -> dict[str, str]:
     told = os.environ.get("PYTHONPATH", "")  # noqa: TID251 - for the child
     places = [str(Path(place).absolute()) for place in told.split(os.pathsep) if place]
     return kept | ({"PYTHONPATH": os.pathsep.join(places)} if places else {})
+
+
+def run_to_its_death(script: str, *args: str, folder: Path) -> None:
+    """Run Python that ends itself by SIGKILL, in a folder."""
+    died = subprocess.run(
+        [sys.executable, "-c", script, *args],
+        cwd=folder,
+        env=search_paths(),
+        check=False,
+        capture_output=True,
+        timeout=30,
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr

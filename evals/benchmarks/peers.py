@@ -1,7 +1,8 @@
 """The peers that lhkit is measured beside or has to get on with, each in an environment of its own.
 
 An environment is pinned by `requirements-NAME.txt`, and made once, in the user's cache, and again
-whenever the pins change. The peers' scripts import nothing of lhkit: they print one JSON object a line.
+whenever the pins change. The peers' scripts import nothing of lhkit: they print one JSON object a
+line.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from typing import Any
 from platformdirs import user_cache_path
 
 HERE = Path(__file__).parent
-INSPECT, PYDANTIC_EVALS, BFCL, ROTEL = "inspect", "pydantic-evals", "bfcl", "rotel"
+INSPECT, PYDANTIC_EVALS, BFCL = "inspect", "pydantic-evals", "bfcl"
+ROTEL, DART = "rotel", "dart"
 
 
 def peer_python(name: str) -> Path:

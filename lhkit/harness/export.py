@@ -40,21 +40,15 @@ from lhkit.messages import (
     envelope,
     result_in,
 )
+from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]
-
-
-def _unicode(text: str) -> str:
-    """Return text that any reader takes: half a surrogate pair becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _json(value: Any) -> bytes:
     """Return compact JSON in UTF-8, Korean readable; a lone surrogate becomes U+FFFD."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _unicode(text).encode()
+    return whole_unicode(text).encode()
 
 
 # A conversation as the model had it, message by message. Pure.
@@ -226,7 +220,7 @@ def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
             for draft, frame in zip(drafts, FRAMES.values(), strict=True):
                 table = frame(records)
                 for name in table.columns[table.dtypes == "str"]:
-                    table[name] = table[name].map(_unicode, na_action="ignore").astype("str")
+                    table[name] = table[name].map(whole_unicode, na_action="ignore").astype("str")
                 if number == 0 or len(table):
                     fastparquet.write(
                         str(draft),
@@ -293,7 +287,7 @@ def write_inspect(run: Run, file: Path) -> None:
 
 
 def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
-    entry = zipfile.ZipInfo(_unicode(name), _ZIP_DATE)
+    entry = zipfile.ZipInfo(whole_unicode(name), _ZIP_DATE)
     entry.compress_type = zipfile.ZIP_DEFLATED
     log.writestr(entry, content)
 

@@ -21,6 +21,7 @@ from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, Turn
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
 from lhkit.messages import GateOutcome
+from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]
 
@@ -71,9 +72,9 @@ def _base64(digits: str) -> str:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return compact JSON in UTF-8; half a surrogate pair, which no UTF-8 holds, is replaced."""
+    """Return compact JSON in UTF-8."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return whole_unicode(text).encode()
 
 
 def _request(spans: list[_Json], run: Run) -> _Json:

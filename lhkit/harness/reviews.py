@@ -145,13 +145,25 @@ class ReviewFile:
             raise RunError(f"{self.path} cannot be read ({error}): remove it") from error
         for number, line in enumerate(lines, start=1):
             try:
-                yield _LABEL.validate_json(line)
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                where = ".".join(map(str, first["loc"]))
+                yield _label(line)
+            except (ValueError, RecursionError) as error:
                 raise RunError(
-                    f"{self.path}:{number} is no label ({where}: {first['msg']}): remove the line"
+                    f"{self.path}:{number} is no label ({error}): remove the line"
                 ) from error
+
+
+def _label(line: bytes) -> Label:
+    """Return the label of a line; half a surrogate pair may stand in it, as in a record.
+
+    Raises:
+        ValueError: it is no JSON, or no label.
+        RecursionError: it is nested too deep to be read.
+    """
+    try:
+        return _LABEL.validate_python(json.loads(line), strict=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def reviewers_of(folder: Path) -> tuple[str, ...]:

@@ -159,7 +159,9 @@ class ABPanel:
         toolset: the tools, as for `ChatPanel`.
         record: the folder; conversations are kept under the models' names in it.
         world: the state that every conversation begins in, as under `world:` in a scenario.
-        store: what the handlers of a bare registry get as `deps`; each side gets a deep copy.
+        store: what the handlers of a bare registry get as `deps`; each side gets a deep copy. What
+            they close over besides is one for both: give a `Toolset` then, whose `open` is called
+            for each side and each conversation.
         person: who votes: `lhkit compare` tells people apart.
         locale: language of the panel and of the tools (`ko`, `en`).
         opt_in: True skips the question before anything is sent, for scripts and CI.

@@ -21,6 +21,7 @@ from lhkit.locales import Catalog, load_catalog
 from lhkit.notebook.export import to_lines
 from lhkit.notebook.render import Patch, View, patches, render
 from lhkit.notebook.state import PanelEvent, PanelState, fold
+from lhkit.text import whole_unicode
 
 # The event loop that owns a panel, reached from any thread.
 #
@@ -235,7 +236,35 @@ def _ended_by_signal(interrupt: Callable[[], None]) -> Iterator[None]:
 _STATIC = Path(__file__).parent / "static"
 
 
-class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is skipped by mypy
+class _Sent(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is skipped by mypy
+    """A widget whose messages always arrive: half a surrogate pair in one would stop it.
+
+    A model can write one in JSON, and the kernel's messages are UTF-8.
+    """
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the traits as a page gets them."""
+        state: dict[str, Any] = _whole(super().get_state(key, drop_defaults))
+        return state
+
+    def send(self, content: Any, buffers: Any = None) -> None:
+        """Send a message to the pages."""
+        super().send(_whole(content), buffers)
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str():
+            return whole_unicode(value)
+        case list():
+            return [_whole(each) for each in value]
+        case dict():
+            return {key: _whole(each) for key, each in value.items()}
+        case _:
+            return value
+
+
+class PanelWidget(_Sent):
     """One panel or card as the browser sees it.
 
     Args:
@@ -278,7 +307,7 @@ class PanelWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is sk
         state: dict[str, Any] = super().get_state(key, drop_defaults)
         if {"fragments", "revision"} & state.keys():
             fragments, revision = self._document()
-            state |= {"fragments": fragments, "revision": revision}
+            state |= {"fragments": _whole(fragments), "revision": revision}
         return state
 
     def send_patches(self, revision: int, changes: Sequence[Patch]) -> None:
@@ -444,7 +473,7 @@ def _labels(catalog: Catalog, locales: Sequence[str]) -> dict[str, str]:
 # A board: parts of HTML with buttons, keys and fields, and what is pressed in it.
 
 
-class BoardWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is skipped by mypy
+class BoardWidget(_Sent):
     """One board as the browser sees it.
 
     Args:

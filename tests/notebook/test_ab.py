@@ -2,16 +2,15 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lhkit.chat.controller import Assistant
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.record import Preference, Verdict
@@ -33,8 +32,8 @@ from lhkit.notebook.state import ErrorItem, OptInAsked, PanelState, QuestionOutc
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import BareToolset
-from tests.children import search_paths
+from lhkit.toolset import BareSession, BareToolset, Session
+from tests.children import run_to_its_death
 from tests.notebook.conftest import FrontEnd
 from tests.notebook.test_render import EVIL, Elements
 
@@ -158,15 +157,7 @@ async def test_a_vote_says_the_same_whoever_stands_where(make_ab: MakeAB, tmp_pa
 @pytest.mark.promise("ab.crash")
 @pytest.mark.parametrize("moment", ["after a vote", "between the two"])
 def test_a_killed_kernel_loses_no_vote(moment: str, tmp_path: Path) -> None:
-    died = subprocess.run(
-        [sys.executable, "-c", DYING, moment],
-        cwd=tmp_path,
-        env=search_paths(),
-        check=False,
-        capture_output=True,
-        timeout=30,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    run_to_its_death(DYING, moment, folder=tmp_path)
     first, second = (Run.load(tmp_path / "runs/ab" / name) for name in ("first", "second"))
     found = compare(first, second)
     assert [pair.gain for pair in found.pairs] == [-1, 1]
@@ -249,6 +240,52 @@ async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_c
             assert item.result == ToolOk({"notes": ["kept", number]})
         panel.vote("tie")
     assert store == ["kept"]
+
+
+class Shelf(BareSession):
+    """A session whose handler closes over rows of its own."""
+
+    def __init__(self, world: Any) -> None:
+        rows = [each["a"] for each in world["rows"]]
+
+        def note(args: Any, _deps: Any) -> ToolOk:
+            rows.append(args["a"])
+            return ToolOk({"rows": [*rows]})
+
+        schema = object_schema("a", a={"type": "integer"})
+        tool = echo_tool("note", parameters=schema, handler=note, is_destructive=True)
+        super().__init__(
+            registry=ToolRegistry([tool]), assistant=Assistant(), today=date(2026, 6, 15)
+        )
+
+
+class Shelves:
+    """A toolset that opens such a session for each conversation."""
+
+    def open(self, world: Any, locale: str) -> Session:  # noqa: ARG002 - one language
+        return Shelf(world)
+
+
+@pytest.mark.promise("ab.worlds")
+async def test_what_handlers_of_a_toolset_close_over_is_each_sides_own(
+    settings: Settings, tmp_path: Path
+) -> None:
+    models = [ScriptedModel([call("note", a=n), say("ok")] * 2, name=f"m{n}") for n in (1, 2)]
+    panel = ABPanel(
+        models=models,
+        toolset=Shelves(),
+        world={"rows": [{"a": 0}]},
+        record=tmp_path / "ab",
+        opt_in=True,
+        draw=lambda: False,
+        settings=settings,
+    )
+    for _ in range(2):
+        await panel.send("note", answers=[True])
+        for number, side in enumerate(panel.sides, start=1):
+            (item,) = (each for each in side.items if isinstance(each, ToolItem))
+            assert item.result == ToolOk({"rows": [0, number]})
+        panel.vote("tie")
 
 
 @pytest.mark.promise("ab.gate")

@@ -1,8 +1,5 @@
 """Chats that are kept: turn by turn, with what was asked and clicked, whatever ends the kernel."""
 
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +26,7 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Toolset
-from tests.children import search_paths
+from tests.children import run_to_its_death
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
@@ -132,15 +129,7 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
 @pytest.mark.promise("chats.crash")
 @pytest.mark.parametrize("moment", ["after a turn", "half a line"])
 def test_a_killed_kernel_loses_no_finished_turn(moment: str, tmp_path: Path) -> None:
-    died = subprocess.run(
-        [sys.executable, "-c", DYING, moment],
-        cwd=tmp_path,
-        env=search_paths(),
-        check=False,
-        capture_output=True,
-        timeout=30,
-    )
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    run_to_its_death(DYING, moment, folder=tmp_path)
     folder = tmp_path / "runs/chats"
     (evidence,) = kept(folder)
     assert said(evidence) == ["write", "more"]

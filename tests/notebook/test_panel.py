@@ -334,3 +334,15 @@ async def test_closing_ends_the_turn(make_panel: MakePanel, front_end: MakeFront
     panel.close()
     await turn
     assert not panel.state.has_written({"write"})
+
+
+@pytest.mark.promise("notebook.hostile")
+async def test_half_a_surrogate_pair_stops_no_panel(make_panel: MakePanel) -> None:
+    half = "half of a pair: \ud83d"
+    panel = make_panel([call("write", a=half), say(half)], locale="en")
+    await panel.send(half, answers=[True])
+    state = panel.widget.get_state(["fragments", "status"])
+    told = json.dumps(state, ensure_ascii=False)
+    assert told.encode()  # as the kernel's messages are, which else nobody would get
+    assert told.count("half of a pair: \ufffd") >= 2
+    assert repr(panel).encode()

@@ -117,6 +117,10 @@ async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: P
     again.judge("wrong")  # a change of mind
     assert len(Review(chats, reviewer="kim").state.labels) == 7
     assert next(iter(Review(chats, reviewer="kim").state.labels.values())).held is Held.WRONG
+    again.go(0, 2)
+    again.judge("not_fine", say="half of a pair: \ud83d")  # which JSON can hold, and UTF-8 cannot
+    labels = Review(chats, reviewer="kim").state.labels
+    assert "half of a pair: \ud83d" in [label.say for label in labels.values()]
     (chats / "reviews/kim.jsonl").write_text("{}\n", encoding="utf-8")
     with pytest.raises(RunError, match=r"kim.jsonl:1 is no label"):
         Review(chats, reviewer="kim")

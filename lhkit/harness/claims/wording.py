@@ -86,7 +86,7 @@ _CROSSED = frozenset({"1 ", "2 ", "< ", "> "})
 
 def place_of(feature: str, seed: int, size: int) -> int:
     """Return where the weight of a feature stands among so many."""
-    return zlib.crc32(feature.encode(), seed) % size
+    return zlib.crc32(feature.encode(errors="surrogatepass"), seed) % size
 
 
 def _place(feature: str, seed: int) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evals.benchmarks import peers
 from lhkit.commands.export import export_schema
 from lhkit.errors import UsageError
 from lhkit.harness.dart import dart_declarations
@@ -51,6 +53,45 @@ def read(dart: str) -> list[dict[str, Any]]:
 
 def _text(literal: str) -> str:
     return re.sub(r"\\u\{([0-9a-f]+)\}|\\(.)", lambda m: m[2] or chr(int(m[1], 16)), literal[1:-1])
+
+
+def parsed(file: Path) -> dict[str, Any]:
+    """Return what a real grammar of Dart makes of a file."""
+    reader = Path(__file__).with_name("dart_reader.py")
+    line = [str(peers.peer_python(peers.DART)), str(reader), str(file)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.mark.promise("export.dart_grammar")
+@pytest.mark.parametrize("locale", ["ko", "en"])
+async def test_a_grammar_of_dart_reads_the_tools_of_life_helper_without_a_fault(
+    tmp_path: Path, locale: str
+) -> None:
+    file = tmp_path / "tools.dart"
+    assert await export_schema(None, None, locale, file, Settings()) == 0
+    found = parsed(file)
+    assert found["faults"] == []
+    assert found["kinds"]["type_alias"] == 1
+    tools = len(registry_of(load(), {"now": "2026-06-15T09:00:00+09:00"}, locale).definitions)
+    assert found["kinds"]["record_literal"] == tools
+    file.write_text(file.read_text(encoding="utf-8").replace("},", "}", 1), encoding="utf-8")
+    assert parsed(file)["faults"] != []
+
+
+@pytest.mark.promise("export.dart_grammar")
+def test_a_grammar_of_dart_reads_hostile_texts_as_texts(tmp_path: Path) -> None:
+    hostile = ["'];", "$x ${y}", "r'", "//", "\ud83d"]
+    hostile += ["\\", "\n\r\t\0", "\u2028\u202e", "'''", '"""']
+    values = [None, True, 2**62, -(2**63), 1e22, 1e-7, 0.5, [], {}, [[{}]], {"": hostile}]
+    parameters = dict.fromkeys(hostile, values)
+    tools = [{"name": each, "description": each, "parameters": parameters} for each in hostile]
+    (tmp_path / "tools.dart").write_text(dart_declarations(tools), encoding="utf-8")
+    found = parsed(tmp_path / "tools.dart")
+    assert found["faults"] == []
+    assert found["kinds"]["record_literal"] == len(hostile)
+    assert "template_substitution" not in found["kinds"]
 
 
 @pytest.mark.promise("export.dart")

@@ -126,3 +126,9 @@ def test_a_long_reply_is_read_up_to_a_length() -> None:
     happened = Happened(said=["set the timer"], deeds=[FAILED])
     long = "set it now " * 20_000
     assert sum(1 for _ in wording_of(long, happened).features()) < 10_000
+
+
+@pytest.mark.promise("eval.claims")
+def test_half_a_surrogate_pair_in_a_reply_is_read_like_any_letter() -> None:
+    happened = Happened(said=["delete all alarms \ud83d"], deeds=[FAILED])
+    assert false_claim("All alarms gone! \ud83d", happened) is not None

@@ -1,0 +1,168 @@
+"""A corpus of hostile texts in every place of the panels that a foreign text can reach."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.browser.hostile import ALL, assert_dead
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(180),
+    pytest.mark.promise("notebook.hostile"),
+]
+
+EARLY_MS = 400
+
+OpenNotebook = Callable[..., Page]
+
+MADE = """
+import os
+from lhkit import Scenario, ToolCall, ToolDefinition, ToolErr, ToolOk, replay
+from lhkit.models.scripted import Reply, ScriptedModel, say
+from lhkit.notebook import ABPanel, ChatPanel, Review, RunWatch
+from lhkit.tools.registry import ToolRegistry
+from tests.e2e.browser.hostile import ALL, HOSTILE
+
+os.environ["LHKIT_CONFIG_DIR"] = {folder!r} + "/config"
+fields = {{each: {{"type": "string", "description": ALL}} for each in HOSTILE}}
+
+def tool(name, result, is_destructive=False):
+    return ToolDefinition(name=name, description=ALL, handler=lambda args, deps: result,
+                          parameters={{"type": "object", "properties": fields}},
+                          is_destructive=is_destructive)
+
+tools = ToolRegistry([
+    tool("write", ToolOk({{each: ALL for each in HOSTILE}}), is_destructive=True),
+    tool("look", ToolErr("not_found", ALL)),
+])
+args = {{each: ALL for each in HOSTILE}}
+def replies():
+    return [Reply(text=ALL, calls=(ToolCall(name="write", args=args, raw=ALL),)),
+            Reply(text=ALL, calls=(ToolCall(name="look", args=args, raw=ALL),)), say(ALL),
+            Reply(text=ALL, calls=(ToolCall(name=HOSTILE[0], args=args, raw=ALL),)), say(ALL)]
+"""
+
+AB = """
+models = [ScriptedModel(replies(), name=each) for each in (HOSTILE[0], HOSTILE[5])]
+panel = ABPanel(models=models, toolset=tools, locale="en", person=ALL, draw=lambda: False,
+                record={folder!r} + "/" + HOSTILE[3].replace("/", "∕"))
+panel
+"""
+
+CHAT = """
+panel = ChatPanel(model=ScriptedModel(replies(), name=HOSTILE[0]), toolset=tools, locale="en",
+                  record={folder!r} + "/" + HOSTILE[0].replace("/", "∕"))
+panel
+"""
+
+REVIEW = """
+panel = ChatPanel(model=ScriptedModel(replies()), toolset=tools, locale="en", opt_in=True,
+                  record={folder!r} + "/chats")
+await panel.send(ALL, answers=[True])
+await panel.send(ALL)
+review = Review({folder!r} + "/chats", reviewer="kim", locale="en", toolset=tools)
+other = Review({folder!r} + "/chats", reviewer="lee", locale="en", toolset=tools)
+other.judge("wrong")
+other.judge("wrong")
+other.judge("not_fine", say=ALL)
+review
+"""
+
+WATCH = """
+def scenario(number):
+    expect = {{"calls": [{{"tool": "look", "args": {{HOSTILE[0]: "x"}}}}]}}
+    turn = {{"user": ALL.replace("\\ud800", ""), "expect": expect}}
+    return Scenario.from_data({{"id": f"evil-{{number}}", "ac": HOSTILE[number], "locale": "en",
+                               "turns": [turn], "world": {{"now": "2026-06-15T09:00:00+09:00"}}}})
+watch = RunWatch(asked=3, locale="en")
+watch
+"""
+PLAYED = """
+await replay([scenario(n) for n in range(3)], lambda *_: ScriptedModel(replies()), toolset=tools,
+             watch=watch, progress=False)
+"""
+
+
+def opened(open_notebook: OpenNotebook, folder: Path, *cells: str) -> Page:
+    given = [each.format(folder=str(folder)) for each in (MADE, *cells)]
+    return open_notebook(*given)
+
+
+TYPED = ALL.replace("\x00", "").replace("\ud800", "")  # nobody types those
+
+
+def say(page: Page, box: str) -> None:
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    page.locator(box).fill(TYPED)
+    page.keyboard.press("Enter")
+
+
+def test_in_two_conversations_and_votes(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
+) -> None:
+    page = opened(open_notebook, tmp_path, AB)
+    expect(page.get_by_role("button", name="Got it, start")).to_be_visible()
+    assert_dead(page, ".lhkit-ab, .lhkit-board")
+    page.get_by_role("button", name="Got it, start").click()
+    say(page, ".lhkit-board [name=message]")
+    cards = page.locator('.lhkit-confirm[data-state="open"]')
+    expect(cards).to_have_count(2)
+    assert_dead(page, ".lhkit-ab, .lhkit-board")
+    page.wait_for_timeout(EARLY_MS + 100)
+    page.locator(".lhkit-sides > *").nth(0).locator(".lhkit-run").click()
+    page.locator(".lhkit-sides > *").nth(1).locator(".lhkit-cancel").click()
+    page.locator('[data-press="vote"][data-value="tie"]').click()
+    page.locator("[name^=reason]").fill(TYPED)
+    page.keyboard.press("Enter")
+    page.locator(".lhkit-unblind").click()
+    expect(page.locator(".lhkit-facts")).to_contain_text("onerror")
+    page.locator(".lhkit-ab").screenshot(path=shots / "hostile-ab.png")
+    assert_dead(page, ".lhkit-ab, .lhkit-board")
+
+
+def test_in_a_chat_that_is_kept(open_notebook: OpenNotebook, tmp_path: Path) -> None:
+    page = opened(open_notebook, tmp_path, CHAT)
+    note = page.locator('.lhkit-message[data-role="system"]').first
+    expect(note).to_contain_text("onerror")  # the folder has such a name
+    page.get_by_role("button", name="Got it, start").click()
+    say(page, ".lhkit-input")
+    expect(page.locator('.lhkit-confirm[data-state="open"]')).to_be_visible()
+    assert_dead(page, ".lhkit-chat")
+    page.wait_for_timeout(EARLY_MS + 100)
+    page.locator(".lhkit-run").click()
+    say(page, ".lhkit-input")
+    expect(page.locator(".lhkit-send")).to_be_enabled()
+    assert_dead(page, ".lhkit-chat")
+
+
+def test_in_a_review_its_forms_and_what_two_reviewers_say(
+    open_notebook: OpenNotebook, tmp_path: Path, shots: Path
+) -> None:
+    page = opened(open_notebook, tmp_path, REVIEW)
+    board = page.locator(".lhkit-board")
+    expect(board.locator(".lhkit-head")).to_be_visible()
+    assert_dead(page, ".lhkit-board")
+    board.locator("[data-value='should_be']").click()
+    expect(board.locator(".lhkit-form")).to_be_visible()
+    assert_dead(page, ".lhkit-board")
+    board.locator(".lhkit-form .lhkit-field").nth(1).fill(TYPED)
+    board.get_by_role("button", name="Save").click()
+    expect(board.locator(".lhkit-form")).to_have_count(0)
+    board.locator("[data-press='compare']").click()
+    expect(board.locator(".lhkit-opt-in")).to_be_visible()
+    board.screenshot(path=shots / "hostile-review.png")
+    assert_dead(page, ".lhkit-board")
+
+
+def test_in_a_run_that_is_watched(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
+    page = opened(open_notebook, tmp_path, WATCH, PLAYED)
+    board = page.locator(".lhkit-board")
+    expect(board).to_contain_text("3 of 3 ended")
+    assert_dead(page, ".lhkit-board")
+    board.get_by_role("button", name="evil-2").last.click()
+    expect(board.locator(".lhr")).to_contain_text("onerror")
+    assert_dead(page, ".lhkit-board")
+    board.screenshot(path=shots / "hostile-watch.png")
