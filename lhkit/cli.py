@@ -983,11 +983,17 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
         into: Annotated[
             Path, typer.Option(metavar="FILE", dir_okay=False, help="Such as tuned-Q8_0.gguf.")
         ],
+        check: Annotated[
+            bool,
+            typer.Option(
+                help="Have the file answer five prompts, and ask the source how far it agrees."
+            ),
+        ] = True,
     ) -> None:
         """Write a model as the file that another runtime loads, with a manifest beside it."""
         from lhkit.commands.export_model import ExportModelOptions, export_model  # noqa: PLC0415 - aiohttp
 
-        options = ExportModelOptions(source=source, to=to, into=into)
+        options = ExportModelOptions(source=source, to=to, into=into, is_checked=check)
         finish(run, lambda settings: export_model(options, settings))
 
 

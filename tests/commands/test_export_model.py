@@ -1,6 +1,7 @@
 """A model as a GGUF file: what is in it, what stands beside it, and what is refused."""
 
 import json
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 
 from lhkit.commands import export_model as export_module
-from lhkit.commands.export_model import FORMATS, ExportModelOptions, export_model
+from lhkit.commands.export_model import FORMATS, Check, ExportModelOptions, export_model
 from lhkit.commands.serve import serve_line
 from lhkit.errors import LhkitError, MissingPackageError, UsageError, WeightsError
+from lhkit.locales import load_catalog
+from lhkit.models import gguf_export
 from lhkit.models.weights import file_sha256
 from lhkit.settings import Settings, load_settings
+from tests.models.tiny_gemma import tiny_gemma
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +104,7 @@ async def test_the_file_holds_the_model_and_its_vocabulary(
     folder: Path, settings: Settings, tmp_path: Path, to: str, close: float
 ) -> None:
     into = tmp_path / "made" / "tuned.gguf"
-    options = ExportModelOptions(source=str(folder), to=to, into=into)
+    options = ExportModelOptions(source=str(folder), to=to, into=into, is_checked=False)
     assert await export_model(options, settings) == 0
     read = gguf.GGUFReader(into)
     tensors = {each.name: each for each in read.tensors}
@@ -145,7 +149,9 @@ async def test_of_mixed_types_each_matrix_has_the_one_that_llama_cpp_chooses(
     wide_folder: Path, settings: Settings, tmp_path: Path
 ) -> None:
     into = tmp_path / "tuned.gguf"
-    options = ExportModelOptions(source=str(wide_folder), to="gguf:Q4_K_M", into=into)
+    options = ExportModelOptions(
+        source=str(wide_folder), to="gguf:Q4_K_M", into=into, is_checked=False
+    )
     assert await export_model(options, settings) == 0
     read = gguf.GGUFReader(into)
     assert read.fields["general.file_type"].contents() == gguf.LlamaFileType.MOSTLY_Q4_K_M
@@ -172,7 +178,7 @@ async def test_two_bits_are_a_quarter_of_a_byte_and_a_scale(
     sizes = []
     for to in ("gguf:Q2_0", "gguf:BF16"):
         into = tmp_path / "tuned.gguf"
-        options = ExportModelOptions(source=str(wide_folder), to=to, into=into)
+        options = ExportModelOptions(source=str(wide_folder), to=to, into=into, is_checked=False)
         assert await export_model(options, settings) == 0
         sizes.append(into.stat().st_size)
     numbers = 3 * (WIDTH * 256 + WIDTH * WIDTH)
@@ -207,7 +213,10 @@ async def test_beside_it_stands_what_it_was_made_of_and_its_hash(
     folder: Path, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "tuned-Q8_0.gguf"
-    await export_model(ExportModelOptions(source=str(folder), to="gguf:Q8_0", into=into), settings)
+    await export_model(
+        ExportModelOptions(source=str(folder), to="gguf:Q8_0", into=into, is_checked=False),
+        settings,
+    )
     manifest = json.loads(into.with_suffix(".json").read_text())
     assert manifest["source"]["folder"] == "tuned"
     assert len(manifest["source"]["sha256"]) == 64
@@ -282,3 +291,83 @@ async def test_without_llama_cpp_a_sentence_says_what_to_install(
     with pytest.raises(MissingPackageError, match=r"lhkit\[light\]") as caught:
         await served(str(file), settings, dry_run=False)
     assert isinstance(caught.value, LhkitError)
+
+
+@pytest.fixture(scope="module")
+def whole_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Gemma 3 of two layers that answers, if only letters in no order."""
+    place = tmp_path_factory.mktemp("whole")
+    tiny_gemma(place)
+    return place
+
+
+async def exported(
+    source: Path, into: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> tuple[dict[str, Any], str]:
+    """Export in BF16; return what the manifest tells of the check, and what was said."""
+    options = ExportModelOptions(source=str(source), to="gguf:BF16", into=into)
+    assert await export_model(options, settings) == 0
+    told: dict[str, Any] = json.loads(into.with_suffix(".json").read_text())["check"]
+    return told, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.promise("runtimes.export_check")
+async def test_a_written_file_answers_five_prompts_and_its_source_agrees(
+    whole_folder: Path, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, said = await exported(whole_folder, tmp_path / "whole.gguf", settings, capsys)
+    assert (told["prompts"], told["answered"]) == (5, 5)
+    assert told["tokens"] > 5
+    assert told["agreed"] >= 0.95 * told["tokens"]
+    assert (
+        f"Of {told['tokens']} tokens the source would have chosen {told['agreed']} itself" in said
+    )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.promise("runtimes.export_check")
+async def test_a_file_that_holds_another_model_than_its_source_is_found_out(
+    whole_folder: Path,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted: behind the converter's back the folder becomes another model."""
+    place = tmp_path / "source"
+    shutil.copytree(whole_folder, place)
+    run_offline = export_module.run_offline
+
+    async def run(script: str, *arguments: str) -> tuple[int, str]:
+        told = await run_offline(script, *arguments)
+        if script == gguf_export.__file__:
+            tiny_gemma(place, seed=1)
+        return told
+
+    monkeypatch.setattr(export_module, "run_offline", run)
+    told, _ = await exported(place, tmp_path / "whole.gguf", settings, capsys)
+    assert told["agreed"] < 0.5 * told["tokens"]
+    assert told["same"] == 0
+
+
+@pytest.mark.timeout(600)
+async def test_without_torch_the_file_answers_and_one_sentence_says_that_nothing_was_compared(
+    whole_folder: Path,
+    settings: Settings,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = export_module.find_spec
+    monkeypatch.setattr(
+        export_module, "find_spec", lambda name: None if name == "torch" else found(name)
+    )
+    told, said = await exported(whole_folder, tmp_path / "whole.gguf", settings, capsys)
+    assert (told["answered"], told["agreed"]) == (5, None)
+    assert "They were not compared with the source" in said
+
+
+def test_a_file_that_leaves_prompts_without_an_answer_is_called_of_no_use() -> None:
+    said = Check(prompts=5, answered=3, tokens=40).words(load_catalog("en"))
+    assert said.startswith("Only 3 of 5 prompts are answered")
