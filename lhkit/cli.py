@@ -735,6 +735,14 @@ def add_parity(cli: typer.Typer, run: Run) -> None:
                 help="A vLLM or llama.cpp server: how likely were both tokens where replies part?",
             ),
         ] = None,
+        score: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="URL",
+                help="Such a server reads all that RUN_A said, token by token: how far does it "
+                "agree? May be given for both sides.",
+            ),
+        ] = None,
         locale: Locale = None,
     ) -> None:
         """Show whether one model comes out the same by two runtimes, and where it parts."""
@@ -748,6 +756,7 @@ def add_parity(cli: typer.Typer, run: Run) -> None:
             max_flips=max_flips,
             max_lost_points=max_lost_points,
             ask=ask,
+            score=tuple(score or ()),
             locale=locale,
         )
         finish(run, lambda settings: parity_runs(options, settings))

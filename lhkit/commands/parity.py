@@ -1,6 +1,8 @@
 """`lhkit parity`: two runs of one model by two runtimes, reply by reply, and what CI allows."""
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +11,7 @@ from rich.text import Text
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.report import STDOUT, write_report
 from lhkit.errors import UsageError
-from lhkit.harness.parity import Divergence, Parity, parity, with_odds
+from lhkit.harness.parity import Divergence, Forced, Parity, forced, parity, said_first, with_odds
 from lhkit.harness.report.parity import parity_markdown, parity_page, parity_table
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
@@ -26,7 +28,8 @@ class ParityOptions:
 
     `max_flips`: the most verdicts that may differ, either way. `max_lost_points`: by how many
     points b's pass rate may be below a's. `ask` is the address of a server that tells how likely
-    both tokens were where the replies part.
+    both tokens were where the replies part. `score` are addresses of servers that read all that the
+    first run said, token by token, and tell how far they agree.
     """
 
     run_a: Path
@@ -36,6 +39,7 @@ class ParityOptions:
     max_flips: int | None = None
     max_lost_points: float | None = None
     ask: str | None = None
+    score: tuple[str, ...] = ()
     locale: str | None = None
 
 
@@ -49,9 +53,7 @@ async def parity_runs(options: ParityOptions, settings: Settings) -> int:
         MissingPackageError: the packages of the extra `report` are not there.
     """
     catalog = load_catalog(options.locale or settings.locale)
-    told = parity(Run.load(options.run_a), Run.load(options.run_b))
-    if options.ask is not None and told.divergences:
-        told = await _asked(told, options.ask)
+    told = await _told(options)
     if options.markdown != STDOUT:
         wide_console().print(parity_table(told, catalog), soft_wrap=True)
     if options.html is not None:
@@ -67,6 +69,15 @@ async def parity_runs(options: ParityOptions, settings: Settings) -> int:
     for line in missed:
         console.print(Text(printable(line)), soft_wrap=True)
     return code
+
+
+async def _told(options: ParityOptions) -> Parity:
+    """Return what the records say, and the servers that are to be asked."""
+    told = parity(Run.load(options.run_a), Run.load(options.run_b))
+    if options.ask is not None and told.divergences:
+        told = await _asked(told, options.ask)
+    scored = [await _scored(told, address) for address in options.score]
+    return replace(told, forced=tuple(scored))
 
 
 def _beyond(told: Parity, options: ParityOptions, catalog: Catalog) -> tuple[int, list[str]]:
@@ -94,14 +105,35 @@ async def _asked(told: Parity, address: str) -> Parity:
         raise UsageError(
             "no record keeps the prompt of a reply that differs: play both runs with --keep-prompts"
         )
+    async with _telling(address) as model:
+        odds = {each.sample_id: await _odds(each, model) for each in askable}
+    return with_odds(told, odds, server=model.identity.server)
+
+
+async def _scored(told: Parity, address: str) -> Forced:
+    """Return how far a server agrees with all that the first run said."""
+    replies = said_first(told)
+    if not replies:
+        raise UsageError(
+            f"no record of {told.comparison.name_a} keeps the prompt and the tokens of a reply: "
+            "play it with --keep-prompts"
+        )
+    async with _telling(address) as model:
+        read = [(ids, await model.likely_along(prompt, ids)) for prompt, ids in replies]
+    who = model.identity
+    return forced(" ".join(filter(None, (who.server, who.title, who.dtype))), read)
+
+
+@asynccontextmanager
+async def _telling(address: str) -> AsyncIterator[VllmHttp | LlamaCppHttp]:
+    """Yield a server that tells probabilities."""
     model = await connect(address)
     try:
         if not isinstance(model, VllmHttp | LlamaCppHttp):
             raise UsageError(f"{address} tells no probabilities: give a vLLM or llama.cpp server")
-        odds = {each.sample_id: await _odds(each, model) for each in askable}
+        yield model
     finally:
         await model.aclose()
-    return with_odds(told, odds, server=model.identity.server)
 
 
 async def _odds(

@@ -3,8 +3,9 @@
 Pure: values in, values out. Showing it is for `report.parity`.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
@@ -134,6 +135,22 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """How far a server agrees with what the first run said, read token by token.
+
+    Each token is seen behind those before it, whatever the server would have written there: so an
+    early difference does not hide the rest. Of `tokens` in `replies` it holds `agreed` for
+    likeliest, too; of the others `ties` are nearly as likely (`TIE`).
+    """
+
+    server: str
+    replies: int
+    tokens: int
+    agreed: int
+    ties: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parity:
     """What two runs of the same samples say about two runtimes.
 
@@ -141,7 +158,8 @@ class Parity:
     and with the first of a sample that differs: behind it the two conversations are others.
     `prompts` counts what is known of the first prompts of the paired samples, `more_tokens` by how
     many tokens b's were longer though their text was the same. `unknown` names what the records
-    do not say. `asked` is the server that told the odds, if one did.
+    do not say. `asked` is the server that told the odds, if one did, and `forced` is what
+    servers said of the first run's replies.
     """
 
     comparison: Comparison
@@ -153,6 +171,7 @@ class Parity:
     unknown: tuple[str, ...] = ()
     ends: Mapping[Finding, int] = field(default_factory=dict)
     asked: str = ""
+    forced: tuple[Forced, ...] = ()
 
     @property
     def flips(self) -> int:
@@ -224,6 +243,37 @@ def with_odds(
         ),
         unknown=tuple(each for each in told.unknown if each != "probabilities"),
         asked=server,
+    )
+
+
+def said_first(told: Parity) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the first run's replies as prompt and token ids, of those that keep both."""
+    return tuple(
+        (response.prompt_text, response.token_ids)
+        for pair in told.comparison.pairs
+        for turn in pair.a.evidence.turns
+        for response in (call.response for call in turn.model_calls)
+        if response.prompt_text and response.token_ids
+    )
+
+
+def forced(
+    server: str, replies: Iterable[tuple[Sequence[int], Sequence[Mapping[int, float]]]]
+) -> Forced:
+    """Return how far a server agrees: for each reply its ids, and what was likely at each place."""
+    read = list(replies)
+    gaps = [
+        max(odds.values()) - odds[token] if token in odds else math.inf
+        for ids, likely in read
+        for token, odds in zip(ids, likely, strict=True)
+    ]
+    apart = [gap for gap in gaps if gap > 0]
+    return Forced(
+        server=server,
+        replies=len(read),
+        tokens=len(gaps),
+        agreed=len(gaps) - len(apart),
+        ties=sum(gap < TIE for gap in apart),
     )
 
 

@@ -156,12 +156,22 @@ class LlamaCppHttp:
         Raises:
             ModelError: as `stream`.
         """
-        asked = {
-            "prompt": [*await self._tokenized(prompt), *token_ids],
-            "n_predict": 1,
-            "n_probs": LIKELIEST,
-            "temperature": 0.0,
-        }
+        return await self._likely([*await self._tokenized(prompt), *token_ids])
+
+    async def likely_along(self, prompt: str, token_ids: Sequence[int]) -> list[dict[int, float]]:
+        """Return, for each of the ids behind a prompt, the likeliest tokens there.
+
+        As log-probabilities by id, before any sampling; whatever the server would have written. One
+        request a token: it tells of no other but the one that comes next. It keeps what it read.
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        read = await self._tokenized(prompt)
+        return [await self._likely([*read, *token_ids[:place]]) for place in range(len(token_ids))]
+
+    async def _likely(self, ids: Sequence[int]) -> dict[int, float]:
+        asked = {"prompt": list(ids), "n_predict": 1, "n_probs": LIKELIEST, "temperature": 0.0}
         told = await self._connection.post("/completion", asked)
         steps = typed(told, "completion_probabilities", list) or [{}]
         return {each["id"]: each["logprob"] for each in steps[0].get("top_logprobs", ())}

@@ -18,6 +18,7 @@ from lhkit.models.http import (
     connecting,
     detokenized,
     integers,
+    not_a_server,
     typed,
 )
 from lhkit.models.request import completion_body
@@ -160,13 +161,9 @@ class VllmHttp:
         Raises:
             ModelError: as `stream`.
         """
-        model = self._identity.model
-        read = await self._connection.post(
-            "/tokenize", {"model": model, "prompt": prompt, "add_special_tokens": False}
-        )
         asked = {
-            "model": model,
-            "prompt": [*integers(read, "tokens"), *token_ids],
+            "model": self._identity.model,
+            "prompt": [*await self._tokenized(prompt), *token_ids],
             "max_tokens": 1,
             "logprobs": LIKELIEST,
             "temperature": 0.0,
@@ -176,6 +173,37 @@ class VllmHttp:
         (choice,) = typed(told, "choices", list) or [{}]
         (step,) = (choice.get("logprobs") or {}).get("top_logprobs") or [{}]
         return {int(name.rpartition(":")[2]): odds for name, odds in step.items()}
+
+    async def likely_along(self, prompt: str, token_ids: Sequence[int]) -> list[dict[int, float]]:
+        """Return, for each of the ids behind a prompt, the likeliest token there and that one.
+
+        As log-probabilities by id, before any sampling; whatever the server would have written.
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        read = [*await self._tokenized(prompt), *token_ids]
+        asked = {
+            "model": self._identity.model,
+            "prompt": read,
+            "max_tokens": 1,
+            "prompt_logprobs": 1,
+            "temperature": 0.0,
+        }
+        told = await self._connection.post("/v1/completions", asked)
+        (choice,) = typed(told, "choices", list) or [{}]
+        steps = typed(choice, "prompt_logprobs", list) or []
+        if len(steps) != len(read):
+            raise not_a_server(self._connection.address, "no prompt_logprobs at /v1/completions")
+        return [
+            {int(token): each["logprob"] for token, each in (step or {}).items()}
+            for step in steps[len(read) - len(token_ids) :]
+        ]
+
+    async def _tokenized(self, prompt: str) -> list[int]:
+        """Return the ids of a prompt that has its own `<bos>`."""
+        asked = {"model": self._identity.model, "prompt": prompt, "add_special_tokens": False}
+        return integers(await self._connection.post("/tokenize", asked), "tokens")
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the server read a prompt in advance (see `ReadsAhead`).

@@ -71,6 +71,16 @@ def facts_of(told: Parity, catalog: Catalog) -> Iterator[str]:
     ties = [each.is_tie for each in told.divergences if each.is_tie is not None]
     if ties:
         yield text("parity.ties", ties=part_of(sum(ties), len(ties)), server=told.asked)
+    for read in told.forced:
+        yield text(
+            "parity.forced",
+            server=read.server,
+            name=compared.name_a,
+            replies=read.replies,
+            agreed=part_of(read.agreed, read.tokens),
+            others=read.tokens - read.agreed,
+            ties=read.ties,
+        )
     if told.unknown:
         yield not_known(told, catalog)
 

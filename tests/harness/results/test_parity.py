@@ -11,7 +11,7 @@ from aiohttp import web
 from rich.console import Console
 
 from lhkit.commands.parity import ParityOptions, parity_runs
-from lhkit.errors import UsageError
+from lhkit.errors import ModelError, UsageError
 from lhkit.harness.log import RECORDS
 from lhkit.harness.parity import NOT_ASKED, CallKind, Cause, Parity, parity, with_odds
 from lhkit.harness.record import (
@@ -30,7 +30,7 @@ from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, ToolCall, Usage
 from lhkit.settings import Settings, load_settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp
-from tests.models.fake_vllm import FakeVllm
+from tests.models.fake_vllm import FakeVllm, answers
 
 SERVED = ModelIdentity(model="gemma", server="vllm 0.32", weights_sha256="1" * 64, dtype="bfloat16")
 CALL = ToolCall(name="add", args={"x": 1})
@@ -373,6 +373,67 @@ async def test_a_server_is_asked_how_likely_both_tokens_were(
     assert [each["prompt"] for each in bodies] == [[2, 105, ord("a")]] * 2
 
 
+@pytest.mark.promise("eval.parity_forced")
+@pytest.mark.anyio
+async def test_servers_read_all_that_the_first_run_said_and_tell_how_far_they_agree(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reply is three tokens. Each server would have chosen the first, the second by a hair."""
+    a = kept(tmp_path / "a", run((reply("abc", **PROMPTED),), name="a"))
+    b = kept(tmp_path / "b", run((reply("x", **PROMPTED),), name="b"))
+    told = ({97: -0.1}, {98: -0.9, 7: -0.8}, {99: -3.0, 7: -0.1})
+    bodies: list[Any] = []
+
+    async def vllm(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        along = [{str(token): {"logprob": odds} for token, odds in each.items()} for each in told]
+        return web.json_response({"choices": [{"prompt_logprobs": [None, {}, *along]}]})
+
+    async def llama(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        likely = told[len(bodies[-1]["prompt"]) - 2]
+        odds = [{"id": token, "logprob": each} for token, each in likely.items()]
+        return web.json_response({"completion_probabilities": [{"top_logprobs": odds}]})
+
+    async def ids(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"tokens": [2, 105]})
+
+    async with (
+        FakeVllm(routes={"/tokenize": ids, "/v1/completions": vllm}) as one,
+        FakeLlamaCpp(**{"/tokenize": ids, "/completion": llama}) as other,
+    ):
+        options = ParityOptions(
+            run_a=a, run_b=b, score=(one.base_url, other.base_url), markdown=tmp_path / "p.md"
+        )
+        assert await parity_runs(options, settings) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    agreed = (
+        "read what a said (1 reply), token by token: it would have chosen 1/3 33% of the tokens"
+    )
+    assert said.count(f"{agreed} itself, and of the other 2 1 are nearly ties.") == 2
+    assert "llama.cpp b11549-abc gemma" in said
+    assert agreed in (tmp_path / "p.md").read_text(encoding="utf-8")
+    reply_ids = [97, 98, 99]
+    assert [each["prompt"] for each in bodies] == [
+        [2, 105, *reply_ids],
+        *([2, 105, *reply_ids[:place]] for place in range(3)),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_server_that_tells_nothing_of_a_prompts_tokens_is_named(
+    tmp_path: Path, settings: Settings
+) -> None:
+    a = kept(tmp_path / "a", run((reply("ab", **PROMPTED),)))
+    routes = {
+        "/tokenize": answers(200, json.dumps({"tokens": [2]})),
+        "/v1/completions": answers(200, json.dumps({"choices": [{"text": "a"}]})),
+    }
+    async with FakeVllm(routes=routes) as server:
+        with pytest.raises(ModelError, match="prompt_logprobs"):
+            await parity_runs(ParityOptions(run_a=a, run_b=a, score=(server.base_url,)), settings)
+
+
 @pytest.mark.anyio
 async def test_runs_without_prompts_cannot_be_asked_about(
     tmp_path: Path, settings: Settings
@@ -381,3 +442,5 @@ async def test_runs_without_prompts_cannot_be_asked_about(
     b = kept(tmp_path / "b", run((reply("ac"),)))
     with pytest.raises(UsageError, match="--keep-prompts"):
         await parity_runs(ParityOptions(run_a=a, run_b=b, ask="http://127.0.0.1:9"), settings)
+    with pytest.raises(UsageError, match="--keep-prompts"):
+        await parity_runs(ParityOptions(run_a=a, run_b=b, score=("http://127.0.0.1:9",)), settings)
