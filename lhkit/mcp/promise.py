@@ -48,13 +48,14 @@ class ResultPromise:
 
     def broken_by(self, answer: "CallToolResult") -> str:
         """Return how a result breaks the promise, in words; empty if it keeps it. Never raises."""
-        if self._schema is None or answer.is_error or self._validator is None:
+        if self._schema is None or answer.is_error:
             return ""
-        if answer.structured_content is None:
-            return self._told("it has no structured content")
         self._left.steps = MOST_STEPS
         try:
-            fault = best_match(self._validator.iter_errors(answer.structured_content))
+            validator = self._validator
+            if answer.structured_content is None:
+                return self._told("it has no structured content")
+            fault = best_match(validator.iter_errors(answer.structured_content))
             return "" if fault is None else self._told(self._explained(fault))
         except Exception as error:  # noqa: BLE001 - boundary: a stranger's schema may be anything
             _log.warning("%s: its result cannot be checked: %s", self._name, type(error).__name__)
@@ -76,13 +77,13 @@ class ResultPromise:
 
     @cached_property
     def _validator(self) -> Any:
-        """Checks results; None where the schema is none."""
-        try:
-            schema = without_patterns(self._schema)
-            Draft202012Validator.check_schema(schema)
-        except Exception as error:  # noqa: BLE001 - boundary: a stranger's schema may be anything
-            _log.warning("%s: its outputSchema is none: %s", self._name, type(error).__name__)
-            return None
+        """Checks results.
+
+        Raises:
+            SchemaError: the schema is none.
+        """
+        schema = without_patterns(self._schema)
+        Draft202012Validator.check_schema(schema)
         counted = {
             name: self._counted(check) for name, check in Draft202012Validator.VALIDATORS.items()
         }
