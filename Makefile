@@ -72,7 +72,7 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up whole_command panel_streaming \
+	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up whole_command panel_streaming watching \
 	  interval_coverage results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 

@@ -21,6 +21,7 @@ ORDER = (
     "start_up",
     "whole_command",
     "panel_streaming",
+    "watching",
     "main_job",
     "main_job_starts",
     "dtypes",

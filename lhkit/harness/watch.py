@@ -186,7 +186,8 @@ Later: TypeAlias = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
 class Watching:
     """Takes samples as they end, and has the state drawn: soon, but seldom.
 
-    It is what `replay(…, watch=…)` is given. Called on the loop that plays.
+    It is what `replay(…, watch=…)` is given. Called on the loop that plays. `spent_s` is what
+    taking and drawing took, and `drawn` how often it was drawn.
 
     Args:
         state: what is watched.
@@ -207,13 +208,17 @@ class Watching:
         self._show = draw
         self._clock = clock
         self._later = later
+        self.spent_s = 0.0
+        self.drawn = 0
         self._next_s = clock()
         self._timer: asyncio.TimerHandle | None = None
 
     def __call__(self, record: SampleRecord) -> None:
         """Take a sample that ended."""
+        begun_s = self._clock()
         self.state.take(record)
         self.soon()
+        self.spent_s += self._clock() - begun_s
 
     def soon(self) -> None:
         """Have the state drawn as soon as it may be."""
@@ -230,6 +235,8 @@ class Watching:
         begun_s = self._clock()
         self._show(self.state)
         ended_s = self._clock()
+        self.drawn += 1
+        self.spent_s += ended_s - begun_s
         self._next_s = ended_s + max(FRAME_S, _SHARE * (ended_s - begun_s))
 
 

@@ -92,6 +92,16 @@ class RunWatch:
         return self._watching.state
 
     @property
+    def spent_s(self) -> float:
+        """The seconds that counting and drawing took: at most a hundredth of a longer run's."""
+        return self._watching.spent_s
+
+    @property
+    def drawn(self) -> int:
+        """How often it was drawn."""
+        return self._watching.drawn
+
+    @property
     def widget(self) -> Any:
         """The ipywidget, to be put into a layout of one's own."""
         self._is_shown = True
