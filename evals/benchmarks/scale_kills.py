@@ -11,6 +11,7 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,12 @@ WORK_S = 0.5
 LIMIT_S = 600
 TRIES = 12
 COMMANDS = 6
+AGENT_PORTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "dashboard_agent_listen_port",
+    "runtime_env_agent_port",
+)
 KINDS = ("replica", "node", "driver")
 SCENARIO = """
 - id: work-{n}
@@ -95,6 +103,17 @@ def patiently(begin: Callable[[], Any]) -> Any:
 Asked = Counter[tuple[str, Verdict]]
 
 
+def free_ports() -> dict[str, int]:
+    """Return ports for a node's agents: where Ray chooses them, an agent has 15 s to start."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in AGENT_PORTS]
+        for each in sockets:
+            each.bind(("", 0))
+        return {
+            name: each.getsockname()[1] for name, each in zip(AGENT_PORTS, sockets, strict=True)
+        }
+
+
 class Nodes:
     """A head without replicas and two nodes for them; pinned, each has a core for its vLLM."""
 
@@ -105,7 +124,9 @@ class Nodes:
         self._are_pinned = are_pinned
         self._small = {"object_store_memory": 80 * 2**20}
         head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
-        self.cluster = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        self.cluster = patiently(
+            lambda: Cluster(initialize_head=True, head_node_args={**head, **free_ports()})
+        )
         self._nodes = [self._added(core) for core in range(2)]
         self.cluster.wait_for_nodes(timeout=120)
 
@@ -118,7 +139,7 @@ class Nodes:
     def _added(self, core: int = 0) -> Any:
         pinned = {"env_vars": {"VLLM_CPU_OMP_THREADS_BIND": str(core)}} if self._are_pinned else {}
         node = {"num_cpus": self._cores, "wait": False, **self._small, **pinned}
-        return patiently(lambda: self.cluster.add_node(**node))
+        return patiently(lambda: self.cluster.add_node(**node, **free_ports()))
 
 
 def kill_replica(rng: random.Random) -> bool:
