@@ -931,7 +931,9 @@ _NO_BUILD = "b0-unknown"
 
 def _with_build(software: str, build: str) -> str:
     """Return what serves with the build that lhkit tells, in place of one that is untold."""
-    return f"{software.removesuffix(_NO_BUILD).strip()} {build}" if build else software
+    if not build or not software.startswith(LLAMA_CPP):
+        return software
+    return f"{software.removesuffix(_NO_BUILD).strip()} {build}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.openai import OpenAiHttp, require_promised
 from lhkit.models.request import OPENAI
 from lhkit.models.serving import MAX_NUM_SEQS
-from lhkit.models.vllm import VllmHttp
+from lhkit.models.vllm import VllmHttp, adding_start
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """Every dialect that `--dialect` takes."""
@@ -39,8 +39,11 @@ async def connect(
     if endpoint.dialect == OPENAI:
         return await OpenAiHttp.connect(endpoint, pace=pace)
     async with connecting(endpoint, pace) as (connection, identity):
-        kind = LlamaCppHttp if is_llama_cpp(identity) else VllmHttp
-        return kind(identity, connection)
+        if is_llama_cpp(identity):
+            return LlamaCppHttp(identity, connection)
+        is_known = identity.server.startswith("vllm ")
+        adds_start = not is_known and await adding_start(connection, identity.model)
+        return VllmHttp(identity, connection, adds_start=adds_start)
 
 
 def fitting_concurrency(identity: ModelIdentity) -> int:

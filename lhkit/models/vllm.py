@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from lhkit.errors import StreamBrokenError, UsageError
+from lhkit.errors import ModelError, StreamBrokenError, UsageError
 from lhkit.messages import ModelEvent, ModelIdentity, TextDelta
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import IncrementalParser, ParsedEvent, ParseResult
+from lhkit.models.dialects.base import BOS, IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.http import (
     Connection,
     Endpoint,
@@ -84,7 +84,24 @@ class CompletionContent:
 # and the server's own account are kept of every response.
 
 
-__all__ = ["LIKELIEST", "Endpoint", "VllmHttp"]
+__all__ = ["LIKELIEST", "Endpoint", "VllmHttp", "adding_start"]
+
+
+async def adding_start(connection: Connection, model: str) -> bool:
+    """Return whether a server puts a `<bos>` before a prompt that has one, asked not to.
+
+    vLLM does as it is asked. Others (llama.cpp's `/v1/completions` among them) always add one: it
+    shows in how many tokens they count for a prompt that is nothing else. A server that does not
+    count is spoken to as if it were a vLLM.
+    """
+    asked = {"model": model, "prompt": BOS, "max_tokens": 1, "add_special_tokens": False}
+    try:
+        told = await connection.post("/v1/completions", {**asked, "temperature": 0.0})
+    except ModelError:
+        return False  # whatever it is, the first request will tell
+    counted = (typed(told, "usage", dict) or {}).get("prompt_tokens")
+    return bool(counted == 2)  # noqa: PLR2004 - its own and ours
+
 
 LIKELIEST = 10
 """Of so many tokens a server is asked how likely they are."""
@@ -93,13 +110,17 @@ LIKELIEST = 10
 class VllmHttp:
     """A served model. Make one with `connect`; close it with `aclose`.
 
-    Safe for many conversations at once. It holds a connection and no other state.
+    Safe for many conversations at once. It holds a connection and no other state. A server that
+    puts a `<bos>` before every prompt (`adds_start`, see `adding_start`) gets prompts without.
     """
 
-    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
+    def __init__(
+        self, identity: ModelIdentity, connection: Connection, *, adds_start: bool = False
+    ) -> None:
         self._identity = identity
         self._connection = connection
         self._dialect = DIALECTS[identity.dialect]
+        self._adds_start = adds_start
 
     @classmethod
     async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "VllmHttp":
@@ -130,6 +151,9 @@ class VllmHttp:
             ModelError: the server refused, failed, broke off or stalled.
         """
         body = completion_body(request, self._identity)
+        prompt: str = body["prompt"]
+        if self._adds_start:
+            body = {**body, "prompt": prompt.removeprefix(BOS)}
         reader = ResponseReader(
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
@@ -138,7 +162,6 @@ class VllmHttp:
         async with aclosing(self._connection.events("/v1/completions", body, reader)) as events:
             async for event in events:
                 yield event
-        prompt: str = body["prompt"]
         yield reader.finished(
             identity=self._identity,
             prompt_text=prompt,

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from lhkit.errors import (
     ContextTooLongError,
@@ -225,6 +226,43 @@ async def test_a_server_that_is_neither_is_spoken_to_as_ever() -> None:
         await model.aclose()
     assert model.identity.server == "unknown server"
     assert not isinstance(model, LlamaCppHttp)
+
+
+@pytest.mark.promise("runtimes.completions")
+@pytest.mark.parametrize(
+    ("counted", "sent"),
+    [
+        ({"usage": {"prompt_tokens": 2}}, "<start_of_turn>"),
+        ({"usage": {"prompt_tokens": 1}}, "<bos><start_of_turn>"),
+        ({"usage": {"prompt_tokens": 5}}, "<bos><start_of_turn>"),  # it reads marks as letters
+        ({}, "<bos><start_of_turn>"),
+        (None, "<bos><start_of_turn>"),
+    ],
+)
+async def test_a_server_that_adds_a_bos_of_its_own_gets_prompts_without(
+    counted: dict[str, Any] | None, sent: str
+) -> None:
+    """It is asked once, with a prompt that is nothing else."""
+    bodies: list[Any] = []
+
+    async def complete(request: web.Request) -> web.StreamResponse:
+        bodies.append(await request.json())
+        if bodies[-1].get("stream"):
+            chunk = {"choices": [{"text": "hi", "finish_reason": "stop"}]}
+            return await streams([event(chunk), b"data: [DONE]\n\n"])(request)
+        if counted is None:
+            return web.Response(status=400, text="no")
+        return web.json_response({"choices": [{"text": ""}], **counted})
+
+    routes = {"/props": answers(404, NOT_FOUND), "/v1/completions": complete}
+    async with FakeLlamaCpp(**routes) as server:
+        model = await connect(Endpoint(base_url=server.base_url, retries=0))
+        last = last_of([each async for each in model.stream(REQUEST)])
+        await model.aclose()
+    asked, request = bodies
+    assert (asked["prompt"], asked["max_tokens"]) == ("<bos>", 1)
+    assert request["prompt"].startswith(sent)
+    assert last.prompt_text.startswith("<bos><start_of_turn>")  # what the model has read
 
 
 async def test_leaving_early_frees_the_slot() -> None:
