@@ -16,6 +16,7 @@ What came out stands in imported_golds.md.
 import argparse
 import asyncio
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,11 +41,12 @@ REPEATS = 2
 def suites(folder: Path) -> Iterator[tuple[str, tuple[Scenario, ...], Toolset]]:
     """Yield each suite of a folder: its name, its scenarios and their toolset.
 
-    The toolset has the name of the suite, or is the only one of its file.
+    The toolset has the name of the suite or of its beginning (`retail_dev`), or is the only one.
     """
+    place = folder / "toolset.py"
+    told = re.findall(r"^(\w+) = ", place.read_text(encoding="utf-8"), re.MULTILINE)
     for file in sorted((*folder.glob("*.jsonl"), *folder.glob("*.yaml"))):
-        place = folder / "toolset.py"
-        name = file.stem if f"\n{file.stem} = " in place.read_text(encoding="utf-8") else "toolset"
+        name = next((each for each in told if f"{file.stem}_".startswith(f"{each}_")), "toolset")
         yield file.stem, load_scenarios([file]), load(f"{place}:{name}")
 
 

@@ -18,7 +18,7 @@ BOUNDARIES = {
     "confirm/summary.py": 2,  # a tool's own summary; values that break when they are read
     "harness/plan.py": 1,  # an assistant's context lines
     "harness/run.py": 1,  # one sample
-    "imports/bfcl.py": 2,  # BFCL's own methods, through lhkit and without
+    "imports/bfcl.py": 1,  # BFCL's own methods, through lhkit and without
     "imports/tau.py": 1,  # tau-bench's own functions
     "mcp/connection.py": 2,  # what a stranger's server makes the SDK raise, at the start and later
     "mcp/promise.py": 1,  # a stranger's schema of results, and results
