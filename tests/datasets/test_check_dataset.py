@@ -39,6 +39,7 @@ SMALL = Requirements(total=2, per_ac=2, acs=("AC-4",), locales={"ko": (90, 100)}
 
 
 @pytest.mark.promise("data.check")
+@pytest.mark.timeout(1800)  # thousands of conversations: minutes on a busy machine
 async def test_the_shipped_scenarios_pass_every_check() -> None:
     checks = await check_data(
         read_sources([scenario_folder()]),
