@@ -205,6 +205,8 @@ def import_tau(folder: Path, split: str = "test") -> Imported:
         for part in wanted
         if part in each.tasks
     )
+    if not suites:
+        raise UsageError(f"{folder} has no tasks of the split {split}: take --split test")
     return Imported(toolset="\n".join(lines) + "\n", suites=suites, losses=tuple(losses))
 
 

@@ -157,13 +157,12 @@ async def test_tasks_of_other_splits_are_taken_where_they_are_asked_for(
         encoding="utf-8",
     )
     counts = {}
-    for split in ("test", "dev", "train", "all"):
+    for split in ("test", "train", "all"):
         into, settings = tmp_path / split, load_settings()
         read = partial(import_tau, split=split)
         assert await import_benchmark(read, checkout, into, settings) == 0
         counts[split] = {file.stem: len(load_scenarios([file])) for file in into.glob("*.yaml")}
     assert counts["test"] == {"airline": 3}
-    assert counts["dev"] == {}
     assert counts["train"] == {"airline_train": 3}
     assert counts["all"] == {"airline": 3, "airline_train": 3}
     train = load_scenarios([tmp_path / "all/airline_train.yaml"])
@@ -176,6 +175,8 @@ async def test_tasks_of_other_splits_are_taken_where_they_are_asked_for(
 def test_a_split_that_tau_bench_does_not_have_is_refused(checkout: Path) -> None:
     with pytest.raises(UsageError, match="no split 'prod': choose one of test, dev, train, all"):
         import_tau(checkout, "prod")
+    with pytest.raises(UsageError, match="has no tasks of the split dev: take --split test"):
+        import_tau(checkout, "dev")
 
 
 GIVE = call("give_seat", seat_id="s1", owner="bob")
