@@ -854,8 +854,9 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
     if software.file:  # llama.cpp's name of a model without one is the path of its file
         served = {PurePath(name).name: each for name, each in served.items()}
     names = list(served)
-    if endpoint.model is None and len(names) == 1:
-        model = names[0]
+    told = [name for name in names if name != PurePath(software.file).name] or names
+    if endpoint.model is None and len(told) == 1:  # beside its file's name, one that was given
+        model = told[0]
     elif endpoint.model in names:
         model = str(endpoint.model)
     else:

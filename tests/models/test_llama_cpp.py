@@ -107,6 +107,19 @@ async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
         assert model.identity.model == "tuned-Q8_0.gguf"
 
 
+@pytest.mark.promise("client.llama_cpp")
+async def test_the_name_that_a_model_was_given_is_taken_before_that_of_its_file() -> None:
+    """So that the address alone is enough, as with a vLLM."""
+    alias = alias_of("a" * 64)
+    names = sorted(("mine", "tuned-Q8_0.gguf", alias))
+    listed = {"data": [{"id": names[-1], "aliases": names}]}
+    routes = {"/v1/models": answers(200, json.dumps(listed))}
+    async with FakeLlamaCpp(**routes) as server, connected(server, model=None) as model:
+        told = model.identity
+    assert (told.model, told.weights) == ("mine", "tuned-Q8_0.gguf")
+    assert told.weights_sha256 == "a" * 64
+
+
 @pytest.mark.parametrize("path", ["models/tuned-Q8_0.gguf", "/tuned-Q8_0.gguf", ""])
 async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
     props = answers(200, json.dumps({"build_info": "b1", "model_path": path}))

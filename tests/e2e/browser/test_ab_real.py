@@ -68,9 +68,10 @@ def test_ten_votes_on_two_real_models_by_keys_are_read_by_lhkit_compare(
     folder = tmp_path / "ab"
     page = open_notebook(PANEL.format(urls=addresses, folder=str(folder), tokens=MAX_TOKENS))
     board = page.locator(".lhkit-board")
+    expect(page.locator(".lhkit-send")).to_be_enabled(timeout=ANSWER_MS)
     page.locator(".lhkit-board [name=message]").click()
     for number in range(10):
-        expect(page.locator(".lhkit-send")).to_be_enabled()
+        expect(page.locator(".lhkit-send")).to_be_enabled(timeout=ANSWER_MS)
         page.keyboard.insert_text(SAID[number % len(SAID)])
         page.keyboard.press("Enter")
         settle_cards(page)
@@ -92,7 +93,7 @@ def test_ten_votes_on_two_real_models_by_keys_are_read_by_lhkit_compare(
     assert sum(len(turn.reply) for each in tuned.records for turn in each.evidence.turns) > 0
     line = [sys.executable, "-m", "lhkit", "compare", str(folder / BASE), str(folder / TUNED)]
     env = {**search_paths(), "LHKIT_LOCALE": "en", "HOME": str(tmp_path)}
-    told = subprocess.run(line, env=env, capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(line, env=env, capture_output=True, text=True, check=True, timeout=120)
     assert "preferred by kim, in 10 votes" in told.stdout
 
 
