@@ -36,7 +36,7 @@ from lhkit.toolset import DEFAULT, limited, load
 
 MAX_TOKENS = 128
 REPLICAS = 2
-PLAYED = ((8, 64), (1, 24))
+PLAYED = ((8, 60), (1, 20))
 """Conversations at once that each server has, and how many there are."""
 GOAL_POINTS = 2.0
 MARK = "prefix cache: "
