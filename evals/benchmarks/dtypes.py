@@ -69,7 +69,7 @@ class Side:
     @property
     def passed(self) -> int:
         """Conversations that passed."""
-        return sum(each.verdict is Verdict.PASS for each in self.records)
+        return sum(each.judgement.verdict is Verdict.PASS for each in self.records)
 
     @property
     def step_s(self) -> float:
@@ -207,7 +207,7 @@ def measurement(
 
 
 def _verdicts(side: Side) -> dict[str, Verdict]:
-    return {str(each.sample_id): each.verdict for each in side.records}
+    return {str(each.sample_id): each.judgement.verdict for each in side.records}
 
 
 def _same(sides: Sides) -> int:
