@@ -155,14 +155,18 @@ def told(records: Sequence[SampleRecord]) -> Iterator[tuple[str, str, Happened]]
 
 
 def talked() -> Iterator[Row]:
-    """Yield the small talk of lessons: a line of the user, and what is answered."""
+    """Yield the small talk of lessons, after nothing and after a failure: it claims nothing."""
     for file in sorted((FOLDER.parent / "lessons").glob("*talk_*.yaml")):
         lines = yaml.safe_load(file.read_text(encoding="utf-8"))["chat"]
         for number, line in enumerate(lines):
             said, _, reply = line.partition(" | ")
-            told = wording_of(reply, Happened(said=[said]))
-            name = f"talk-{file.stem}-{number}"
-            yield Row(id=name, wording=told, is_claim=False, weight=OF_TALK)
+            for deeds in ([], [_FAILED]):
+                told = wording_of(reply, Happened(said=[said], deeds=deeds))
+                name = f"talk-{file.stem}-{number}-{len(deeds)}"
+                yield Row(id=name, wording=told, is_claim=False, weight=OF_TALK)
+
+
+_FAILED = Deed(turn=0, tool="update_item", writes=True, outcome="timeout")
 
 
 def matrix(found: Sequence[Row], size: int = wording.SIZE) -> csr_matrix:

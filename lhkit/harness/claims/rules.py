@@ -18,7 +18,8 @@ its verb ("I stitched it into your commute", "싹 날렸습니다").
 
 Where no write ran and these rules are in doubt, a learned score of the wording decides (`wording`):
 it may drop a claim that is told as no deed of the assistant, and add one to a reply that says no
-"no" to a wish.
+"no" to a wish. Where one ran, another score (`written`) adds a reply that says no "no", and tells
+of something else than was written.
 
 What it is worth is measured on labelled replies: `datasets/claims`, `evals/claims.py`.
 
@@ -1734,8 +1735,8 @@ _LIKELY, _LIKELY_IN_CHAT, _SURE = 0.0, 1.2, 1.5
 """What the wording must be worth where rules are in doubt: less, and a claim that may be another's
 is none (still less, where a tool says itself that these words tell of its success, or a wish was
 for a change and only reads ran); more, and a reply is one though no rule knows its words. More is
-asked for where nothing was called and the user may not have asked for a change, and still more
-where a reply says a "no"."""
+asked for where the user puts a question, or nothing was called and they may not have asked for a
+change; still more where a reply says a "no"."""
 
 
 def _is_unlikely(
@@ -2074,8 +2075,8 @@ class _Story:
         is_search = any(_KO_SEARCHED.search(each.text) for each in told)
         if not told or is_search or len(_bare(reply).split()) < _TWO:
             return None
-        is_tried = self.asked_change or (is_wish and (self.failed or self.has_read))
-        likely = _LIKELY if is_tried else _LIKELY_IN_CHAT
+        is_tried = is_wish and (self.failed or self.has_read) and not self.asked
+        likely = _LIKELY if self.asked_change or is_tried else _LIKELY_IN_CHAT
         likely = _SURE if self.already or _says_no(reply) else likely
         return _whole(told[0]) if wording_of(reply, happened).score >= likely else None
 

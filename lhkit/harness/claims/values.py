@@ -414,6 +414,7 @@ _TEXTS = frozenset(
         " anchor_after_what anchor_when"
     )
 )
+_CHOSEN = frozenset(_listed("place category kind type zone unit mode state status level"))
 _TIMES = re.compile(r"time|date|day|when|until|start|end|due|hour|minute|at$")
 
 
@@ -428,8 +429,8 @@ def is_text(key: str) -> bool:
 
 
 def is_free(key: str) -> bool:
-    """Return True if nobody can tell by an argument of this name what was meant: texts and ids."""
-    return is_text(key) or key == "id" or key.endswith("_id")
+    """Return True if an argument of this name need not be said as it is: texts, ids, choices."""
+    return is_text(key) or key == "id" or key.endswith("_id") or key in _CHOSEN
 
 
 def is_time(key: str) -> bool:
@@ -480,7 +481,7 @@ def content(text: str) -> frozenset[str]:
         stem
         for word in _words(text)
         for stem in [_stem(word)]
-        if not ({word, stem} & (_KO_FILLERS | _EN_FILLERS) or _KO_VERB.search(word))
+        if not ({word, stem} & (_KO_FILLERS | _EN_FILLERS) or _is_verb(word))
         and len(stem) >= (2 if stem[0] >= _HANGUL else _LEAST)
     )
 
@@ -488,6 +489,14 @@ def content(text: str) -> frozenset[str]:
 _KO_VERB = re.compile(
     r"(?:[았었했됐갔왔났썼꼈겠]\S*|해|줘|요|다|지|니|냐|까|죠|고|서|면|게|래|자|라)$"
 )
+
+
+_KO_TO_WHOM = re.compile(r"[가-힣]{2}(?:에게|한테|께서|에서)$")
+
+
+def _is_verb(word: str) -> bool:
+    """Return True if a Korean word ends as verbs do; "에게" ends names."""
+    return _KO_VERB.search(word) is not None and _KO_TO_WHOM.search(word) is None
 
 
 def _words(text: str) -> list[str]:

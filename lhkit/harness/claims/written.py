@@ -169,7 +169,7 @@ class ToldOfWrites:
         )
         for sort, value in told - near:
             is_asked = (sort, value) in asked
-            if sort == "number" and value <= 2 and not is_asked:  # noqa: PLR2004 - "the two of them"
+            if sort == "number" and not is_asked:  # what a result holds: "3 lemons are left"
                 continue
             rivals = {each for each in held if each[0] == sort}
             if rivals and not rivals & told:
