@@ -79,6 +79,7 @@ _TELL_AFTER_S = 20.0
 _END_S = 25.0
 _LOG_BYTES = 2**20
 _STDERR = 2
+_EVENT = ":event_summary:"
 _DEATHS_A_REPLICA = 3
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -566,10 +567,15 @@ def logged(path: Path) -> Iterator[None]:
 
 
 def _hear(told: Mapping[str, Any], *_: Any, **__: Any) -> None:
-    """Log lines of a worker or a node instead of printing them."""
+    """Log lines of a worker or a node instead of printing them.
+
+    The autoscaler tells all it does every few seconds; Ray itself prints only its events.
+    """
+    is_chatter = told.get("pid") == "autoscaler"
     who = " ".join(str(told[key]) for key in ("actor_name", "pid", "ip") if told.get(key))
     for line in told.get("lines", ()):
-        _log.info("(%s) %s", who, line)
+        if not is_chatter or _EVENT in line:
+            _log.info("(%s) %s", who, line)
 
 
 def _join(ray: "ModuleType", options: Mapping[str, Any]) -> None:

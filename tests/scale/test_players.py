@@ -388,12 +388,17 @@ def test_what_ray_would_print_goes_to_the_runs_log(
     with scale.logged(log):
         worker.print_to_stdstream(line | {"lines": ["it says"]}, ignore_prefix=False)
         logging.getLogger("ray").warning("it warns")
+        told = {"pid": "autoscaler", "is_err": False}
+        for said in ("Pending Demands", ":event_summary:Adding 1 node"):
+            worker.print_to_stdstream(told | {"lines": [said]}, ignore_prefix=False)
         with scale.standard_error_in(log):
             os.write(2, b"it cries\n")
     said = log.read_text(encoding="utf-8")
     assert "INFO (Replica 7 10.0.0.7) it says\n" in said
     assert "WARNING it warns\n" in said
     assert "it cries\n" in said
+    assert "Adding 1 node" in said
+    assert "Pending Demands" not in said
     assert capfd.readouterr() == ("", "")
     worker.print_to_stdstream(line | {"lines": ["elsewhere"]}, ignore_prefix=False)
     assert "elsewhere" in capfd.readouterr().err
