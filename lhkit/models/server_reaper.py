@@ -25,6 +25,7 @@ _POLL_S = 0.2
 _KILL_ROUNDS = 10
 _TRACKER_ROUNDS = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG = 1
 
 
 class _Ended(Exception):  # noqa: N818 - a signal that asks us to stop is no error
@@ -42,7 +43,11 @@ def main(log_path: Path, grace_s: float, command: Sequence[str]) -> int:
     with log_path.open("wb") as log:
         try:
             server = subprocess.Popen(  # noqa: S603 - the owner's command is our purpose
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_end_with_us,  # noqa: PLW1509 - one thread, and no lock is held
             )
         except OSError as error:
             log.write(f"OSError: {error}\n".encode())
@@ -69,6 +74,12 @@ def _adopt_orphans() -> None:
     """Make a grandchild whose parent died our child, so that it can be found (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _end_with_us() -> None:
+    """Have the kernel kill the server if we are killed, as Ray does to its workers' children."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _wait_for_an_end(server: "subprocess.Popen[bytes]", owner: int) -> None:

@@ -212,6 +212,24 @@ async def test_a_server_whose_reaper_was_killed_ends_with_the_block(
     await until(lambda: not any(map(alive, started(tmp_path))))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel tells a child")
+async def test_a_server_ends_with_its_killed_reaper_where_the_owner_is_gone_too(
+    tmp_path: Path,
+) -> None:
+    reaper = await asyncio.create_subprocess_exec(
+        *(sys.executable, server_reaper.__file__, str(tmp_path / "log"), "0", "sleep", "600"),
+        stdin=PIPE,
+    )
+    assert reaper.stdin
+    reaper.stdin.write(b"\n")
+    children = psutil.Process(reaper.pid).children
+    await until(lambda: [each.name() for each in children()] == ["sleep"])
+    (server,) = children()
+    reaper.kill()
+    await reaper.wait()
+    await until(lambda: not alive(server.pid))
+
+
 async def test_cancelling_the_start_ends_the_server(
     settings: Callable[..., ServerSettings], tmp_path: Path
 ) -> None:
