@@ -15,11 +15,17 @@ from tokenizers import Tokenizer
 from lhkit import app
 from lhkit.commands.export_model import ExportModelOptions, export_model
 from lhkit.errors import ContextTooLongError, ModelError
-from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.harness.parity import forced, parity, said_first
+from lhkit.harness.report.parity import facts_of
+from lhkit.harness.run import replay
+from lhkit.lifehelper.toolset import LIFE_HELPER, LifeHelperToolset
+from lhkit.locales import load_catalog
 from lhkit.messages import Finished, ModelIdentity, Sampling, TextDelta, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.light import AT_ONCE, ensure_light
+from lhkit.models.http import Endpoint
+from lhkit.models.light import AT_ONCE, LlamaCppServer, LlamaCppSettings, ensure_light
+from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from lhkit.models.weights import ensure_tuned, file_sha256
 from lhkit.runtimes import LLAMA_CPP
@@ -184,3 +190,48 @@ async def test_a_prompt_that_is_too_long_is_a_typed_fault(served: ChatModel) -> 
     with pytest.raises(ContextTooLongError):
         await answered(served, asked("아주 길다. " * 6000))
     assert (await answered(served, asked("안녕!", max_tokens=2, is_bare=True)))[1].token_ids
+
+
+@pytest.mark.promise("eval.parity_causes")
+@pytest.mark.promise("eval.parity_forced")
+async def test_a_real_build_of_two_bits_is_named_and_read_token_by_token_is_another_model(
+    served: ChatModel, light: Settings, tmp_path: Path
+) -> None:
+    into = tmp_path / "two.gguf"
+    options = ExportModelOptions(source="gemma", to="gguf:Q2_0", into=into, is_checked=False)
+    await export_model(options, light)
+    plan = LlamaCppSettings(
+        model=into, served_name="gemma", log_path=tmp_path / "two.log", at_once=1
+    )
+    toolset = LifeHelperToolset(sampling=Sampling(max_tokens=16))
+    async with LlamaCppServer(plan) as server:
+        two = await connect(Endpoint(base_url=server.base_url, model="gemma"))
+        assert isinstance(two, LlamaCppHttp)
+        assert isinstance(served, LlamaCppHttp)
+        try:
+            eight_bits, two_bits = [
+                await replay(
+                    app.shipped_scenarios("ac12-small-talk-ko-01"),
+                    model,
+                    toolset=toolset,
+                    keep_prompts=True,
+                    progress=False,
+                )
+                for model in (served, two)
+            ]
+            told = parity(eight_bits, two_bits)
+            agreed = []
+            for model in (served, two):
+                read = [
+                    (ids, await model.likely_along(text, ids)) for text, ids in said_first(told)
+                ]
+                agreed.append(forced(model.identity.server, read))
+        finally:
+            await two.aclose()
+    facts = " ".join(facts_of(told, load_catalog("en")))
+    assert "Q8_0 → Q2_0" in facts
+    assert told.divergences
+    ours, theirs = agreed
+    assert 0 < ours.tokens == theirs.tokens
+    assert ours.agreed + ours.ties == ours.tokens
+    assert theirs.agreed < theirs.tokens / 2
