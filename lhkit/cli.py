@@ -1393,6 +1393,17 @@ Openings = Annotated[
 ]
 
 
+ApartFrom = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--apart",
+        metavar="SCENARIOS",
+        help="File or folder of scenarios: conversations with a line that is nearly one of theirs "
+        "are left out.",
+    ),
+]
+
+
 def _add_data(tune: typer.Typer, run: Run) -> None:
     @tune.command("data")
     def data_(
@@ -1416,6 +1427,7 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         phrases: Phrases = None,
         conversations: Author = None,
         reviewed: Reviewed = None,
+        apart: ApartFrom = None,
     ) -> None:
         """Play training conversations with real tools, from phrases or from Python; write them."""
         from lhkit.commands.tune import (  # noqa: PLC0415 - scipy
@@ -1435,6 +1447,7 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
             dev_share=dev_share,
             korean_share=korean_share,
             openings=openings,
+            apart=tuple(apart or ()),
         )
         if conversations is not None:
             author = conversations
@@ -1467,6 +1480,16 @@ Patience = Annotated[
         max=MOST,
         help="End after so many measurements on FILE.dev.jsonl without a better one; keep the "
         "best. 0: never.",
+    ),
+]
+
+
+KeepEvery = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        max=MOST,
+        help="Keep the adapter every so many minutes of work, in FOLDER/kept: to score it later.",
     ),
 ]
 
@@ -1522,6 +1545,7 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
         start: Start = None,
         minutes: Minutes = None,
         patience: Patience = 0,
+        keep_every: KeepEvery = None,
         dtype: Dtype = None,
     ) -> None:
         """Train an adapter on the CPU. The same command again goes on where it was stopped."""
@@ -1538,7 +1562,12 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
             patience=patience,
         )
         options = TrainOptions(
-            data=data, into=into, base=base, start=_adapter(start), tuning=tuning
+            data=data,
+            into=into,
+            base=base,
+            start=_adapter(start),
+            tuning=tuning,
+            keep_every_minutes=keep_every,
         )
         finish(run, lambda settings: train_adapter(options, in_dtype(settings, dtype)))
 
@@ -1585,6 +1614,8 @@ def _add_run(tune: typer.Typer, run: Run) -> None:
         ] = FROM_NOTHING.seed,
         base: Base = None,
         start: Start = None,
+        apart: ApartFrom = None,
+        keep_every: KeepEvery = None,
         dtype: Dtype = None,
     ) -> None:
         """Data, training and merging in one. The same command again goes on where it stopped."""
@@ -1606,6 +1637,8 @@ def _add_run(tune: typer.Typer, run: Run) -> None:
             seed=seed,
             base=base,
             start=_adapter(start),
+            apart=tuple(apart or ()),
+            keep_every_minutes=keep_every,
         )
         finish(run, lambda settings: tune_own(options, in_dtype(settings, dtype)))
 

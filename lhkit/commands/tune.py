@@ -21,6 +21,7 @@ from lhkit.commands.progress import setup_progress
 from lhkit.errors import TuningError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.reviews import read_talks
+from lhkit.harness.scenario import load_scenarios
 from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.models.weights import ensure_weights, file_sha256, require_adapter
 from lhkit.precision import chosen
@@ -29,6 +30,7 @@ from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import DEFAULT, Toolset, load, load_named, opened, registry_of, their_code
 from lhkit.tuning.adapter import merge, require_base, require_mergeable
+from lhkit.tuning.apart import Apart
 from lhkit.tuning.data import (
     TrainingSequence,
     data_sha256,
@@ -79,6 +81,7 @@ class DataOptions:
 
     `openings` is the share (0..1) of the conversations to learn from that are cut before the model
     first puts results into words (`sequence.opening`): shorter, so that a step holds more of them.
+    `apart` are files or folders of scenarios: what is said nearly as there is left out.
     """
 
     out: Path
@@ -87,6 +90,7 @@ class DataOptions:
     dev_share: float = 0.05
     korean_share: float = KOREAN_SHARE
     openings: float = 0.0
+    apart: tuple[Path, ...] = ()
 
 
 def dev_path(out: Path) -> Path:
@@ -113,12 +117,26 @@ async def write_played(
         TuningError: a conversation could not be played.
     """
     learnt_count = len(told) - round(len(told) * options.dev_share)
-    if not learnt_count:
-        raise UsageError("nothing is left to learn from: raise --count or lower --dev-share")
-    with tqdm(total=len(told), unit="conversation", disable=not progress) as bar:
-        learnt = await _played(told[:learnt_count], toolset, bar)
-        dev = await _played(told[learnt_count:], toolset, bar)
+    is_apart = await asyncio.to_thread(_apart, options.apart)
+    to_learn, to_measure = (
+        [each for each in part if is_apart(line.user for line in each.lines)]
+        for part in (told[:learnt_count], told[learnt_count:])
+    )
+    if not to_learn:
+        raise UsageError(
+            "nothing is left to learn from: raise --count, lower --dev-share, or say other things "
+            "than the scenarios of --apart"
+        )
+    with tqdm(
+        total=len(to_learn) + len(to_measure), unit="conversation", disable=not progress
+    ) as bar:
+        learnt = await _played(to_learn, toolset, bar)
+        dev = await _played(to_measure, toolset, bar)
     require()
+    if options.apart:
+        near_count = len(told) - len(to_learn) - len(to_measure)
+        words = load_catalog(settings.locale).text("tune.apart", count=near_count)
+        _tell(words, to_stderr=True)
     known = {sequence.text for sequence in learnt}
     fresh = [sequence for sequence in dev if sequence.text not in known]
     learnt = _cut(learnt, options)
@@ -127,6 +145,15 @@ async def write_played(
         write_sequences(dev_path(options.out), fresh)
     write_sequences(options.out, learnt)  # last: where it is, the dev file is too
     _show(options, learnt, fresh, settings)
+
+
+def _apart(scenarios: Sequence[Path]) -> Apart:
+    """Return what says whether lines are near none of these scenarios'.
+
+    Raises:
+        ScenarioError: they cannot be read.
+    """
+    return Apart([turn.user for each in load_scenarios(scenarios) for turn in each.turns])
 
 
 def _cut(learnt: Sequence[TrainingSequence], options: DataOptions) -> list[TrainingSequence]:
@@ -170,6 +197,7 @@ class TrainOptions:
     """What to train on, where to, and how. `base` None is the embedded Gemma, `start` afresh.
 
     `is_whole` where what comes afterwards is done by the same command, and need not be told.
+    `keep_every_minutes` of work an adapter is kept in `into/kept`.
     """
 
     data: Path
@@ -178,6 +206,7 @@ class TrainOptions:
     start: Path | None = None
     tuning: TuneSettings = field(default_factory=TuneSettings)
     is_whole: bool = False
+    keep_every_minutes: float | None = None
 
 
 async def train_adapter(options: TrainOptions, settings: Settings, *, progress: bool = True) -> int:
@@ -210,7 +239,10 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
             progress=progress,
             stop=stop.is_set,
             surroundings=TrainingSurroundings(
-                facts=hardware(), locale=settings.locale, notify=_teller(settings)
+                facts=hardware(),
+                locale=settings.locale,
+                notify=_teller(settings),
+                keep_every_minutes=options.keep_every_minutes,
             ),
         )
     )
@@ -599,6 +631,8 @@ class RunOptions:
     seed: int = 0
     base: Path | None = None
     start: Path | None = None
+    apart: tuple[Path, ...] = ()
+    keep_every_minutes: float | None = None
 
     @property
     def data(self) -> Path:
@@ -624,7 +658,9 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
     """
     if options.base is not None:
         require_base(options.base)
-    data = DataOptions(out=options.data, count=options.count, seed=options.seed)
+    data = DataOptions(
+        out=options.data, count=options.count, seed=options.seed, apart=options.apart
+    )
     await make_own_data(data, options.toolset, options.phrases, settings, progress=progress)
     training = TrainOptions(
         data=options.data,
@@ -633,6 +669,7 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         start=options.start,
         tuning=options.tuning,
         is_whole=True,
+        keep_every_minutes=options.keep_every_minutes,
     )
     await train_adapter(training, settings, progress=progress)
     adapter = training.into / "adapter"

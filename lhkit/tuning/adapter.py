@@ -431,15 +431,20 @@ def _seconds_of(left: Any, right: Any) -> float:
 def save_adapter(model: Any, folder: Path, *, base_name: str) -> None:
     """Write the adapter alone, in bf16; it names its base by name, not by a path of this machine.
 
-    The model in memory is rounded, too: nothing is learnt after this.
+    The model in memory stays as it is, so that it can go on learning.
 
     Raises:
         OSError: the disk does not take it.
     """
-    for parameter in trainable(model):
-        parameter.data = parameter.data.bfloat16()
     model.peft_config["default"].base_model_name_or_path = base_name
-    model.save_pretrained(folder, save_embedding_layers=False)
+    learnt = [(parameter, parameter.data) for parameter in trainable(model)]
+    try:
+        for parameter, numbers in learnt:
+            parameter.data = numbers.bfloat16()
+        model.save_pretrained(folder, save_embedding_layers=False)
+    finally:
+        for parameter, numbers in learnt:
+            parameter.data = numbers
     (folder / "README.md").unlink(missing_ok=True)  # a form to fill in: the card is ours
     for path in folder.iterdir():
         path.chmod(0o644)

@@ -287,12 +287,14 @@ class TrainingSurroundings:
     """What a training runs in. By default this machine is looked at, and nobody is told.
 
     `facts` of the machine go into the manifest; `locale` is that of the curves' labels.
+    `keep_every_minutes` of work the adapter is kept as it is then, in `kept` of the folder.
     """
 
     machine: Machine | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     locale: str = DEFAULT_LOCALE
     notify: Callable[[Notice], None] = ignore
+    keep_every_minutes: float | None = None
 
 
 # What a training learns from and begins with, and the hashes by which it is known again.
@@ -411,6 +413,8 @@ def save_checkpoint(checkpoint: Checkpoint, model: Any, optimizer: Any, progress
 
 
 BEST = "best.pt"
+KEPT = "kept"
+"""Adapters as they were on the way, by step: each a folder to merge."""
 
 
 def save_weights(checkpoint: Checkpoint, model: Any, step: int) -> None:
@@ -802,7 +806,9 @@ class _Work:
         steps = None if self.settings.minutes is not None else self.settings.steps
         with tqdm(total=steps, initial=begun.step, unit="step", disable=not progress) as bar:
             while not is_over(self.settings, self.log):
+                before_s = spent_s(self.log)
                 self._step(next(batches), optimizer)
+                self._keep_if_due(before_s)
                 give_back_memory(self.memory_bytes)
                 bar.set_postfix(loss=f"{self.log[-1].loss:.3f}", dev=_shown(self.log))
                 bar.update()
@@ -887,6 +893,14 @@ class _Work:
             measured = [adapter.loss_of(self.model, batch) for batch in self.dev]
         return sum(float(total) for total, _ in measured) / sum(count for _, count in measured)
 
+    def _keep_if_due(self, before_s: float) -> None:
+        """Keep the adapter where this step passed another so many minutes of work."""
+        if self.around.keep_every_minutes is None:
+            return
+        every_s = 60 * self.around.keep_every_minutes
+        if spent_s(self.log) // every_s > before_s // every_s:
+            self._put_adapter(self.checkpoint.folder / KEPT / f"step-{len(self.log):06}")
+
     def _save(self, optimizer: Any, *, is_last: bool) -> None:
         progress = Progress(step=len(self.log), log=[asdict(point) for point in self.log])
         save_checkpoint(self.checkpoint, self.model, optimizer, progress)
@@ -902,31 +916,33 @@ class _Work:
     def _show(self) -> None:
         """Write what people look at: the manifest and the curves."""
         folder = self.checkpoint.folder
+        stored(folder, lambda: self._show_in(folder))
+
+    def _show_in(self, folder: Path) -> None:
         rows = [asdict(point) for point in self.log]
         manifest = manifest_of(self.origin, rows, peak_memory_bytes=peak_memory_bytes())
         if self.settings.patience:
             manifest["kept_step"] = best_step(self.log)
-
-        def write() -> None:
-            write_whole(folder / MANIFEST, as_json(manifest).encode())
-            curves.save_curves(folder, rows, locale=self.around.locale)
-
-        stored(folder, write)
+        write_whole(folder / MANIFEST, as_json(manifest).encode())
+        curves.save_curves(folder, rows, locale=self.around.locale)
 
     def _finish(self) -> None:
-        """Put the adapter in its place, with manifest and curves: a folder that stands alone."""
-        folder, target = self.checkpoint.folder, self.checkpoint.adapter
+        """Put the adapter in its place."""
+        self._put_adapter(self.checkpoint.adapter)
+
+    def _put_adapter(self, target: Path) -> None:
+        """Write the adapter with manifest and curves: a folder that stands alone."""
         partial = target.with_name(f".{target.name}.new")
 
         def write() -> None:
             for leftover in (partial, target):
                 shutil.rmtree(leftover, ignore_errors=True)
             adapter.save_adapter(self.model, partial, base_name=self.origin.base_name)
-            for name in (MANIFEST, f"{curves.CURVES}.svg"):
-                shutil.copyfile(folder / name, partial / name)
+            self._show_in(partial)
+            (partial / f"{curves.CURVES}.png").unlink()
             partial.rename(target)
 
-        stored(folder, write)
+        stored(self.checkpoint.folder, write)
 
 
 _STEP_SHARE: Final[Mapping[Dtype, float]] = {"bfloat16": 2.8, "float32": 1.7}

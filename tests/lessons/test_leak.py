@@ -1,7 +1,6 @@
 """What is trained on must not be what is measured with."""
 
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
@@ -9,15 +8,9 @@ import pytest
 
 from evals.lessons.conversations import conversations
 from evals.lessons.tune import ROUNDS
-from lhkit.harness.matchers import NEAR, similarity
 from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
-
-EDIT_NEAR = 0.75
-"""From here on two lines are the same but for a few letters (difflib's ratio)."""
-
-LOOKED_AT_CLOSELY = 0.2
-"""Letter groups in common that make the slower comparison worth while."""
+from lhkit.tuning.apart import bare, near
 
 UNIVERSAL = {"고마워", "감사합니다", "안녕", "안녕하세요", "thanks", "thank you", "hi", "hello"}
 """What everybody says: no scenario owns it."""
@@ -33,21 +26,9 @@ def evaluated() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*lines, *(line for line in shown if line)]))
 
 
-def bare(text: str) -> str:
-    return text.casefold().strip(" .!?~…ㅎㅋ")
-
-
 def leaks(said: str) -> Iterator[tuple[str, float]]:
-    if bare(said) in UNIVERSAL:
-        return
-    for line in evaluated():
-        likeness = similarity(said, line)
-        if likeness >= NEAR:
-            yield line, likeness
-        elif likeness >= LOOKED_AT_CLOSELY:
-            ratio = SequenceMatcher(None, bare(said), bare(line), autojunk=False).ratio()
-            if ratio >= EDIT_NEAR:
-                yield line, ratio
+    if bare(said) not in UNIVERSAL:
+        yield from near(said, evaluated())
 
 
 @pytest.mark.parametrize(

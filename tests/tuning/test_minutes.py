@@ -7,6 +7,7 @@ import pytest
 
 from lhkit.commands.tune import is_merged
 from lhkit.errors import TuningError
+from lhkit.tuning.adapter import merge
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.train import (
     Forecast,
@@ -166,3 +167,26 @@ def test_a_model_that_was_made_of_another_adapter_is_not_taken_for_this_ones(
     weights.write_bytes(b"second")
     with pytest.raises(TuningError, match=r"model was made of another adapter than .*: remove it"):
         is_merged(adapter, model)
+
+
+@pytest.mark.promise("tune.kept")
+def test_an_adapter_is_kept_every_so_many_minutes_and_the_end_is_the_same(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file  # noqa: PLC0415 - heavy
+
+    plain = trained(tiny_gemma, tmp_path / "a")
+    around = TrainingSurroundings(keep_every_minutes=4 / 60)
+    log = trained(tiny_gemma, tmp_path / "b", around=around)
+    assert [point.loss for point in log] == [point.loss for point in plain]
+    kept = sorted((tmp_path / "b" / "kept").iterdir())
+    assert [each.name for each in kept] == ["step-000004", "step-000007", "step-000011"]
+    told = json.loads((kept[1] / "manifest.json").read_text(encoding="utf-8"))
+    assert told["steps_done"] == 7
+    weights = "adapter_model.safetensors"
+    ends = [load_file(tmp_path / each / "adapter" / weights) for each in "ab"]
+    assert all(ends[0][name].equal(ends[1][name]) for name in ends[0])
+    on_the_way = [load_file(each / weights) for each in kept]
+    assert any(not on_the_way[0][name].equal(ends[1][name]) for name in ends[1])
+    merge(tiny_gemma, kept[0], tmp_path / "merged")
+    assert (tmp_path / "merged" / "config.json").is_file()

@@ -392,6 +392,23 @@ async def test_corrections_a_yes_and_another_try_follow_on_what_was_said(tmp_pat
     ] in told
 
 
+@pytest.mark.promise("tune_own.told")
+@pytest.mark.anyio
+async def test_a_value_of_a_result_is_told_in_the_words_that_are_written_for_it(
+    tmp_path: Path,
+) -> None:
+    names = {"lunch with Kim": "김 씨와 점심", "2026-06-19": "금요일"}
+    plain = tool(["뭐 있어?"], ["{events.title} 있어요."])
+    each = {"text": "{events} 있어요.", "each": {"events": "{day:은} {title}"}}
+    rows = tool(["뭐 있어?"], [each])
+    for listing, answer in (
+        (plain, "김 씨와 점심, lunch with Lee 있어요."),
+        (rows, "금요일은 김 씨와 점심, 2026-06-20은 lunch with Lee 있어요."),
+    ):
+        text = WORLD + phrases(locale="ko", tools=tools(list_events=listing), told=names)
+        assert [talk[-1] for talk in await learnt(tmp_path, text, 3, "ko")] == [answer] * 3
+
+
 @pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_two_wishes_share_a_day_and_a_near_miss_calls_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
@@ -172,10 +173,13 @@ def filled(
     return "".join(words.get(char, char) for char in retyped("".join(around)))
 
 
-def word_in(data: Mapping[str, Any], slot: Gap) -> str | None:
+def word_in(
+    data: Mapping[str, Any], slot: Gap, told: Mapping[str, str] = MappingProxyType({})
+) -> str | None:
     """Return how a result's field is said; None if it is not there, empty, or no plain value.
 
     A list is said as an enumeration; `key` picks one field of an object, or of each in a list.
+    `told` has other words for some values.
     """
     value = data.get(slot.name)
     if slot.spec == COUNT:
@@ -186,7 +190,7 @@ def word_in(data: Mapping[str, Any], slot: Gap) -> str | None:
     words = [plain_word(each) for each in values]
     if not words or None in words:
         return None
-    return ", ".join(word for word in words if word is not None)
+    return ", ".join(told.get(word, word) for word in words if word is not None)
 
 
 def plain_word(value: Any) -> str | None:
@@ -428,6 +432,7 @@ class LocalePhrases(_Strict):
     two_wishes: tuple[_Words, ...] = ()
     before: tuple[_Words, ...] = ()
     after: tuple[_Words, ...] = ()
+    told: Mapping[str, _Words] = field(default_factory=dict)
     worlds: tuple[Mapping[str, Any], ...] = ()
 
 

@@ -128,7 +128,7 @@ class Wish:
     An argument may be a `LookUp`: then it is called for first. `words` are those of replies, by
     slot. `place` says where a part of the tool's phrases stands: `file:line: field`. One that
     `is_to_fail` was drawn from `failing`; one that `is_reading` changes nothing. It has to come to
-    `outcome`, if one is given.
+    `outcome`, if one is given. `told` is how values of results are said.
     """
 
     tool: str
@@ -140,6 +140,7 @@ class Wish:
     is_to_fail: bool = False
     is_reading: bool = False
     outcome: str | None = None
+    told: Mapping[str, str] = field(default_factory=dict)
 
     def calls(self) -> int:
         """Return how many calls it takes at most."""
@@ -379,34 +380,34 @@ def _word(wish: Wish, field: _Field, reply: Reply, slot: Gap) -> str | None:
     if str(slot) in wish.words:
         return wish.words[str(slot)]
     if slot.key and slot.name in field.rows:
-        word = word_in({slot.name: field.rows[slot.name]}, slot)
+        word = word_in({slot.name: field.rows[slot.name]}, slot, wish.told)
         if word is not None:
             return word
     if slot.key == _CALLED_WITH and slot.name in field.args:
         return plain_word(field.args[slot.name])
     ways = reply.ways(slot.name)
     if ways and not slot.key and slot.spec != COUNT:
-        return _enumerated(field.data.get(slot.name), ways, reply.join)
-    return word_in(field.data, slot)
+        return _enumerated(field.data.get(slot.name), ways, reply.join, wish.told)
+    return word_in(field.data, slot, wish.told)
 
 
-def _enumerated(rows: Any, ways: Sequence[str], join: str) -> str | None:
+def _enumerated(rows: Any, ways: Sequence[str], join: str, told: Mapping[str, str]) -> str | None:
     """Return the rows of a list, each told in the first way that it has the fields for."""
     if not isinstance(rows, list) or not rows:
         return None
-    told = [
+    texts = [
         next(
             (
                 text
                 for way in ways
                 if isinstance(row, Mapping)
-                and (text := filled(way, partial(word_in, row))) is not None
+                and (text := filled(way, partial(word_in, row, told=told))) is not None
             ),
             None,
         )
         for row in rows
     ]
-    return None if None in told else join.join(each for each in told if each is not None)
+    return None if None in texts else join.join(each for each in texts if each is not None)
 
 
 def _outcomes(
@@ -1045,6 +1046,7 @@ class _Drawing:
             is_to_fail=True,
             is_reading=not tool.is_destructive,
             outcome=line.outcome if is_last else None,
+            told=self._phrases.told,
         )
 
     def _slots(self, slots: Mapping[str, Any]) -> dict[str, tuple[Value, ...]]:
@@ -1128,6 +1130,7 @@ class _Drawing:
             place=lambda key: self._book.place((*path, key)),
             is_to_fail=failing is not None,
             is_reading=not tool.is_destructive,
+            told=self._phrases.told,
         )
         return filled(sentence.text, lambda slot: words[str(slot)], self._typed) or "", wish
 
