@@ -18,17 +18,18 @@ NPM := $(shell command -v npm)
 # Training takes and gives back gigabytes a step: with tcmalloc, where it is installed, glibc's heap does not slow it.
 TCMALLOC := $(firstword $(wildcard /usr/lib/*/libtcmalloc_minimal.so.4 /usr/lib/*/libtcmalloc.so.4 /usr/lib64/libtcmalloc_minimal.so.4))
 ARGS ?=
+NAME ?= pantry
 PYTEST_ARGS ?=
 
 # What `make try` makes and uses: a small one beside .venv, which may be there or not.
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help try venv eval chat serve tune test lint browser node format bench bench-model soak lock clean data-check
+.PHONY: help try venv eval chat serve tune own-tools test lint browser node format bench bench-model soak lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
-	@echo 'ARGS="…" goes to try, eval, chat, serve, lab and tune; PYTEST_ARGS="…" to test.'
+	@echo 'ARGS="…" goes to try, eval, chat, serve, lab, tune and own-tools; PYTEST_ARGS="…" to test.'
 
 # One at a time: each of several conversations would read the tools anew, which is most of the work of so few.
 try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
@@ -53,6 +54,9 @@ lab: venv  ## the notebooks in JupyterLab, with the default model served
 
 tune: venv  ## train an adapter for life-helper from nothing, in runs/tune (three rounds, two hours; goes on where stopped)
 	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m evals.lessons.tune $(ARGS)
+
+own-tools: venv  ## teach NAME=pantry or diary from phrases, and score it (an hour and more; goes on where stopped)
+	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m evals.own_tools.proof $(NAME) $(ARGS)
 
 test: lint browser node  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -8,8 +8,8 @@ import pytest
 
 from evals.lessons.conversations import conversations
 from evals.lessons.tune import ROUNDS
+from evals.own_tools.proof import SCENARIOS
 from lhkit.harness.scenario import load_scenarios
-from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.tuning.apart import bare, near
 
 UNIVERSAL = {"고마워", "감사합니다", "안녕", "안녕하세요", "thanks", "thank you", "hi", "hello"}
@@ -20,7 +20,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @cache
 def evaluated() -> tuple[str, ...]:
-    scenarios = load_scenarios(scenario_paths("all"))
+    scenarios = load_scenarios(SCENARIOS)
     lines = [turn.user for scenario in scenarios for turn in scenario.turns]
     shown = [line.strip() for line in README.read_text(encoding="utf-8").splitlines()]
     return tuple(dict.fromkeys([*lines, *(line for line in shown if line)]))
