@@ -688,6 +688,7 @@ def is_merged(adapter: Path, model: Path) -> bool:
     weights_sha256 = file_sha256(adapter / "adapter_model.safetensors")
     note = model.with_name(f"{model.name}-made-of.txt")
     if not model.exists():
+        note.parent.mkdir(parents=True, exist_ok=True)
         write_whole(note, f"{weights_sha256}\n".encode())
         return False
     if not note.is_file() or note.read_text(encoding="utf-8").strip() != weights_sha256:

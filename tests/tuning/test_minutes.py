@@ -157,7 +157,7 @@ def test_a_training_of_before_there_were_minutes_is_gone_on_with(
 def test_a_model_that_was_made_of_another_adapter_is_not_taken_for_this_ones(
     tmp_path: Path,
 ) -> None:
-    adapter, model = tmp_path / "adapter", tmp_path / "model"
+    adapter, model = tmp_path / "adapter", tmp_path / "models" / "model"
     adapter.mkdir()
     weights = adapter / "adapter_model.safetensors"
     weights.write_bytes(b"first")
