@@ -233,7 +233,8 @@ async def played(own: Own, arm: Arm, into: Path, count: int, settings: Settings)
         if arm.adapter is None:
             await evaluate(replace(options, model="gemma-base"), settings)
         else:
-            model = into / "models" / f"{own.name}-{arm.name}"
+            is_last = arm.name == TUNED  # `tune run` has merged it
+            model = into / ("model" if is_last else f"models/{own.name}-{arm.name}")
             if not await asyncio.to_thread(is_merged, arm.adapter, model):
                 await merge_adapter(arm.adapter, model, None, settings)
             async with served(model) as address:
