@@ -14,7 +14,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.lint import NO_GOLD, Finding, Level, lint
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.scenario import read_sources
-from lhkit.imports.imported import Imported, Loss, Suite
+from lhkit.imports.imported import Imported, ImportedFile, Loss
 from lhkit.imports.openai_messages import import_messages
 from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
@@ -86,7 +86,7 @@ def _require_free(into: Path) -> None:
 class _Outcome:
     """What became of a suite: `findings` are the errors of those that were left out, by id."""
 
-    suite: Suite
+    suite: ImportedFile
     file: Path
     findings: Mapping[str, Sequence[Finding]]
 
@@ -126,7 +126,9 @@ def _write(into: Path, files: Mapping[str, str]) -> None:
         (into / name).write_text(text, encoding="utf-8")
 
 
-async def _checked(suite: Suite, into: Path, ending: str, tick: Callable[[], object]) -> _Outcome:
+async def _checked(
+    suite: ImportedFile, into: Path, ending: str, tick: Callable[[], object]
+) -> _Outcome:
     """Write a suite, and write it again without what lint refuses."""
     name, text = f"{suite.file}.{ending}", _TEXTS[ending]
     file = into / name

@@ -60,8 +60,8 @@ from lhkit.tuning.train import (
     LeftOut,
     Material,
     Notice,
-    Plan,
     Point,
+    TrainingPlan,
     TrainingSurroundings,
     is_over,
     train,
@@ -300,7 +300,7 @@ def _teller(settings: Settings) -> Callable[[Notice], None]:
                 told = text("tune.left_out", count=notice.count, most=notice.most_tokens)
             case BrokenCheckpoint():
                 told = text("tune.broken", path=notice.path, step=notice.step)
-            case Plan():
+            case TrainingPlan():
                 told = _planned(notice, settings)
             case Forecast():
                 told = text(
@@ -314,7 +314,7 @@ def _teller(settings: Settings) -> Callable[[Notice], None]:
     return tell
 
 
-def _planned(plan: Plan, settings: Settings) -> str:
+def _planned(plan: TrainingPlan, settings: Settings) -> str:
     text = load_catalog(settings.locale).text
     return text(
         "tune.plan",

@@ -24,7 +24,7 @@ _MOST_CHARS = 1_000
 """A title, a description or a default that is longer is cut, or left out."""
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """What a field holds."""
 
     TEXT = "text"
@@ -54,7 +54,7 @@ class FormField:
     """
 
     name: str
-    kind: Kind
+    kind: FieldKind
     title: str = ""
     about: str = ""
     is_needed: bool = False
@@ -74,9 +74,9 @@ class FormField:
     @property
     def is_text(self) -> bool:
         """True if what is typed is the value itself."""
-        if self.kind is Kind.CHOICE:
+        if self.kind is FieldKind.CHOICE:
             return all(isinstance(each.value, str) for each in self.choices)
-        return self.kind is Kind.TEXT
+        return self.kind is FieldKind.TEXT
 
 
 Typed: TypeAlias = Mapping[str, Sequence[str]]
@@ -141,13 +141,13 @@ def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form |
     names = [each.name for each in fields]
     if len(fields) > MOST_FIELDS or any(name not in names for name in required):
         return None
-    if any(each.kind is Kind.OTHER or len(each.choices) > MOST_CHOICES for each in fields):
+    if any(each.kind is FieldKind.OTHER or len(each.choices) > MOST_CHOICES for each in fields):
         return None
-    if any(each.kind is Kind.CHOICE and not each.is_text for each in fields):
+    if any(each.kind is FieldKind.CHOICE and not each.is_text for each in fields):
         return None
     told = [message, *(text for each in fields for text in (each.name, each.title, each.about))]
     is_secret = any(map(_looks_secret, told))
-    if len(fields) == 1 and fields[0].kind is Kind.YES_NO and not fields[0].typed:
+    if len(fields) == 1 and fields[0].kind is FieldKind.YES_NO and not fields[0].typed:
         (only,) = fields
         words = "\n".join(filter(None, [f"{only.label}: {catalog.text('form.true')}", only.about]))
         return Form(given={only.name: True}, words=words, is_secret=is_secret)
@@ -178,7 +178,7 @@ def _field(
         about=_words(told.get("description") or part.get("description")),
         is_needed=is_needed,
         choices=choices,
-        format=_format(part) if kind is Kind.TEXT else "",
+        format=_format(part) if kind is FieldKind.TEXT else "",
         low=_number(part.get(low)),
         high=_number(part.get(high)),
         above=_number(part.get("exclusiveMinimum")),
@@ -188,10 +188,10 @@ def _field(
 
 
 _BOUNDS = {
-    Kind.TEXT: ("minLength", "maxLength"),
-    Kind.INTEGER: ("minimum", "maximum"),
-    Kind.NUMBER: ("minimum", "maximum"),
-    Kind.CHOICES: ("minItems", "maxItems"),
+    FieldKind.TEXT: ("minLength", "maxLength"),
+    FieldKind.INTEGER: ("minimum", "maximum"),
+    FieldKind.NUMBER: ("minimum", "maximum"),
+    FieldKind.CHOICES: ("minItems", "maxItems"),
 }
 
 
@@ -211,21 +211,21 @@ def _not_null(part: Mapping[str, Any]) -> Mapping[str, Any]:
     return part
 
 
-def _kind(part: Mapping[str, Any], catalog: Catalog | None) -> tuple[Kind, tuple[Choice, ...]]:
+def _kind(part: Mapping[str, Any], catalog: Catalog | None) -> tuple[FieldKind, tuple[Choice, ...]]:
     listed = _choices(part)
     if listed:
-        return Kind.CHOICE, listed
+        return FieldKind.CHOICE, listed
     kind = part.get("type")
     if kind == "boolean":
-        return Kind.YES_NO, _yes_or_no(catalog)
+        return FieldKind.YES_NO, _yes_or_no(catalog)
     if kind == "array" and isinstance(items := part.get("items"), Mapping):
         listed = _choices(items)
         if listed and all(isinstance(each.value, str) for each in listed):
-            return Kind.CHOICES, listed
-    return _SIMPLE.get(kind if isinstance(kind, str) else "", Kind.OTHER), ()
+            return FieldKind.CHOICES, listed
+    return _SIMPLE.get(kind if isinstance(kind, str) else "", FieldKind.OTHER), ()
 
 
-_SIMPLE = {"string": Kind.TEXT, "integer": Kind.INTEGER, "number": Kind.NUMBER}
+_SIMPLE = {"string": FieldKind.TEXT, "integer": FieldKind.INTEGER, "number": FieldKind.NUMBER}
 
 
 def _yes_or_no(catalog: Catalog | None) -> tuple[Choice, ...]:
@@ -265,7 +265,7 @@ def _distinct(pairs: Iterable[tuple[Any, Any]]) -> tuple[Choice, ...]:
 
 def _with_default(made: FormField, default: Any) -> FormField:
     """Return the field with what stands in it at first; a default that does not fit is none."""
-    if made.kind is Kind.CHOICES:
+    if made.kind is FieldKind.CHOICES:
         chosen = default if _is_list(default) else ()
         typed = tuple(each for each in chosen if isinstance(each, str))
         is_fit = len(typed) == len(chosen) and _fits(made, list(typed))
@@ -357,7 +357,7 @@ def _read(made: FormField, typed: Sequence[str]) -> Any:
     Raises:
         ValueError: it does not fit.
     """
-    if made.kind is Kind.CHOICES:
+    if made.kind is FieldKind.CHOICES:
         found: Any = list(typed)
         if not typed and not (made.is_needed and _fits(made, found)):
             return _LEFT_OUT
@@ -370,26 +370,26 @@ def _read(made: FormField, typed: Sequence[str]) -> Any:
         found = value_of(made, text)
     if not _fits(made, found):
         raise ValueError(made.name)
-    return int(found) if made.kind is Kind.INTEGER else found
+    return int(found) if made.kind is FieldKind.INTEGER else found
 
 
 def _fits(made: FormField, value: Any) -> bool:
     match made.kind:
-        case Kind.TEXT:
+        case FieldKind.TEXT:
             is_form = _FORMATS.get(made.format)
             is_text = isinstance(value, str) and _is_between(made, len(value))
             return is_text and (is_form is None or is_form(value))
-        case Kind.INTEGER | Kind.NUMBER:
+        case FieldKind.INTEGER | FieldKind.NUMBER:
             is_whole = _is_number(value) and value == int(value)
-            may_be = is_whole or (made.kind is Kind.NUMBER and _is_number(value))
+            may_be = is_whole or (made.kind is FieldKind.NUMBER and _is_number(value))
             return may_be and _is_between(made, value)
-        case Kind.CHOICES:
+        case FieldKind.CHOICES:
             known = {each.typed for each in made.choices}
             are_known = set(value) <= known and len(set(value)) == len(value)
             return are_known and _is_between(made, len(value))
-        case Kind.YES_NO | Kind.CHOICE:
+        case FieldKind.YES_NO | FieldKind.CHOICE:
             return any(each.value == value for each in made.choices)
-        case Kind.OTHER:
+        case FieldKind.OTHER:
             return True
 
 
@@ -447,15 +447,15 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
 def expected(made: FormField, catalog: Catalog) -> str:
     """Return in words what a field takes."""
     match made.kind:
-        case Kind.YES_NO | Kind.CHOICE:
+        case FieldKind.YES_NO | FieldKind.CHOICE:
             return catalog.text("form.one_of")
-        case Kind.CHOICES:
+        case FieldKind.CHOICES:
             words = catalog.text("form.some_of")
-        case Kind.TEXT:
+        case FieldKind.TEXT:
             words = catalog.text(f"form.format_{made.format}" if made.format else "form.text")
         case _:
             words = catalog.text(f"form.{made.kind}")
-    unit = {Kind.TEXT: "characters", Kind.CHOICES: "choices"}.get(made.kind, "number")
+    unit = {FieldKind.TEXT: "characters", FieldKind.CHOICES: "choices"}.get(made.kind, "number")
     bounds = [("low", made.low), ("high", made.high), ("above", made.above), ("below", made.below)]
     limits = [
         catalog.text(f"form.{key}_{unit}", n=f"{int(n) if n == int(n) else n:,}")
@@ -472,7 +472,7 @@ def hint(made: FormField, catalog: Catalog) -> str:
     return "" if is_plain and made.kind in _PLAIN else expected(made, catalog)
 
 
-_PLAIN = frozenset({Kind.TEXT, Kind.YES_NO, Kind.CHOICE, Kind.CHOICES})
+_PLAIN = frozenset({FieldKind.TEXT, FieldKind.YES_NO, FieldKind.CHOICE, FieldKind.CHOICES})
 
 _SECRETS = (
     "pass ?(word|wd|code|phrase)s?",

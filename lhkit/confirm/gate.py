@@ -17,12 +17,12 @@ from typing import Any, Protocol, runtime_checkable
 from lhkit.confirm.form import (
     CANCELLED,
     DECLINED,
+    FieldKind,
     Filled,
     Form,
     FormAction,
     FormAnswer,
     FormField,
-    Kind,
     filled,
     hint,
 )
@@ -413,7 +413,7 @@ def _chosen(field: FormField, line: str) -> Sequence[str]:
     """Return what a line says: of choices the number, title or value; several between commas."""
     if not field.choices:
         return (line,)
-    words = line.split(",") if field.kind is Kind.CHOICES else [line]
+    words = line.split(",") if field.kind is FieldKind.CHOICES else [line]
     known = {str(number): each.typed for number, each in enumerate(field.choices, start=1)}
     for each in field.choices:
         known |= {each.title: each.typed} if each.title else {}

@@ -71,7 +71,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FoundCause:
     """A cause, and the side that it is told of; None where it is told of both alike."""
 
     cause: Cause
@@ -101,7 +101,7 @@ class Divergence:
     said: tuple[str, str]
     reasons: tuple[str, str]
     calls: CallKind
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FoundCause, ...] = ()
     prompt_text: str = ""
     shared_ids: tuple[int, ...] = ()
     odds: tuple[float | None, float | None] | None = None
@@ -165,11 +165,11 @@ class Parity:
     comparison: Comparison
     replies: int
     divergences: tuple[Divergence, ...]
-    prompts: Mapping[Finding, int]
+    prompts: Mapping[FoundCause, int]
     more_tokens: Mapping[int, int]
     speeds: tuple[Speed, Speed]
     unknown: tuple[str, ...] = ()
-    ends: Mapping[Finding, int] = field(default_factory=dict)
+    ends: Mapping[FoundCause, int] = field(default_factory=dict)
     asked: str = ""
     forced: tuple[Forced, ...] = ()
 
@@ -382,24 +382,24 @@ def _call_kind(a: Finished | None, b: Finished | None) -> CallKind:
     return CallKind.SAME if calls[0] == calls[1] else CallKind.ARGUMENT
 
 
-def _of_prompts(a: Finished, b: Finished) -> Iterator[Finding]:
+def _of_prompts(a: Finished, b: Finished) -> Iterator[FoundCause]:
     """Yield in what the prompts of two requests differ, as far as both sides tell."""
     yield from _of_start("a", a.prompt_token_ids, b.prompt_token_ids)
     yield from _of_start("b", b.prompt_token_ids, a.prompt_token_ids)
     if a.prompt_sha256 and b.prompt_sha256 and a.prompt_sha256 != b.prompt_sha256:
-        yield Finding(cause=Cause.PROMPT_TEXT)
+        yield FoundCause(cause=Cause.PROMPT_TEXT)
     elif _other_tokens(a, b):
-        yield Finding(cause=Cause.PROMPT_TOKENS)
+        yield FoundCause(cause=Cause.PROMPT_TOKENS)
 
 
-def _of_start(side: Side, ids: Sequence[int], others: Sequence[int]) -> Iterator[Finding]:
+def _of_start(side: Side, ids: Sequence[int], others: Sequence[int]) -> Iterator[FoundCause]:
     """Yield that the first token of the other side's prompt stands there twice or not at all."""
     if min(len(ids), len(others)) < 2 or ids[:2] == others[:2]:  # noqa: PLR2004 - the two kept ones
         return
     if ids[0] == ids[1] == others[0]:
-        yield Finding(cause=Cause.START_TWICE, side=side)
+        yield FoundCause(cause=Cause.START_TWICE, side=side)
     elif ids[0] == others[1] != others[0]:
-        yield Finding(cause=Cause.NO_START, side=side)
+        yield FoundCause(cause=Cause.NO_START, side=side)
 
 
 def _other_tokens(a: Finished, b: Finished) -> bool:
@@ -409,7 +409,7 @@ def _other_tokens(a: Finished, b: Finished) -> bool:
     return is_one_text and all(counts) and counts[0] != counts[1]
 
 
-def _of_ends(a: Finished, b: Finished) -> Iterator[Finding]:
+def _of_ends(a: Finished, b: Finished) -> Iterator[FoundCause]:
     """Yield what it means that one reply is the beginning of the other."""
     sides: tuple[tuple[Side, Finished, Side, Finished], ...] = (("a", a, "b", b), ("b", b, "a", a))
     for side, short, other, long in sides:
@@ -417,13 +417,13 @@ def _of_ends(a: Finished, b: Finished) -> Iterator[Finding]:
         if len(words) > len(more) or not more.startswith(words):
             continue
         if short.truncated and not long.truncated:
-            yield Finding(cause=Cause.LIMIT, side=side)
+            yield FoundCause(cause=Cause.LIMIT, side=side)
         elif len(words) < len(more) and _is_past_end(short, long):
-            yield Finding(cause=Cause.RAN_ON, side=other)
+            yield FoundCause(cause=Cause.RAN_ON, side=other)
         elif len(words) < len(more):
             is_chosen = 0 < len(short.token_ids) == _common(short.token_ids, long.token_ids) + 1
             cause = Cause.CHOSE_END if is_chosen and long.token_ids else Cause.ENDED
-            yield Finding(cause=cause, side=side)
+            yield FoundCause(cause=cause, side=side)
 
 
 def _is_past_end(short: Finished, long: Finished) -> bool:

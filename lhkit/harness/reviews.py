@@ -38,7 +38,7 @@ class Held(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CallPlace:
     """A call of a conversation, counted within its turn, or with None the turn's reply."""
 
     sample: str
@@ -55,7 +55,7 @@ class Label:
     to be judged again.
     """
 
-    place: Place
+    place: CallPlace
     held: Held
     seen_sha256: str
     tool: str = ""
@@ -63,7 +63,7 @@ class Label:
     say: str = ""
 
 
-Labels: TypeAlias = Mapping[Place, Label]
+Labels: TypeAlias = Mapping[CallPlace, Label]
 
 _LABEL = TypeAdapter(Label)
 _FOLDER: Final = "reviews"
@@ -76,15 +76,15 @@ def turn_sha256(turn: TurnRecord) -> str:
     return sha256([turn.user, calls, turn.reply])
 
 
-def places_of(record: SampleRecord) -> Iterator[Place]:
+def places_of(record: SampleRecord) -> Iterator[CallPlace]:
     """Yield what is to be judged of a conversation, in its order: each call, then each reply."""
     name = str(record.sample_id)
     for number, turn in enumerate(record.evidence.turns):
-        yield from (Place(sample=name, turn=number, call=i) for i in range(len(turn.calls)))
-        yield Place(sample=name, turn=number)
+        yield from (CallPlace(sample=name, turn=number, call=i) for i in range(len(turn.calls)))
+        yield CallPlace(sample=name, turn=number)
 
 
-def turn_of(place: Place, record: SampleRecord) -> TurnRecord:
+def turn_of(place: CallPlace, record: SampleRecord) -> TurnRecord:
     """Return the turn of a place."""
     return record.evidence.turns[place.turn]
 
@@ -107,7 +107,7 @@ class ReviewFile:
         self.path = folder / _FOLDER / f"{reviewer}.jsonl"
         self._labels = {label.place: label for label in self._read()}
 
-    def of(self, record: SampleRecord) -> dict[Place, Label]:
+    def of(self, record: SampleRecord) -> dict[CallPlace, Label]:
         """Return the labels of a conversation that are about what stands in it now."""
         found = {}
         for place in places_of(record):
@@ -182,7 +182,7 @@ class Dispute:
     second: Label
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CallPlace:
         """Which."""
         return self.first.place
 
@@ -282,7 +282,7 @@ def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> Me
     name = str(record.sample_id)
     turns = []
     for number, turn in enumerate(record.evidence.turns):
-        said = labels[Place(sample=name, turn=number)]
+        said = labels[CallPlace(sample=name, turn=number)]
         calls = [*_mended_calls(turn, name, number, labels)]
         if said.held is Held.CALL_MISSING:
             calls.append(MendedCall(tool=said.tool, args=dict(said.args or {})))
@@ -302,7 +302,7 @@ def _mended_calls(turn: TurnRecord, name: str, number: int, labels: Labels) -> I
     for index, call in enumerate(turn.calls):
         if call.outcome == _REPEATED:  # refused, because it had been made: no call to ask for
             continue
-        label = labels[Place(sample=name, turn=number, call=index)]
+        label = labels[CallPlace(sample=name, turn=number, call=index)]
         answer = _answer(call.gate)
         if label.held is Held.SHOULD_BE:
             yield MendedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)

@@ -26,7 +26,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.author.written import changes, literals
 from lhkit.imports.functions import reads_by_name
-from lhkit.imports.imported import Imported, Loss, Suite, gold_calls
+from lhkit.imports.imported import Imported, ImportedFile, Loss, gold_calls
 from lhkit.json_values import JSON, compact
 from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
@@ -279,7 +279,9 @@ def import_bfcl(path: Path) -> Imported:
             )
         ),
         suites=tuple(
-            Suite(name="toolset", file=category, scenarios=tuple(_scenarios(folder, category)))
+            ImportedFile(
+                name="toolset", file=category, scenarios=tuple(_scenarios(folder, category))
+            )
             for category in CATEGORIES
             if package.lines(f"BFCL_v4_{category}.json")
         ),
@@ -403,7 +405,7 @@ def _call(told: str, registry: ToolRegistry) -> ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class AfterTurn:
     """How BFCL's own objects stand after a turn, and what its calls came to; or at the start."""
 
     state: Attributes
@@ -416,7 +418,7 @@ def _no_method(**_args: Any) -> None:
 
 def stages(
     package: Package, world: Mapping[str, Any], turns: Iterable[Iterable[ToolCall]]
-) -> Iterator[Stage]:
+) -> Iterator[AfterTurn]:
     """Yield how BFCL's own objects stand at the start and after the calls of each turn.
 
     Nothing of lhkit is between them and the calls.
@@ -427,7 +429,7 @@ def stages(
         for thing in objects.values()
         for name, method in inspect.getmembers(thing, inspect.ismethod)
     }
-    yield Stage(state=attributes(objects))
+    yield AfterTurn(state=attributes(objects))
     for calls in turns:
         results = tuple(_result(methods.get(call.name, _no_method), call.args) for call in calls)
-        yield Stage(state=attributes(objects), results=results)
+        yield AfterTurn(state=attributes(objects), results=results)

@@ -28,7 +28,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class ImportedFile:
     """Scenarios of one file, without its ending, and the name of their toolset in its file."""
 
     name: str
@@ -41,7 +41,7 @@ class Imported:
     """An import, before anything is written. `files` are texts to lie beside the toolset."""
 
     toolset: str
-    suites: tuple[Suite, ...]
+    suites: tuple[ImportedFile, ...]
     losses: tuple[Loss, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
 

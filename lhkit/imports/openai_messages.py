@@ -28,7 +28,14 @@ from lhkit.imports.functions import (
     read_json,
     tools_in,
 )
-from lhkit.imports.imported import SILENCE_FAILS, Imported, Loss, Suite, gold_calls, scenario_of
+from lhkit.imports.imported import (
+    SILENCE_FAILS,
+    Imported,
+    ImportedFile,
+    Loss,
+    gold_calls,
+    scenario_of,
+)
 from lhkit.json_values import canonical
 from lhkit.messages import ToolCall
 from lhkit.tools.registry import NAME_PATTERN
@@ -42,7 +49,7 @@ INSTRUCTIONS_FILE = "instructions.md"
 
 # ------------------------------------------------------------------------------- reading the file
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class RecordedChat:
     """The messages of one conversation, where they stand, and the tools that were given along."""
 
     where: str
@@ -50,7 +57,7 @@ class Conversation:
     tools: tuple[dict[str, Any], ...] = ()
 
 
-def read_conversations(file: Path) -> tuple[Conversation, ...]:
+def read_conversations(file: Path) -> tuple[RecordedChat, ...]:
     """Return the conversations of a file.
 
     Raises:
@@ -76,7 +83,7 @@ def read_conversations(file: Path) -> tuple[Conversation, ...]:
 _HOW = 'give a list of messages, or objects with "messages", as JSON or one a line'
 
 
-def _of_lines(file: Path, text: str, fault: ValueError) -> Iterator[Conversation]:
+def _of_lines(file: Path, text: str, fault: ValueError) -> Iterator[RecordedChat]:
     lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if len(lines) < 2:  # noqa: PLR2004 - one line that is no JSON is a broken file, not JSON lines
         raise UsageError(f"{file}: no JSON: {fault}") from fault
@@ -96,14 +103,14 @@ def _is_conversation(told: Any) -> bool:
     )
 
 
-def _conversation(told: Any, where: str) -> Conversation:
+def _conversation(told: Any, where: str) -> RecordedChat:
     messages = told.get("messages") if isinstance(told, Mapping) else told
     if not isinstance(messages, list) or not all(
         isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in messages
     ):
         raise UsageError(f"{where} is no conversation: {_HOW}")
     given = isinstance(told, Mapping) and (told.get("tools") or told.get("functions"))
-    return Conversation(
+    return RecordedChat(
         where=where, messages=tuple(messages), tools=tools_in(given) if given else ()
     )
 
@@ -282,7 +289,7 @@ async def import_messages(
             losses.append(Loss(code="no_user", where=reader.where))
     return Imported(
         toolset=_code(toolset, functions, data),
-        suites=(Suite(name=SUITE, scenarios=tuple(scenarios)),),
+        suites=(ImportedFile(name=SUITE, scenarios=tuple(scenarios)),),
         losses=tuple(losses),
         files={
             TOOLS_FILE: json.dumps({"tools": described}, ensure_ascii=False, indent=1) + "\n",

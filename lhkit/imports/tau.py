@@ -30,7 +30,7 @@ from lhkit.imports.functions import (
     rows_of,
     tools_in,
 )
-from lhkit.imports.imported import SILENCE_FAILS, Imported, Loss, Suite, gold_calls
+from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, gold_calls
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall, ToolErr, ToolResult
 from lhkit.toolset import their_code
@@ -196,7 +196,7 @@ def import_tau(folder: Path, split: str = "test") -> Imported:
     wanted = SPLITS if split == "all" else (split,)
     losses = [Loss(code=code) for code in ("simulated_user", "state_only")]
     suites = tuple(
-        Suite(
+        ImportedFile(
             name=each.name,
             file=each.name if part == "test" else f"{each.name}_{part}",
             scenarios=tuple(_scenarios(each, part, losses)),

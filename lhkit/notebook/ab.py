@@ -23,14 +23,14 @@ from lhkit.notebook.ab_view import (
     ABEvent,
     ABState,
     Answered,
-    Asked,
     Begun,
-    Choice,
+    PanelNotice,
     Revealed,
+    Sent,
     Side,
     Stage,
-    Told,
     Unblinded,
+    VoteChoice,
     VoteKept,
     ab_lines,
     ab_parts,
@@ -289,7 +289,7 @@ class ABPanel:
         if not self.is_busy and self._state.stage is Stage.FAILED:
             await self._run([(half, half.turn(None)) for half in self._halves if half.has_failed])
 
-    def vote(self, choice: Choice | str, reason: str = "") -> None:
+    def vote(self, choice: VoteChoice | str, reason: str = "") -> None:
         """Vote, or vote anew until the names are known. It is on the disk when this returns.
 
         Args:
@@ -305,7 +305,7 @@ class ABPanel:
                 "a vote is taken when both have answered, and until the names are known: send a "
                 "message first"
             )
-        chosen = Choice(choice)
+        chosen = VoteChoice(choice)
         for side, half in zip(SIDES, self._seated, strict=True):
             vote = Vote(
                 person=self._person, preference=chosen.of(side), side=side, reason=reason.strip()
@@ -371,7 +371,7 @@ class ABPanel:
         self._widget.children[0].children = [half.screen.widget for half in self._seated]
 
     async def _run(self, turns: Sequence[tuple[_Half, Coroutine[Any, Any, None]]]) -> None:
-        self._take(Asked())
+        self._take(Sent())
         try:
             await self._running.turn(_all([turn for _, turn in turns]), self._interrupt)
         finally:
@@ -424,7 +424,7 @@ class ABPanel:
         self._board.show(ab_parts(self._state, self._catalog))
 
     def _note(self, key: str, **values: object) -> None:
-        self._take(Told(text=self._catalog.text(key, **values)))
+        self._take(PanelNotice(text=self._catalog.text(key, **values)))
 
     def _press(self, press: Press) -> None:
         """Carry out a press, on the loop; a fault is shown."""
@@ -448,7 +448,7 @@ class ABPanel:
                 self.begin()
             case "opt_in":
                 self.opt_in()
-            case "vote" if press.value in {*Choice} and self._state.may_vote:
+            case "vote" if press.value in {*VoteChoice} and self._state.may_vote:
                 self.vote(press.value, self._reason(fields))
             case "reason" if self._state.choice is not None and self._state.may_vote:
                 self.vote(self._state.choice, self._reason(fields))
@@ -463,7 +463,7 @@ class ABPanel:
     def _show_fault(self, error: BaseException) -> None:
         _log.warning("the panel failed", exc_info=error)
         text = self._catalog.text("notebook.fault", type=type(error).__name__)
-        self._take(Told(text=f"{text}\n{error}", is_fault=True))
+        self._take(PanelNotice(text=f"{text}\n{error}", is_fault=True))
 
 
 async def _all(turns: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -25,7 +25,7 @@ Side: TypeAlias = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 
 
-class Choice(StrEnum):
+class VoteChoice(StrEnum):
     """A vote, by where the conversations are shown. The keys 1 to 4, in this order."""
 
     LEFT = "left"
@@ -36,9 +36,9 @@ class Choice(StrEnum):
     def of(self, side: Side) -> Preference:
         """Return what the vote says of the conversation on one side."""
         match self:
-            case Choice.TIE:
+            case VoteChoice.TIE:
                 return Preference.TIE
-            case Choice.BOTH_BAD:
+            case VoteChoice.BOTH_BAD:
                 return Preference.BOTH_BAD
             case _:
                 return Preference.BETTER if self.value == side else Preference.WORSE
@@ -73,7 +73,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Sent:
     """A message went to both models."""
 
 
@@ -88,7 +88,7 @@ class Answered:
 class VoteKept:
     """A vote is on the disk."""
 
-    choice: Choice
+    choice: VoteChoice
     reason: str
 
 
@@ -101,14 +101,16 @@ class Unblinded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class PanelNotice:
     """The panel says something of its own; `is_fault` if something went wrong."""
 
     text: str
     is_fault: bool = False
 
 
-ABEvent: TypeAlias = Begun | Asked | Answered | VoteKept | Unblinded | Told | OptInAsked | OptedIn
+ABEvent: TypeAlias = (
+    Begun | Sent | Answered | VoteKept | Unblinded | PanelNotice | OptInAsked | OptedIn
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,11 +119,11 @@ class ABState:
 
     stage: Stage = Stage.READY
     turns: int = 0
-    choice: Choice | None = None
+    choice: VoteChoice | None = None
     reason: str = ""
     votes: int = 0
     conversation: int = 0
-    told: tuple[Told, ...] = ()
+    told: tuple[PanelNotice, ...] = ()
     opt_ins: tuple[OptInAsked, ...] = ()
     revealed: tuple[Revealed, Revealed] | None = None
 
@@ -145,7 +147,7 @@ def fold_ab(state: ABState, event: ABEvent) -> ABState:  # noqa: C901, PLR0911 -
             return replace(state, stage=Stage.READY, opt_ins=())
         case Begun():
             return ABState(votes=state.votes, conversation=state.conversation + 1)
-        case Asked():
+        case Sent():
             return replace(state, stage=Stage.ANSWERING, told=(), turns=state.turns + 1)
         case Answered(has_failed=has_failed):
             return replace(state, stage=Stage.FAILED if has_failed else Stage.VOTING)
@@ -156,7 +158,7 @@ def fold_ab(state: ABState, event: ABEvent) -> ABState:  # noqa: C901, PLR0911 -
             )
         case Unblinded(left=left, right=right):
             return replace(state, stage=Stage.UNBLINDED, revealed=(left, right))
-        case Told():
+        case PanelNotice():
             return replace(state, told=(*state.told, event))
         case _:
             assert_never(event)
@@ -267,7 +269,7 @@ def _vote_row(state: ABState, catalog: Catalog) -> str:
             enabled=state.may_vote,
             pressed=state.choice is choice,
         )
-        for number, choice in enumerate(Choice, start=1)
+        for number, choice in enumerate(VoteChoice, start=1)
     )
     focus = f"{state.conversation}.{state.turns}" if state.stage is Stage.VOTING else ""
     return (

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from lhkit.confirm.form import Choice, FormField, Kind, hint
+from lhkit.confirm.form import Choice, FieldKind, FormField, hint
 from lhkit.locales import Catalog
 from lhkit.text import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FieldEntry:
     """How a field stands in a page: its name there, what is typed, more attributes, what is wrong.
 
     `telling` is the id of the line that says what the field is for; none without it.
@@ -23,14 +23,14 @@ class Entry:
     telling: str = ""
 
 
-def field_html(field: FormField, entry: Entry, catalog: Catalog) -> str:
+def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     """Return a field with its label, what is to be known of it, and what is wrong with it."""
     mark = " *" if field.is_needed else ""
     label = escaped(field.label) + mark
     about = _about(field, entry, catalog)
     told = f' aria-describedby="{escape(entry.telling)}"' if entry.telling and about else ""
     told += ' aria-invalid="true"' if entry.fault else ""
-    if field.kind is Kind.CHOICES:
+    if field.kind is FieldKind.CHOICES:
         boxes = "".join(_box(each, entry) for each in field.choices)
         return (
             f'<fieldset class="lhkit-choices"{told}><legend>{label}</legend>{boxes}'
@@ -52,21 +52,21 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
         )
         options += option(typed, is_chosen=True) if typed and typed not in known else ""
         return f"<select {common}>{options}</select>"
-    if field.kind is Kind.OTHER:
+    if field.kind is FieldKind.OTHER:
         return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
     mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
     return f'<input {common}{mode} value="{escape(typed)}">'
 
 
 _MODES = {
-    Kind.INTEGER: ' inputmode="numeric"',
-    Kind.NUMBER: ' inputmode="decimal"',
+    FieldKind.INTEGER: ' inputmode="numeric"',
+    FieldKind.NUMBER: ' inputmode="decimal"',
     "email": ' inputmode="email"',
     "uri": ' inputmode="url"',
 }
 
 
-def _box(choice: Choice, entry: Entry) -> str:
+def _box(choice: Choice, entry: FieldEntry) -> str:
     checked = " checked" if choice.typed in entry.typed else ""
     return (
         f'<label class="lhkit-choice"><input type="checkbox" name="{escape(entry.name)}"'
@@ -75,7 +75,7 @@ def _box(choice: Choice, entry: Entry) -> str:
     )
 
 
-def _about(field: FormField, entry: Entry, catalog: Catalog) -> str:
+def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     lines = [
         f'<span class="lhkit-about">{escaped(text)}</span>'
         for text in (field.about, hint(field, catalog))

@@ -17,7 +17,7 @@ from lhkit.confirm.summary import pretty
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
-from lhkit.notebook.fields import Entry, field_html
+from lhkit.notebook.fields import FieldEntry, field_html
 from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
@@ -331,7 +331,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
     fields = "".join(
         field_html(
             each,
-            Entry(
+            FieldEntry(
                 name=each.name,
                 typed=each.typed,
                 fault=item.faults.get(each.name, ""),

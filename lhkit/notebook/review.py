@@ -13,10 +13,10 @@ from lhkit.harness.log import RECORDS
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import (
+    CallPlace,
     Held,
     Label,
     MendedTalk,
-    Place,
     Reviewed,
     ReviewFile,
     compare_reviews,
@@ -29,10 +29,10 @@ from lhkit.harness.reviews import (
 )
 from lhkit.harness.scenario import read_sources
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.ab_view import Told
+from lhkit.notebook.ab_view import PanelNotice
 from lhkit.notebook.review_view import (
     Compared,
-    Form,
+    CorrectionForm,
     FormClosed,
     FormShown,
     Labelled,
@@ -190,7 +190,7 @@ class Review:
         if following is not None:
             self._take(following)
         else:
-            self._take(Told(text=self._catalog.text("review.all_done")))
+            self._take(PanelNotice(text=self._catalog.text("review.all_done")))
 
     def go(self, conversation: int, place: int = 0) -> None:
         """Look at another place; both count from 0."""
@@ -281,7 +281,7 @@ class Review:
         return tuple(talk for talk in talks if talk is not None)
 
     def _is_right(self, record: SampleRecord, observed: Any) -> bool:
-        place = Place(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
+        place = CallPlace(sample=str(record.sample_id), turn=observed.turn, call=observed.call)
         label = self._state.labels.get(place)
         return label is not None and label.held is Held.RIGHT
 
@@ -334,7 +334,7 @@ class Review:
             self._carry_out(press)
         except (LhkitError, OSError) as error:
             _log.warning("the review failed", exc_info=error)
-            self._take(Told(text=str(error), is_fault=True))
+            self._take(PanelNotice(text=str(error), is_fault=True))
 
     def _carry_out(self, press: Press) -> None:  # noqa: C901, PLR0912 - one arm a button
         state = self._state
@@ -360,7 +360,9 @@ class Review:
             case "next_talk":
                 self.go(state.conversation + 1)
             case "next_open":
-                self._take(next_open(state) or Told(text=self._catalog.text("review.all_done")))
+                self._take(
+                    next_open(state) or PanelNotice(text=self._catalog.text("review.all_done"))
+                )
             case "compare":
                 self._compare()
             case _:
@@ -370,7 +372,7 @@ class Review:
         self._forms += 1
         self._take(FormShown(form=new_form(self._state, held, tool, number=self._forms)))
 
-    def _save(self, form: Form, fields: Mapping[str, str]) -> None:
+    def _save(self, form: CorrectionForm, fields: Mapping[str, str]) -> None:
         say = words_in(fields, form.number)
         if form.held is Held.NOT_FINE:
             self.judge(form.held, say=say)
@@ -397,7 +399,7 @@ class Review:
         else:
             key = "review.which_other" if others else "review.no_other"
             names = ", ".join(others)
-            self._take(Told(text=self._catalog.text(key, names=names, folder=self._folder)))
+            self._take(PanelNotice(text=self._catalog.text(key, names=names, folder=self._folder)))
 
 
 def _written(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:

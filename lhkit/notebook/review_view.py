@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.confirm.form import FormField, Kind, fields_of, typed_as, value_of
+from lhkit.confirm.form import FieldKind, FormField, fields_of, typed_as, value_of
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
-from lhkit.harness.reviews import Held, Label, Place, Reviewed, places_of
+from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
 from lhkit.harness.shares import Agreement
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.notebook.ab_view import Told, press_button
-from lhkit.notebook.fields import Entry, escaped, field_html, option
+from lhkit.notebook.ab_view import PanelNotice, press_button
+from lhkit.notebook.fields import FieldEntry, escaped, field_html, option
 from lhkit.notebook.render import MAX_VALUE_CHARS, to_html
 from lhkit.text import printable
 
@@ -26,7 +26,7 @@ TOOL_FIELD = "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class CorrectionForm:
     """A call being written: its tool, the fields as they were typed, and what is wrong with them.
 
     `say` are the better words for a reply. `number` counts forms, so that a new one begins with its
@@ -63,7 +63,7 @@ class Labelled:
 class FormShown:
     """A call is being written."""
 
-    form: Form
+    form: CorrectionForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Compared:
     reviewed: Reviewed
 
 
-ReviewEvent: TypeAlias = Moved | Labelled | FormShown | FormClosed | Compared | Told
+ReviewEvent: TypeAlias = Moved | Labelled | FormShown | FormClosed | Compared | PanelNotice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +88,12 @@ class ReviewState:
     reviewer: str
     records: tuple[SampleRecord, ...]
     tools: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    labels: Mapping[Place, Label] = field(default_factory=dict)
+    labels: Mapping[CallPlace, Label] = field(default_factory=dict)
     conversation: int = 0
     place: int = 0
-    form: Form | None = None
+    form: CorrectionForm | None = None
     compared: Reviewed | None = None
-    told: tuple[Told, ...] = ()
+    told: tuple[PanelNotice, ...] = ()
 
     @property
     def record(self) -> SampleRecord:
@@ -101,12 +101,12 @@ class ReviewState:
         return self.records[self.conversation]
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[CallPlace, ...]:
         """What is to be judged in it."""
         return tuple(places_of(self.record))
 
     @property
-    def current(self) -> Place:
+    def current(self) -> CallPlace:
         """The place that a key judges."""
         return self.places[self.place]
 
@@ -149,7 +149,7 @@ def fold_review(state: ReviewState, event: ReviewEvent) -> ReviewState:
             return replace(state, form=None)
         case Compared(reviewed=reviewed):
             return replace(state, compared=reviewed, told=())
-        case Told():
+        case PanelNotice():
             return replace(state, told=(event,))
         case _:
             assert_never(event)
@@ -177,12 +177,14 @@ def next_open(state: ReviewState) -> Moved | None:
 # The form of a call: fields made from the schema, and back to arguments.
 
 
-def new_form(state: ReviewState, held: Held, tool: str | None = None, *, number: int) -> Form:
+def new_form(
+    state: ReviewState, held: Held, tool: str | None = None, *, number: int
+) -> CorrectionForm:
     """Return a form for the place that is looked at, with the arguments that were given there."""
     label, call = state.labels.get(state.current), state.call
     say = label.say if label is not None else ""
     if held is Held.NOT_FINE:
-        return Form(number=number, held=held, tool="", values={}, say=say)
+        return CorrectionForm(number=number, held=held, tool="", values={}, say=say)
     made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.raw_args)
     if label is not None and label.held is held:
         made = (label.tool, label.args)
@@ -192,10 +194,10 @@ def new_form(state: ReviewState, held: Held, tool: str | None = None, *, number:
     given = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
     fields = _fields(state.schemas.get(name, {}))
     values = {each.name: typed_as(each, given[each.name]) for each in fields if each.name in given}
-    return Form(number=number, held=held, tool=name, values=values, say=say)
+    return CorrectionForm(number=number, held=held, tool=name, values=values, say=say)
 
 
-def arguments_of(form: Form, schema: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(form: CorrectionForm, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that stand in a form; what is empty is left out.
 
     Raises:
@@ -232,8 +234,8 @@ def words_in(fields: Mapping[str, str], number: int) -> str:
 def _fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
     """Return the fields for a call's arguments, by their names; several choices are JSON here."""
     return tuple(
-        replace(each, kind=Kind.OTHER, choices=(), title="")
-        if each.kind is Kind.CHOICES
+        replace(each, kind=FieldKind.OTHER, choices=(), title="")
+        if each.kind is FieldKind.CHOICES
         else replace(each, title="")
         for each in fields_of(schema)
     )
@@ -285,10 +287,10 @@ def _turns(state: ReviewState, catalog: Catalog) -> Iterator[str]:
     for number, turn in enumerate(state.record.evidence.turns):
         parts = [_user(turn, catalog)]
         for index, call in enumerate(turn.calls):
-            place = Place(sample=name, turn=number, call=index)
+            place = CallPlace(sample=name, turn=number, call=index)
             parts.append(_unit(place, _call(call, catalog), state, catalog))
         reply = _reply(turn, catalog)
-        parts.append(_unit(Place(sample=name, turn=number), reply, state, catalog))
+        parts.append(_unit(CallPlace(sample=name, turn=number), reply, state, catalog))
         yield f'<div class="lhkit-turn">{"".join(parts)}</div>'
 
 
@@ -300,7 +302,7 @@ def _user(turn: TurnRecord, catalog: Catalog) -> str:
     )
 
 
-def _unit(place: Place, body: str, state: ReviewState, catalog: Catalog) -> str:
+def _unit(place: CallPlace, body: str, state: ReviewState, catalog: Catalog) -> str:
     label = state.labels.get(place)
     is_current = place == state.current
     held = f' data-held="{label.held}"' if label else ""
@@ -395,7 +397,7 @@ def _form(state: ReviewState, catalog: Catalog) -> str:
     )
 
 
-def _words_form(form: Form, catalog: Catalog) -> str:
+def _words_form(form: CorrectionForm, catalog: Catalog) -> str:
     words = escape(catalog.text("review.better_words"))
     return (
         f'<div class="lhkit-form" role="group" aria-label="{words}">{_words(form, catalog)}'
@@ -403,7 +405,7 @@ def _words_form(form: Form, catalog: Catalog) -> str:
     )
 
 
-def _words(form: Form, catalog: Catalog) -> str:
+def _words(form: CorrectionForm, catalog: Catalog) -> str:
     """Return the field for what should have been said; of a reply alone it has the focus."""
     focus = f' data-focus="form-{form.number}"' if form.held is Held.NOT_FINE else ""
     return (
@@ -418,10 +420,10 @@ def _form_buttons(catalog: Catalog) -> str:
     return press_button("cancel", catalog.text("confirm.cancel"), key="Escape") + save
 
 
-def _entry(form: Form, field: FormField, *, is_first: bool) -> Entry:
+def _entry(form: CorrectionForm, field: FormField, *, is_first: bool) -> FieldEntry:
     focus = f' data-focus="form-{form.number}"' if is_first else ""
     typed = form.values.get(field.name, "")
-    return Entry(
+    return FieldEntry(
         name=f"{form.number}:{_FIELD}{field.name}",
         typed=(typed,) if typed else (),
         more=f'{focus} data-enter="save" data-fresh',

@@ -250,7 +250,7 @@ class BrokenCheckpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """What a training reads, told before it: tokens of all texts and of an average step.
 
     `steps` is how many there are at most, `batches` how many go once through all texts. `minutes`
@@ -274,7 +274,7 @@ class Forecast:
     minutes: float
 
 
-Notice: TypeAlias = LeftOut | BrokenCheckpoint | Plan | Forecast
+Notice: TypeAlias = LeftOut | BrokenCheckpoint | TrainingPlan | Forecast
 """What a user should know, though the training goes on."""
 
 
@@ -717,11 +717,11 @@ def _plan(
     first: Sequence[Batch],
     settings: TuneSettings,
     products_s: float,
-) -> Plan:
+) -> TrainingPlan:
     """Return what is ahead; `products_s` is what a step's matrix products alone would take."""
     minutes = settings.steps * _STEP_SHARE[settings.dtype or "bfloat16"] * products_s / 60
     held = [len(batch.prefix) + sum(map(len, batch.rows)) for batch in first]
-    return Plan(
+    return TrainingPlan(
         texts=len(rows),
         tokens=sum(len(row.token_ids) for row in rows),
         step_tokens=round(sum(held) / len(held)),

@@ -8,8 +8,8 @@ import pytest
 from lhkit.confirm.form import (
     MOST_CHOICES,
     MOST_FIELDS,
+    FieldKind,
     Form,
-    Kind,
     expected,
     filled,
     form_of,
@@ -159,7 +159,7 @@ def test_a_form_of_one_yes_or_no_is_a_question_that_tells_what_a_yes_says() -> N
         "Sell my data: Yes\nto anybody",
     )
     assert form().fields == ()
-    assert [each.kind for each in form(ok={**asked, "default": False}).fields] == [Kind.YES_NO]
+    assert [each.kind for each in form(ok={**asked, "default": False}).fields] == [FieldKind.YES_NO]
 
 
 @pytest.mark.parametrize(

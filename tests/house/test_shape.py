@@ -73,3 +73,12 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_the_public_door_is_sorted_and_opens() -> None:
     assert lhkit.__all__ == sorted(lhkit.__all__)
     assert [name for name in lhkit.__all__ if not hasattr(lhkit, name)] == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    where: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, []).append(name_of(path))
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}

@@ -21,10 +21,10 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.ab_view import (
     ABState,
-    Choice,
+    PanelNotice,
     Revealed,
     Stage,
-    Told,
+    VoteChoice,
     ab_parts,
     fold_ab,
 )
@@ -345,7 +345,7 @@ async def test_keys_vote_and_a_reason_is_added_to_the_vote(make_ab: MakeAB, tmp_
     assert bare.records[0].judgement.reasons == ("worse", "it is <b>shorter</b>")
     press(panel, "unblind")
     press(panel, "vote", "left")  # too late
-    assert panel.state.choice is Choice.RIGHT
+    assert panel.state.choice is VoteChoice.RIGHT
     await panel.send("another")
     assert panel.state.choice is None
     assert len(runs(tmp_path)[0].records) == 2
@@ -417,7 +417,7 @@ async def test_foreign_text_is_text_on_the_board(make_ab: MakeAB, locale: str) -
     revealed = panel.state.revealed
     assert revealed is not None
     named = [replace(each, identity=ModelIdentity(model=EVIL, dialect=EVIL)) for each in revealed]
-    told = fold_ab(panel.state, Told(text=EVIL, is_fault=True))
+    told = fold_ab(panel.state, PanelNotice(text=EVIL, is_fault=True))
     asked = fold_ab(ABState(), OptInAsked(model=EVIL, address=EVIL, licence=EVIL))
     for state in (replace(told, revealed=(named[0], named[1])), replace(told, stage=Stage.VOTED)):
         _is_harmless("".join(ab_parts(state, catalog)))

@@ -12,8 +12,8 @@ from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.train import (
     Forecast,
     Notice,
-    Plan,
     Point,
+    TrainingPlan,
     TrainingSurroundings,
     best_step,
     is_over,
@@ -62,7 +62,7 @@ def test_what_is_read_is_told_before_and_how_long_it_takes_after_ten_steps(
     around = TrainingSurroundings(notify=told.append)
     trained(tiny_gemma, tmp_path, steps=14, around=around)
     plan, forecast = told
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, TrainingPlan)
     given = material(tiny_gemma)
     assert plan.texts == len(given.train)
     assert plan.tokens == sum(len(each.text.split()) for each in given.train)
@@ -78,7 +78,7 @@ def test_of_a_training_by_minutes_the_forecast_is_what_is_left_of_them(
     around = TrainingSurroundings(notify=told.append)
     trained(tiny_gemma, tmp_path, steps=1_000, minutes=0.3, around=around)
     plan, forecast = told
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, TrainingPlan)
     assert plan.minutes <= 0.3
     assert isinstance(forecast, Forecast)
     assert forecast.minutes == pytest.approx((18 - 11) / 60)

@@ -364,7 +364,7 @@ _SPEAKS: Mapping[str, Callable[[str], bool]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class NotingToolset:
     """Another toolset, whose tools note their exceptions."""
 
     inner: Toolset
@@ -542,7 +542,7 @@ async def _broken_tools(
     broken = list(_unexpectedly_broken(scenario, gold))
     if not broken:
         return []
-    watched = Watched(inner=toolset)
+    watched = NotingToolset(inner=toolset)
     await tried(scenario, trace_model(trace, name="gold"), watched.toolset)
     return [
         Remark("broken_tool", ("turns", turn), _broken(call, watched.place(call.tool, call.args)))

@@ -98,7 +98,7 @@ class Untried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class GoldStep:
     """One call of the gold trace: where it stands, what came of it, what it is expected as.
 
     `is_awaited`: what it came to is one of the results that the scenario asks for.
@@ -151,7 +151,7 @@ class Setting:
     row_keys: RowKeys
     trace: tuple[TurnTrace, ...]
     gold: SampleRecord
-    parts: tuple[tuple[Part, ...], ...]
+    parts: tuple[tuple[GoldStep, ...], ...]
 
     def with_calls(self, turn: int, calls: Sequence[ToolCall]) -> tuple[TurnTrace, ...]:
         """Return the trace with other calls in one turn, in no more messages than are allowed."""
@@ -178,7 +178,7 @@ class Setting:
     def _with(self, turn: int, changed: TurnTrace) -> tuple[TurnTrace, ...]:
         return (*self.trace[:turn], changed, *self.trace[turn + 1 :])
 
-    def all_parts(self) -> Iterator[Part]:
+    def all_parts(self) -> Iterator[GoldStep]:
         """Yield every call of the gold trace."""
         for parts in self.parts:
             yield from parts
@@ -249,7 +249,7 @@ def _parts(
     gold: SampleRecord,
     registry: ToolRegistry,
     today: date,
-) -> Iterator[tuple[Part, ...]]:
+) -> Iterator[tuple[GoldStep, ...]]:
     schemas = {tool.name: tool.schema_on(today) for tool in registry.definitions}
     awaited = {
         (n, j)
@@ -268,7 +268,7 @@ def _parts(
         role = {j: i for i, j in found.right}
         calls = zip(trace[t].calls, played.calls, strict=False)
         yield tuple(
-            Part(
+            GoldStep(
                 turn=t,
                 index=j,
                 call=call,
@@ -316,7 +316,7 @@ def skipped_gates(setting: Setting) -> Iterator[Mutant]:
             )
 
 
-def _evidence(setting: Setting, part: Part) -> Evidence:
+def _evidence(setting: Setting, part: GoldStep) -> Evidence:
     evidence = setting.gold.evidence
     turn = evidence.turns[part.turn]
     calls = list(turn.calls)
@@ -393,7 +393,7 @@ def retries_after_rejection(setting: Setting) -> Iterator[Mutant]:
             yield from _again(setting, part, "retry_after_rejection", _pause(setting, part))
 
 
-def _pause(setting: Setting, part: Part) -> Sequence[ToolCall]:
+def _pause(setting: Setting, part: GoldStep) -> Sequence[ToolCall]:
     if setting.scenario.turns[part.turn].expect.extra == "none":
         return ()
     reads = [tool for tool in setting.registry.definitions if not tool.is_destructive]
@@ -401,7 +401,9 @@ def _pause(setting: Setting, part: Part) -> Sequence[ToolCall]:
     return next((calls[:1] for calls in reversed(guesses) if calls), ())
 
 
-def _again(setting: Setting, part: Part, kind: str, pause: Sequence[ToolCall]) -> Iterator[Mutant]:
+def _again(
+    setting: Setting, part: GoldStep, kind: str, pause: Sequence[ToolCall]
+) -> Iterator[Mutant]:
     if not setting.is_accepted(part.turn, part.call):
         yield from _appended(setting, part.turn, kind, [*pause, part.call], label=f"{part.index}")
     later = part.turn + 1
@@ -493,12 +495,12 @@ def swapped_tools(setting: Setting) -> Iterator[Mutant]:
             )
 
 
-def replaced(setting: Setting, part: Part, call: ToolCall) -> list[ToolCall]:
+def replaced(setting: Setting, part: GoldStep, call: ToolCall) -> list[ToolCall]:
     """Return the calls of a turn with another one in the place of `part`."""
     return [call if other is part else other.call for other in setting.parts[part.turn]]
 
 
-def _sibling(setting: Setting, part: Part) -> ToolCall | None:
+def _sibling(setting: Setting, part: GoldStep) -> ToolCall | None:
     text = setting.scenario.turns[part.turn].user
     for tool in setting.registry.definitions:
         if tool.name == part.call.name or tool.is_destructive is not part.is_write:
@@ -525,7 +527,7 @@ def reordered_calls(setting: Setting) -> Iterator[Mutant]:
                 )
 
 
-def _is_ordered(setting: Setting, first: Part, second: Part) -> bool:
+def _is_ordered(setting: Setting, first: GoldStep, second: GoldStep) -> bool:
     if first.wish is None or second.wish is None or first.call == second.call:
         return False
     order = setting.scenario.turns[first.turn].expect.order
@@ -617,7 +619,7 @@ def added_arguments(setting: Setting) -> Iterator[Mutant]:
 
 
 def _is_added(
-    setting: Setting, part: Part, slots: Mapping[str, Slot], name: str, value: Any
+    setting: Setting, part: GoldStep, slots: Mapping[str, Slot], name: str, value: Any
 ) -> bool:
     """Return True if a value of an argument that gold leaves out says something else."""
     node = setting.place_of(part.call.name).node
@@ -641,7 +643,7 @@ def swapped_values(setting: Setting) -> Iterator[Mutant]:
                 yield _mutant(setting, part, "alter_argument", f"{one}<>{two}", change, args=args)
 
 
-def _is_fit(setting: Setting, part: Part, args: Mapping[str, Any]) -> bool:
+def _is_fit(setting: Setting, part: GoldStep, args: Mapping[str, Any]) -> bool:
     """Return True for a mistake that a tool takes, if it takes those of the gold trace."""
     if _is_right_too(setting, part, args):
         return False
@@ -650,7 +652,7 @@ def _is_fit(setting: Setting, part: Part, args: Mapping[str, Any]) -> bool:
     return is_taken or not isinstance(validator.check(part.call.args), Accepted)
 
 
-def _is_right_too(setting: Setting, part: Part, args: Mapping[str, Any]) -> bool:
+def _is_right_too(setting: Setting, part: GoldStep, args: Mapping[str, Any]) -> bool:
     """Return True if arguments are another set of which the scenario says that it is right."""
     if part.wish is None or len(part.wish.alternatives) == 1:
         return False
@@ -675,7 +677,7 @@ def altered_quotations(setting: Setting) -> Iterator[Mutant]:
                     yield _mutant(setting, part, kind, name, f"{name}={shown(other)}", args=args)
 
 
-def _is_dictated(setting: Setting, part: Part, value: Any) -> bool:
+def _is_dictated(setting: Setting, part: GoldStep, value: Any) -> bool:
     turns = setting.scenario.turns[: part.turn + 1]
     quoted = {_bare(words) for turn in turns for words in _QUOTED.findall(turn.user)}
     return isinstance(value, str) and _bare(value) in quoted
@@ -685,7 +687,7 @@ def _bare(text: str) -> str:
     return " ".join(nfc(text).split()).strip(" .!,")
 
 
-def _described(setting: Setting) -> Iterator[tuple[Part, Mapping[str, Slot]]]:
+def _described(setting: Setting) -> Iterator[tuple[GoldStep, Mapping[str, Slot]]]:
     """Yield the calls that matter and that something is known of, with the matchers they fit.
 
     Of a call whose result is awaited and that nobody lists, any argument may be wrong.
@@ -699,14 +701,14 @@ def _described(setting: Setting) -> Iterator[tuple[Part, Mapping[str, Slot]]]:
             yield part, {}
 
 
-def _accepts(setting: Setting, part: Part, name: str, slot: Slot, value: Any) -> bool:
+def _accepts(setting: Setting, part: GoldStep, name: str, slot: Slot, value: Any) -> bool:
     place = setting.place_of(part.call.name)
     inner = place.at(setting.schema_of(part.call.name, name))
     return mismatch(slot.matcher, value, inner) is None
 
 
 def _mutant(
-    setting: Setting, part: Part, kind: str, label: str, change: str, *, args: Mapping[str, Any]
+    setting: Setting, part: GoldStep, kind: str, label: str, change: str, *, args: Mapping[str, Any]
 ) -> Mutant:
     call = replace(part.call, args=dict(args))
     return Mutant(

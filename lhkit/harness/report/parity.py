@@ -20,7 +20,7 @@ from lhkit.harness.html import (
 )
 from lhkit.harness.html import table as html_table
 from lhkit.harness.metrics import Latency
-from lhkit.harness.parity import CallKind, Divergence, Finding, Parity, Speed
+from lhkit.harness.parity import CallKind, Divergence, FoundCause, Parity, Speed
 from lhkit.harness.record import SampleId, Verdict
 from lhkit.harness.report.page import Section, rendered
 from lhkit.harness.report.terminal import WIDTH, notes, sentence
@@ -91,7 +91,7 @@ def not_known(told: Parity, catalog: Catalog) -> str:
     return catalog.text("parity.not_known", what=what)
 
 
-def _cause(finding: Finding, told: Parity, catalog: Catalog) -> str:
+def _cause(finding: FoundCause, told: Parity, catalog: Catalog) -> str:
     names = {"a": told.comparison.name_a, "b": told.comparison.name_b}
     name = names[finding.side] if finding.side else ""
     return catalog.text(f"parity.cause.{finding.cause}", name=name)

@@ -13,7 +13,7 @@ from lhkit.tuning.phrases.file import (
     Gap,
     LocalePhrases,
     PhraseFile,
-    Reply,
+    PhraseReply,
     Sentence,
     TalkLine,
     ToolPhrases,
@@ -27,8 +27,8 @@ from lhkit.tuning.phrases.values import (
     SAY,
     Filling,
     Fillings,
+    JoinedArguments,
     LookUp,
-    Row,
     Value,
     expected_of,
     given_values,
@@ -445,7 +445,7 @@ class _ToolCheck:
                 path = (*self.path, "replies", outcome, number)
                 yield from self._reply(outcome, reply_of(reply), path)
 
-    def _reply(self, outcome: str, reply: Reply, path: Path) -> Iterator[Fault]:
+    def _reply(self, outcome: str, reply: PhraseReply, path: Path) -> Iterator[Fault]:
         for name in reply.each:
             for way in reply.ways(name):
                 yield from _only_slots(way, (*path, "each", name), None, "")
@@ -504,7 +504,7 @@ def _part_faults(
     asked = [each for each in found if isinstance(each, LookUp)]
     if asked:
         yield from _look_up_faults(registry, asked, path)
-    elif any(isinstance(each, Row) for each in found):
+    elif any(isinstance(each, JoinedArguments) for each in found):
         yield Fault(path, "a row of values is no argument: write one of them, like {row.argument}")
     else:
         faults = (schema_fault(tool.parameters, part.name, _plain(each)) for each in found)

@@ -318,7 +318,7 @@ class Sentence(_Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply(_Strict):
+class PhraseReply(_Strict):
     """What is answered, with slots.
 
     `each` says how a row of a list is told: `{list: "{title} at {start}"}`. Of several ways the
@@ -335,12 +335,12 @@ class Reply(_Strict):
         return (written,) if isinstance(written, str) else written
 
 
-_Replies: TypeAlias = Mapping[str, tuple[_Words | Reply, ...]]
+_Replies: TypeAlias = Mapping[str, tuple[_Words | PhraseReply, ...]]
 
 
-def reply_of(written: str | Reply) -> Reply:
+def reply_of(written: str | PhraseReply) -> PhraseReply:
     """Return a reply, however short it is written."""
-    return written if isinstance(written, Reply) else Reply(text=written)
+    return written if isinstance(written, PhraseReply) else PhraseReply(text=written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,7 +450,7 @@ class Phrases(_Strict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class FirstState:
     """A state that conversations begin in, and where it stands in the file."""
 
     path: DataPath
@@ -465,20 +465,20 @@ class PhraseFile:
     document: Document
     phrases: Phrases
 
-    def worlds(self, locale: str) -> tuple[World, ...]:
+    def worlds(self, locale: str) -> tuple[FirstState, ...]:
         """Return the states that conversations of a language begin in."""
         own = self.phrases.locales[locale].worlds
         path: DataPath = ("locales", locale, "worlds") if own else ("worlds",)
         return tuple(
-            World(path=(*path, number), state=state)
+            FirstState(path=(*path, number), state=state)
             for number, state in enumerate(own or self.phrases.worlds)
         )
 
-    def own_worlds(self, locale: str) -> dict[int, World]:
+    def own_worlds(self, locale: str) -> dict[int, FirstState]:
         """Return the states of a language's follow-ups that have one of their own, by number."""
         path: DataPath = ("locales", locale, "follow_ups")
         return {
-            number: World(path=(*path, number, "world"), state=each.world)
+            number: FirstState(path=(*path, number, "world"), state=each.world)
             for number, each in enumerate(self.phrases.locales[locale].follow_ups)
             if each.world is not None
         }

@@ -36,7 +36,7 @@ from lhkit.tuning.phrases.file import (
     Gap,
     LocalePhrases,
     PhraseFile,
-    Reply,
+    PhraseReply,
     Sentence,
     Taken,
     Talk,
@@ -53,8 +53,8 @@ from lhkit.tuning.phrases.values import (
     SAY,
     Filling,
     Fillings,
+    JoinedArguments,
     LookUp,
-    Row,
     Value,
     calls_for,
     expected_of,
@@ -135,7 +135,7 @@ class Wish:
     locale: str
     args: Mapping[str, Any]
     words: Mapping[str, str]
-    replies: Mapping[str, Sequence[str | Reply]]
+    replies: Mapping[str, Sequence[str | PhraseReply]]
     place: Callable[[str], str]
     is_to_fail: bool = False
     is_reading: bool = False
@@ -368,14 +368,14 @@ def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Rando
     raise MisfitError(wish.place("replies"), _unsaid(wish, outcomes, field), wish.tool, outcomes[0])
 
 
-def _is_blind(reply: Reply, field: _Field) -> bool:
+def _is_blind(reply: PhraseReply, field: _Field) -> bool:
     """Return True if every list of a result is empty and the reply speaks of none."""
     lists = {name: value for name, value in field.data.items() if isinstance(value, list)}
     spoken = {slot.name for slot in slots_of(reply.text)}
     return bool(lists) and not any(lists.values()) and spoken.isdisjoint(lists)
 
 
-def _word(wish: Wish, field: _Field, reply: Reply, slot: Gap) -> str | None:
+def _word(wish: Wish, field: _Field, reply: PhraseReply, slot: Gap) -> str | None:
     """Return what a slot of a reply says; None if there is nothing for it to say."""
     if str(slot) in wish.words:
         return wish.words[str(slot)]
@@ -1167,7 +1167,7 @@ def _filled_args(
         return {slot.name: value} if slot.name in tool.parameters["properties"] else {}
     if slot.key:
         return {slot.key: value}
-    return value if isinstance(value, Row) else {}
+    return value if isinstance(value, JoinedArguments) else {}
 
 
 def _answering(answer: str, _settled: Sequence[ToolCallMessage]) -> Answer:

@@ -52,7 +52,7 @@ Fillings: TypeAlias = Mapping[str, Filling]
 """By slot as it is written, such as `day` or `person.name`."""
 
 
-class Row(dict[str, Any]):
+class JoinedArguments(dict[str, Any]):
     """Arguments that a slot means together; told apart from a value that is an object."""
 
     __slots__ = ()
@@ -138,7 +138,7 @@ class Value:
             said = Filling(said=word, told=word, value=word)
             return self.look_up.on(today, {SAY: said})
         if self.parts:
-            return Row(
+            return JoinedArguments(
                 (name, part.on(today, part.words[0] if part.words else word))
                 for name, part in self.parts.items()
             )
