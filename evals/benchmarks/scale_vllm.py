@@ -275,9 +275,9 @@ def page(found: Sequence[Pair]) -> str:
             *map(differing, found),
             "",
             (
-                "One at a time, a server computes each answer alone, and what comes out depends "
-                "on nothing else. Several at once are computed together, in groups that time "
-                "decides: sums in bf16 then round otherwise, so that a token may differ, on one "
+                "Several at once are computed together, in groups that time decides; and what the "
+                "prefix cache holds decides how much of a prompt is read in one piece, also one at "
+                "a time. Sums in bf16 then round otherwise, so that a token may differ, on one "
                 "server from run to run as well."
             ),
             "",
