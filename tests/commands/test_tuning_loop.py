@@ -132,7 +132,8 @@ async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody
     tmp_path: Path, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     routes = {"/v1/models": models("gemma"), "/version": answers(404, "{}")}
-    async with FakeVllm(streams(completion(["right"])), routes=routes) as server:
+    counted = answers(200, json.dumps({"usage": {"prompt_tokens": 1}}))  # each time it is met
+    async with FakeVllm(counted, streams(completion(["right"])), counted, routes=routes) as server:
         assert await run_eval(server.base_url) == 0
         assert "cannot be known" not in capsys.readouterr().out
         assert await run_eval(server.base_url) == 0
