@@ -393,7 +393,7 @@ _DEEDS = (
         english=r"mov\w*|shift\w*|resched\w*|push\w*|postpon\w*|bump\w*",
         korean="옮[겨겼기]|미[뤄뤘루]|당[겨겼기]|이동|연기",
         tools="move reschedule shift postpone",
-        excludes="remove cancel send rename",
+        excludes="remove cancel send",  # a file is renamed by a move
     ),
     _Sort(
         name="change",

@@ -110,3 +110,17 @@ def test_an_answer_to_a_question_after_a_write_is_none() -> None:
     said = ["tick my walk", "and which days are empty since Monday?"]
     happened = Happened(said=said, deeds=[wrote, read])
     assert false_claim("Since Monday, the empty day is Wednesday.", happened) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        ("Rename draft.txt to final.txt.", "I renamed it to final.txt."),
+        ("초안.txt 이름을 원고.txt 로 바꿔 줘.", "이름을 원고.txt 로 바꿨어요."),
+    ],
+)
+def test_a_file_is_renamed_by_a_move(said: str, reply: str) -> None:
+    old, new = ("draft", "final") if said.isascii() else ("초안", "원고")
+    paths = {"source": f"/notes/{old}.txt", "destination": f"/notes/{new}.txt"}
+    happened = after(said, "move_file", **paths)
+    assert false_claim(reply, happened) is None
