@@ -311,7 +311,7 @@ def _add_matrix(writer: Any, name: str, values: Any, kind: int) -> None:
 
     if kind in set(gguf.GGMLQuantizationType):
         known = gguf.GGMLQuantizationType(kind)
-        with suppress(NotImplementedError):
+        with suppress(NotImplementedError):  # gguf only reads this type: llama.cpp writes it, below
             made = gguf.quants.quantize(values, known)
             writer.add_tensor(name, made, raw_dtype=known)
             return
