@@ -1,9 +1,9 @@
 """The tuned Gemma by each runtime and quantisation: verdicts, speed, start and memory beside vLLM.
 
-Each side plays all of `dev`, eight conversations at once, in a server of its own; the runs are kept
-under `--runs`, where `lhkit parity` sets two against each other. Then all sides play one small
-sample in turns, one conversation at a time and eight at once, for times and memory. What is done is
-kept: the same command goes on where it was stopped, and `--minutes` ends it by itself, with exit
+All sides play one small sample in turns, one conversation at a time and eight at once, for times
+and memory: that part wants a machine with nothing else to do. Then each plays all of `dev`, eight
+conversations at once, in a server of its own; the runs are kept under `--runs`, where `lhkit
+parity` sets two against each other. What is done is kept: the same command goes on where it was stopped, and `--minutes` ends it by itself, with exit
 code 3 while something is left.
 
     python evals/benchmarks/runtimes.py [--minutes 9] [--only vllm-bfloat16,llama.cpp-Q8_0]
@@ -400,14 +400,14 @@ def _size(bench: Bench, side: Side) -> str:
 
 async def worked(bench: Bench, sides: Sequence[Side]) -> bool:
     """Do what is missing in the time there is; return whether all is done."""
-    for side in sides:
-        if bench.left_s <= 0 or not await bench.play_dev(side):
-            return False
     timed = [each for each in sides if not each.again]
     for number in range(ROUNDS):
         for side in timed if number % 2 == 0 else reversed(timed):
             if bench.left_s <= 0 or not await bench.time_sample(side, number):
                 return False
+    for side in sides:
+        if bench.left_s <= 0 or not await bench.play_dev(side):
+            return False
     return True
 
 
