@@ -2,12 +2,14 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 import lhkit.harness
@@ -283,6 +285,19 @@ def test_anchors_that_explode_are_stopped() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     (fault,) = read_yaml("\n".join(lines)).faults
     assert "split the file" in fault.message
+
+
+def test_no_character_of_a_file_is_read_by_yamls_own_python() -> None:
+    readers = {yaml.reader.__file__, yaml.scanner.__file__, yaml.parser.__file__}
+    seen: set[str] = set()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, *_: seen.add(frame.f_code.co_filename))
+    try:
+        read_yaml(COMPLETE)
+    finally:
+        sys.setprofile(before)
+    assert seen & {yaml.composer.__file__}
+    assert not seen & readers
 
 
 def test_ten_thousand_lines_load_in_bounded_time(load: Load) -> None:
