@@ -4,7 +4,7 @@ Holds no logic of its own. Everything it needs from outside comes in as `Setting
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from lhkit.messages import ModelIdentity
 from lhkit.models import light, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
+from lhkit.models.footprint import FootprintSource, watched
 from lhkit.models.http import Endpoint, require_address
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.pool import connected_pool
@@ -31,6 +32,7 @@ from lhkit.models.serving import (
     ServerSettings,
     StartReport,
     VllmServer,
+    advertised_at,
     find_running,
     require_vllm,
 )
@@ -69,10 +71,15 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Who is told how weights and server are coming along."""
+    """Who is told how weights and server are coming along.
+
+    `footprint` is given what tells the footprint of the server, if it is one of ours on this
+    machine: only then is it looked at.
+    """
 
     weights: WeightsReport = weights.silent
     server: StartReport = silent_server
+    footprint: Callable[[FootprintSource], object] | None = None
 
 
 @asynccontextmanager
@@ -106,24 +113,41 @@ async def _served(
     choice: ModelChoice, settings: Settings, reports: Reports
 ) -> AsyncIterator[Endpoint]:
     if choice.base_url is not None:
-        yield Endpoint(
-            base_url=choice.base_url,
-            model=choice.name,
-            api_key=choice.api_key,
-            dialect=choice.dialect,
-            constraint=choice.constraint,
-        )
+        ours = None if choice.beside else advertised_at(settings.cache_dir, choice.base_url)
+        async with _looked_at(ours, reports):
+            yield Endpoint(
+                base_url=choice.base_url,
+                model=choice.name,
+                api_key=choice.api_key,
+                dialect=choice.dialect,
+                constraint=choice.constraint,
+            )
         return
     name = embedded_name(choice.name)
     running = await running_server(name, settings)
     if running is not None:
-        yield _embedded_endpoint(running.base_url, choice)
+        async with _looked_at(running, reports):
+            yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
     server = await own_server(settings, reports, name=name, server_parser=is_parsing)
-    async with server:
+    async with server, _looked_at(server, reports):
         await require_same_weights(server, settings)
         yield _embedded_endpoint(server.base_url, choice)
+
+
+@asynccontextmanager
+async def _looked_at(
+    server: RunningServer | LocalServer[ServerPlan] | None, reports: Reports
+) -> AsyncIterator[None]:
+    """Have somebody who asks for it told what a server takes, until the end of the block."""
+    if server is None or reports.footprint is None:
+        yield
+        return
+    found = server.model if isinstance(server, RunningServer) else server.settings.model
+    async with watched(server.pid, weights=Path(found), start_s=server.start_s) as told:
+        reports.footprint(told)
+        yield
 
 
 def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:

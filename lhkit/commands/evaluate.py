@@ -46,9 +46,10 @@ from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import ModelIdentity
+from lhkit.messages import Footprint, ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.footprint import FootprintSource
 from lhkit.models.http import Endpoint, require_address
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
@@ -242,11 +243,13 @@ def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
 class Opened:
     """A model that is ready. `server_s` is how long a server started for it took, in seconds.
 
-    Where there are `players`, they play, and `source` only tells who they are.
+    Where there are `players`, they play, and `source` only tells who they are. `footprint` is as
+    in `Provenance`.
     """
 
     source: ModelSource
     server_s: float = 0.0
+    footprint: Callable[[], Footprint | None] = lambda: None
     players: RayPlayers | None = None
 
     @property
@@ -304,9 +307,9 @@ async def opened_source(
             source = _source_of(choice, players)
             yield Opened(source=source, server_s=players.server_s, players=players)
         return
-    start = _StartTime()
-    async with opened_model(choice, settings, start) as model:
-        yield Opened(source=model, server_s=start.elapsed_s)
+    start, told = _StartTime(), _Told()
+    async with opened_model(choice, settings, start, told.take) as model:
+        yield Opened(source=model, server_s=start.elapsed_s, footprint=told.footprint)
 
 
 async def _expected(choice: app.ModelChoice, settings: Settings) -> ModelIdentity | None:
@@ -386,6 +389,21 @@ class _StartTime:
     def __call__(self, progress: StartProgress) -> None:
         """Keep the time."""
         self.elapsed_s = progress.elapsed_s
+
+
+@dataclass(slots=True)
+class _Told:
+    """Holds what tells a server's footprint, if there is such a server."""
+
+    source: FootprintSource | None = None
+
+    def take(self, source: FootprintSource) -> None:
+        """Keep it."""
+        self.source = source
+
+    def footprint(self) -> Footprint | None:
+        """Return what the server has taken until now; None if nobody can know."""
+        return self.source() if self.source else None
 
 
 # `lhkit eval`: scenarios against a model, a table, and an exit code for CI.
@@ -492,7 +510,12 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
                 keep_prompts=options.keep_prompts,
                 keep_states=options.keep_states,
                 report=lambda found: _print_lines(resumed(found, catalog)),
-                provenance=replace(told, setup_s=setup_s, server_s=opened.server_s),
+                provenance=replace(
+                    told,
+                    setup_s=setup_s,
+                    server_s=opened.server_s,
+                    footprint=opened.footprint,
+                ),
             )
     words = criterion_words((each.ac for each in scenarios), options.toolset, catalog)
     found = judged(run, thresholds, catalog)
@@ -845,7 +868,7 @@ async def _one_by_one(
         for number, stage in enumerate(stages, start=1):
             run = await stage.finished()
             _tell_arm(run, stage, (number, len(stages)), console, catalog)
-            runs.append((stage.arm.name, run or await stage.play(await models.open(stage))))
+            runs.append((stage.arm.name, run or await stage.play(*await models.open(stage))))
     return runs
 
 
@@ -948,31 +971,36 @@ def _arm_choice(arm: Arm, settings: Settings) -> app.ModelChoice:
 class _Models:
     """The models that arms ask for; they stay open, and so does a server that was started.
 
-    Before another runtime starts all are closed: two that share a machine are both slower.
+    Before another runtime starts all are closed: two that share a machine are both slower. Arms
+    that share a server have its memory from the first of them on.
     """
 
     stack: AsyncExitStack
     tools: tuple[ToolDefinition, ...]
-    started: dict[str, str] = field(default_factory=dict)
+    started: dict[str, tuple[str, _Told]] = field(default_factory=dict)
     runtime: str = ""
 
-    async def open(self, stage: "_Stage") -> ModelSource:
-        arm, settings = stage.arm, stage.settings
+    async def open(self, stage: "_Stage") -> tuple[ModelSource, _Told]:
+        arm, settings, told = stage.arm, stage.settings, _Told()
         if _is_scripted(arm):
-            return SCRIPTED[arm.model.name]()
+            return SCRIPTED[arm.model.name](), told
         choice = replace(_arm_choice(arm, settings), tools=self.tools)
         if not choice.is_embedded:
-            return await self.stack.enter_async_context(opened_model(choice, settings))
+            opening = opened_model(choice, settings, footprint=told.take)
+            return await self.stack.enter_async_context(opening), told
         if settings.runtime != self.runtime:
             await self.stack.aclose()
             self.started.clear()
             self.runtime = settings.runtime
         served = app.embedded_name(choice.name)
         if served in self.started:
-            choice = replace(choice, name=served, base_url=self.started[served], api_key=None)
-        model = await self.stack.enter_async_context(opened_model(choice, settings))
-        self.started[served] = model.identity.base_url
-        return model
+            address, told = self.started[served]
+            choice = replace(choice, name=served, base_url=address, api_key=None)
+            return await self.stack.enter_async_context(opened_model(choice, settings)), told
+        opening = opened_model(choice, settings, footprint=told.take)
+        model = await self.stack.enter_async_context(opening)
+        self.started[served] = model.identity.base_url, told
+        return model, told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -986,7 +1014,7 @@ class _Stage:
     settings: Settings
     toolset: Toolset
 
-    async def play(self, source: ModelSource) -> Run:
+    async def play(self, source: ModelSource, told: _Told) -> Run:
         """Play what is missing in the arm's folder."""
         model, toolset = self._under_stress(source)
         return await replay(
@@ -997,7 +1025,7 @@ class _Stage:
             repeats=self.suite.repeats,
             user=self.suite.user,
             concurrency=self.suite.concurrency or concurrency_for(source),
-            provenance=await provenance(self.settings),
+            provenance=replace(await provenance(self.settings), footprint=told.footprint),
         )
 
     async def play_placed(self, cluster: Cluster) -> tuple[Opened, Run]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from typing import NoReturn
@@ -15,6 +15,7 @@ from tqdm import tqdm
 from lhkit.app import ModelChoice, Reports, open_model
 from lhkit.harness.log import Provenance
 from lhkit.models.base import ChatModel
+from lhkit.models.footprint import FootprintSource
 from lhkit.models.serving import StartProgress, StartReport, silent
 from lhkit.models.weights import WeightsProgress, WeightsStage
 from lhkit.settings import Settings, hardware
@@ -54,11 +55,14 @@ async def _git_commit() -> str | None:
 
 @asynccontextmanager
 async def opened_model(
-    choice: ModelChoice, settings: Settings, heard: StartReport = silent
+    choice: ModelChoice,
+    settings: Settings,
+    heard: StartReport = silent,
+    footprint: Callable[[FootprintSource], object] | None = None,
 ) -> AsyncIterator[ChatModel]:
     """Yield a connected model, as `app.open_model` does, and show how it is coming along.
 
-    `heard` is also told how the start of a server is coming along.
+    `heard` is also told how the start of a server is coming along; `footprint` as in `Reports`.
 
     Raises:
         LhkitError: the model cannot be had.
@@ -70,7 +74,7 @@ async def opened_model(
                 heard(progress)
                 shown.server(progress)
 
-            reports = replace(shown, server=server)
+            reports = replace(shown, server=server, footprint=footprint)
             model = await stack.enter_async_context(open_model(choice, settings, reports))
         yield model
 

@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NotRequired, TypeAlias, TypeVar, overload
@@ -30,7 +30,7 @@ from lhkit.harness.record import (
     encode_record,
 )
 from lhkit.json_values import canonical, compact
-from lhkit.messages import weights_label
+from lhkit.messages import Footprint, weights_label
 
 # What may stand in a `manifest.json` that somebody else gave us. Pure.
 #
@@ -761,7 +761,7 @@ class Provenance:
 
     `command` is the line that began the invocation, if one did. Before it, `setup_s` seconds went
     by until all was ready, and `server_s` more until a server had started for it; None if nobody
-    took the time.
+    took the time. `footprint` tells what the server has taken until now, as far as one can know.
     """
 
     started_at: datetime | None = None
@@ -770,6 +770,7 @@ class Provenance:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     setup_s: float | None = None
     server_s: float | None = None
+    footprint: Callable[[], Footprint | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -781,7 +782,8 @@ class Invocation:
     `remarks` are sentences on what nobody could know.
     `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
     `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
-    `setup_s` and `server_s` were before (see `timings.Spent`).
+    `setup_s` and `server_s` were before (see `metrics.Spent`). `footprint` is what the server took,
+    None where nobody could know any of it.
     """
 
     started_at: str | None = None
@@ -799,6 +801,29 @@ class Invocation:
     wall_s: float = 0.0
     model_s: float = 0.0
     writing_s: float = 0.0
+    footprint: Footprint | None = None
+
+
+_FOOTPRINT = TypeAdapter(Footprint)
+
+
+def footprint_of(manifest: Mapping[str, Any]) -> Footprint:
+    """Return what a run's server took, as its newest invocation that played says it.
+
+    Its memory is the most of all invocations that loaded as large weights: one that only played
+    what was left over saw less.
+    """
+    told = []
+    for each in earlier_invocations(manifest):
+        try:
+            told.append(_FOOTPRINT.validate_python(each["footprint"] if each["played"] else None))
+        except (ValidationError, KeyError, TypeError):  # it does not say, or is older than this
+            continue
+    if not told:
+        return Footprint()
+    newest = told[-1]
+    same = [each.memory_bytes for each in told if each.weights_bytes == newest.weights_bytes]
+    return replace(newest, memory_bytes=max(filter(None, same), default=None))
 
 
 def manifest_of(

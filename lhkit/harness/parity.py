@@ -5,19 +5,23 @@ Pure: values in, values out. Showing it is for `report.parity`.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lhkit.harness.compare import compare
+from lhkit.harness.log import footprint_of
 from lhkit.harness.metrics import Latency, latency
 from lhkit.harness.pairs import Comparison, Pair
 from lhkit.harness.record import ModelCallRecord, SampleId, SampleRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
-from lhkit.messages import Finished
+from lhkit.messages import Finished, Footprint
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Side: TypeAlias = Literal["a", "b"]
 
@@ -159,7 +163,8 @@ class Parity:
     `prompts` counts what is known of the first prompts of the paired samples, `more_tokens` by how
     many tokens b's were longer though their text was the same. `unknown` names what the records
     do not say. `asked` is the server that told the odds, if one did, and `forced` is what
-    servers said of the first run's replies.
+    servers said of the first run's replies. `footprints` are what the manifests say of start,
+    memory and weights of both servers.
     """
 
     comparison: Comparison
@@ -172,6 +177,7 @@ class Parity:
     ends: Mapping[FoundCause, int] = field(default_factory=dict)
     asked: str = ""
     forced: tuple[Forced, ...] = ()
+    footprints: tuple[Footprint, Footprint] = (Footprint(), Footprint())
 
     @property
     def flips(self) -> int:
@@ -188,6 +194,69 @@ class Parity:
         """Whether every sample of a could be set against a valid one of b."""
         told = self.comparison
         return bool(told.pairs) and not told.invalid and not told.only_a
+
+    @property
+    def sides(self) -> "pd.DataFrame":
+        """One row a run: verdicts, times, and what its server took; see `docs/parity.md`."""
+        import pandas as pd
+
+        names = (self.comparison.name_a, self.comparison.name_b)
+        passed = (self.comparison.passed_a, self.comparison.passed_b)
+        rows = [
+            {
+                "run": names[n],
+                "samples": len(self.comparison.pairs),
+                "passed": passed[n],
+                "first_token_p50_s": self.speeds[n].first_token.p50_s,
+                "first_token_p95_s": self.speeds[n].first_token.p95_s,
+                "turn_p50_s": self.speeds[n].turn.p50_s,
+                "turn_p95_s": self.speeds[n].turn.p95_s,
+                "tokens_per_s": self.speeds[n].tokens_per_s,
+                **asdict(self.footprints[n]),
+            }
+            for n in range(2)
+        ]
+        return pd.DataFrame(rows).astype(
+            {name: "float64" for name in rows[0] if name.endswith("_s")}
+            | dict.fromkeys(("memory_bytes", "weights_bytes", "cores"), "Int64")
+        )
+
+    @property
+    def differing(self) -> "pd.DataFrame":
+        """One row a sample whose replies part, with the first that does; see `docs/parity.md`."""
+        import pandas as pd
+
+        verdicts = {
+            pair.sample_id: (str(pair.a.judgement.verdict), str(pair.b.judgement.verdict))
+            for pair in self.comparison.pairs
+        }
+        columns: dict[str, tuple[str, Callable[[Divergence], object]]] = {
+            "scenario": ("str", lambda each: each.sample_id.scenario),
+            "repeat": ("int64", lambda each: each.sample_id.repeat),
+            "verdict_a": ("str", lambda each: verdicts[each.sample_id][0]),
+            "verdict_b": ("str", lambda each: verdicts[each.sample_id][1]),
+            "turn": ("int64", lambda each: each.turn),
+            "request": ("int64", lambda each: each.request),
+            "chars": ("int64", lambda each: each.chars),
+            "token": ("Int64", lambda each: each.token),
+            "id_a": ("Int64", lambda each: each.ids[0]),
+            "id_b": ("Int64", lambda each: each.ids[1]),
+            "said_a": ("str", lambda each: each.said[0]),
+            "said_b": ("str", lambda each: each.said[1]),
+            "end_a": ("str", lambda each: each.reasons[0]),
+            "end_b": ("str", lambda each: each.reasons[1]),
+            "calls": ("str", lambda each: str(each.calls)),
+            "causes": ("str", lambda each: " ".join(str(f.cause) for f in each.findings)),
+            "odds_a": ("float64", lambda each: (each.odds or (None, None))[0]),
+            "odds_b": ("float64", lambda each: (each.odds or (None, None))[1]),
+            "tie": ("boolean", lambda each: each.is_tie),
+        }
+        return pd.DataFrame(
+            {
+                name: pd.Series([of(each) for each in self.divergences], dtype=dtype)
+                for name, (dtype, of) in columns.items()
+            }
+        )
 
     @property
     def calls(self) -> Mapping[CallKind, int]:
@@ -215,6 +284,7 @@ def parity(run_a: Run, run_b: Run) -> Parity:
         if finding.cause in {Cause.RAN_ON, Cause.LIMIT, Cause.CHOSE_END, Cause.ENDED}
     )
     ended = {finding.cause for finding in ends}
+    footprints = footprint_of(run_a.manifest), footprint_of(run_b.manifest)
     return Parity(
         comparison=comparison,
         replies=sum(count for count, _ in found),
@@ -224,8 +294,13 @@ def parity(run_a: Run, run_b: Run) -> Parity:
             b.usage.prompt_tokens - a.usage.prompt_tokens for a, b in firsts if _other_tokens(a, b)
         ),
         speeds=(_speed([pair.a for pair in pairs]), _speed([pair.b for pair in pairs])),
-        unknown=(*_unknown(pairs, firsts), *(["ending"] if Cause.ENDED in ended else [])),
+        unknown=(
+            *_unknown(pairs, firsts),
+            *(_untold(footprints) if pairs else ()),
+            *(["ending"] if Cause.ENDED in ended else []),
+        ),
         ends=ends,
+        footprints=footprints,
     )
 
 
@@ -451,7 +526,7 @@ def _speed(records: Sequence[SampleRecord]) -> Speed:
 
 
 def _unknown(pairs: Sequence[Pair], firsts: Sequence[tuple[Finished, Finished]]) -> Iterator[str]:
-    """Yield what at least one side leaves open; the memory and the odds of tokens always."""
+    """Yield what at least one side leaves open; the odds of tokens always."""
     if not pairs:
         return
     told = [each for pair in firsts for each in pair]
@@ -467,4 +542,10 @@ def _unknown(pairs: Sequence[Pair], firsts: Sequence[tuple[Finished, Finished]])
     if not all(each and each.dtype for each in who):
         yield "dtype"
     yield "probabilities"
-    yield "memory"
+
+
+def _untold(footprints: tuple[Footprint, Footprint]) -> Iterator[str]:
+    """Yield what at least one manifest does not say of its server."""
+    for what, name in (("start", "start_s"), ("memory", "memory_bytes"), ("size", "weights_bytes")):
+        if any(getattr(each, name) is None for each in footprints):
+            yield what

@@ -299,7 +299,8 @@ Plan_co = TypeVar("Plan_co", bound=ServerPlan, covariant=True)
 class LocalServer(ABC, Generic[Plan_co]):
     """A server as a child of ours; a class of its own for each engine.
 
-    `engine` is its name for people, `package` what Python imports of it.
+    `engine` is its name for people, `package` what Python imports of it. `start_s` is how long it
+    took until it answered; None before.
     """
 
     engine: ClassVar[str]
@@ -308,6 +309,7 @@ class LocalServer(ABC, Generic[Plan_co]):
     def __init__(self, settings: Plan_co, *, report: StartReport = silent) -> None:
         self.settings = settings
         self.port = 0
+        self.start_s: float | None = None
         self._report = report
         self._reaper: Process | None = None
 
@@ -339,7 +341,7 @@ class LocalServer(ABC, Generic[Plan_co]):
             self._reaper = await self._spawn()
             if self._reaper.stdin is not None:  # from here on we can end it, so it may begin
                 self._reaper.stdin.write(b"\n")
-            await self._until_ready(self._reaper)
+            self.start_s = await self._until_ready(self._reaper)
         except BaseException:
             await self._end()
             raise
@@ -363,7 +365,8 @@ class LocalServer(ABC, Generic[Plan_co]):
             *reaper, *server, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
         )
 
-    async def _until_ready(self, reaper: Process) -> None:
+    async def _until_ready(self, reaper: Process) -> float:
+        """Wait until it answers, and return how many seconds that took."""
         import aiohttp  # noqa: PLC0415 - a script needs none
 
         loop = asyncio.get_running_loop()
@@ -390,6 +393,7 @@ class LocalServer(ABC, Generic[Plan_co]):
                     await asyncio.wait_for(reaper.wait(), _POLL_S)
                 if reaper.returncode is not None:
                     raise self._start_fault(reaper.returncode)
+        return loop.time() - began_s
 
     def _start_fault(self, exit_code: int) -> SetupError:
         line = telling_line(self.settings.log_path)
@@ -493,7 +497,7 @@ _SAME_START_S = 2.0
 class RunningServer:
     """A server that was advertised. `pid` lives as long as it, and began `after_boot_s`.
 
-    `options` are the command line arguments that it was started with.
+    `options` are the command line arguments that it was started with, `start_s` how long it took.
     """
 
     served_name: str
@@ -502,6 +506,7 @@ class RunningServer:
     pid: int
     after_boot_s: float
     options: tuple[str, ...] = ()
+    start_s: float | None = None
 
     @property
     def dtype(self) -> str:
@@ -534,6 +539,14 @@ async def find_running(
         return found if await answers_health(session, found.base_url) else None
 
 
+def advertised_at(cache_dir: Path, base_url: str) -> RunningServer | None:
+    """Return the advertised server that lives and answers at an address, if it is one of ours."""
+    root = base_url.rstrip("/").removesuffix("/v1")
+    found = (_read(path) for path in (cache_dir / "servers").glob("*.json"))
+    at_address = (each for each in found if each and each.base_url.removesuffix("/v1") == root)
+    return next(filter(_alive, at_address), None)
+
+
 @asynccontextmanager
 async def advertised(
     cache_dir: Path, server: LocalServer[ServerPlan]
@@ -547,6 +560,7 @@ async def advertised(
         pid=server.pid,
         after_boot_s=after_boot_s(server.pid),
         options=settings.arguments(server.port),
+        start_s=server.start_s,
     )
     path = _path(cache_dir, settings.found_as)
     path.parent.mkdir(parents=True, exist_ok=True)

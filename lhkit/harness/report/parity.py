@@ -1,7 +1,8 @@
 """Parity in words: for the terminal, a page and a pull request."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape as html_escape
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -26,11 +27,17 @@ from lhkit.harness.report.page import Section, rendered
 from lhkit.harness.report.terminal import WIDTH, notes, sentence
 from lhkit.harness.report.text import cell, code, row_of
 from lhkit.locales import Catalog
-from lhkit.text import NOTHING, one_line, part_of, printable, seconds
+from lhkit.text import NOTHING, megabytes, one_line, part_of, printable, seconds
 
 _SHOWN = 10
 _SHOWN_IN_MARKDOWN = 20
 _SHOWN_CHARS = 160
+_FOOTPRINT: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("start", "start_s", seconds),
+    ("memory", "memory_bytes", megabytes),
+    ("size", "weights_bytes", megabytes),
+)
+"""What a server took: its text, the field, and its words."""
 
 
 def parity_table(told: Parity, catalog: Catalog) -> Group:
@@ -98,7 +105,7 @@ def _cause(finding: FoundCause, told: Parity, catalog: Catalog) -> str:
 
 
 def _speeds(told: Parity, catalog: Catalog) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the times of both sides beside each other, and how many times as long b took."""
+    """Yield times and footprints of both sides beside each other, and b's by a's."""
     a, b = told.speeds
     ratios = {"first_token": told.comparison.first_token, "turn": told.comparison.turn}
     for name, one, other in (
@@ -111,6 +118,12 @@ def _speeds(told: Parity, catalog: Catalog) -> Iterator[tuple[str, str, str, str
             yield catalog.text(f"parity.{name}"), _halves(one), _halves(other), told_as
     if a.tokens_per_s or b.tokens_per_s:
         yield catalog.text("parity.tokens_per_s"), _rate(a), _rate(b), _times_as_many(a, b)
+
+    for key, name, words in _FOOTPRINT:
+        one, other = (getattr(each, name) for each in told.footprints)
+        if one is not None or other is not None:
+            ratio = f"x{other / one:.2f}" if one and other is not None else ""
+            yield catalog.text(f"parity.{key}"), words(one), words(other), ratio
 
 
 def _halves(each: Latency) -> str:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from lhkit.commands.parity import ParityOptions, parity_runs
 from lhkit.errors import ModelError, UsageError
-from lhkit.harness.log import RECORDS
+from lhkit.harness.log import RECORDS, footprint_of
 from lhkit.harness.parity import NOT_ASKED, CallKind, Cause, Parity, parity, with_odds
 from lhkit.harness.record import (
     Evidence,
@@ -27,8 +27,9 @@ from lhkit.harness.record import (
 from lhkit.harness.report.parity import facts_of, parity_markdown, parity_page, parity_table
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, ToolCall, Usage
+from lhkit.messages import EndReason, Finished, Footprint, ModelIdentity, Timing, ToolCall, Usage
 from lhkit.settings import Settings, load_settings
+from lhkit.text import seconds
 from tests.models.fake_llama_cpp import FakeLlamaCpp
 from tests.models.fake_vllm import FakeVllm, answers
 
@@ -197,9 +198,9 @@ def test_what_nobody_recorded_is_said_to_be_not_known() -> None:
     bare = Finished(reason="stop", raw_text="hi", text="hi")
     assert told(bare, bare).unknown == (
         *("prompt_text", "prompt_ids", "token_ids", "weights", "dtype"),
-        *("probabilities", "memory"),
+        *("probabilities", "start", "memory", "size"),
     )
-    assert told(reply(), reply()).unknown == ("probabilities", "memory")
+    assert told(reply(), reply()).unknown == ("probabilities", "start", "memory", "size")
     assert causes(told(bare, replace(bare, raw_text="ho"))) == set()
 
 
@@ -261,6 +262,91 @@ def shown(found: Parity, locale: str = "en") -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(parity_table(found, load_catalog(locale)), soft_wrap=True)
     return str(console.file.getvalue())  # type: ignore[attr-defined]  # a StringIO
+
+
+def took(played: int = 1, **footprint: float | None) -> dict[str, Any]:
+    """Return an invocation as a manifest has it."""
+    return {"played": played, "footprint": asdict(Footprint(**footprint))}  # type: ignore[arg-type] # the test's
+
+
+MEASURED = {"start_s": 2.5, "memory_bytes": 1_200_000_000, "weights_bytes": 292_000_000}
+
+
+@pytest.mark.promise("eval.parity_footprint")
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_start_memory_and_size_of_both_sides_stand_beside_each_other_in_all_that_is_shown(
+    locale: str,
+) -> None:
+    pytest.importorskip("jinja2")
+    slow = {"start_s": 50.0, "memory_bytes": 7_100_000_000, "weights_bytes": 536_000_000}
+    found = parity(
+        run((reply(),), name="served", invocations=[took(**slow)]),
+        run((reply(),), name="phone", invocations=[took(**MEASURED)]),
+    )
+    assert found.unknown == ("probabilities",)
+    catalog = load_catalog(locale)
+    views = shown(found, locale), parity_page(found, catalog), parity_markdown(found, catalog)
+    for view in views:
+        words = (
+            seconds(50.0),
+            seconds(2.5),
+            "x0.05",
+            "7,100 MB",
+            "1,200 MB",
+            "x0.17",
+            "536 MB",
+            "292 MB",
+        )
+        for each in (*words, *(catalog.text(f"parity.{key}") for key in ("start", "memory"))):
+            assert each in view, each
+    sides = found.sides
+    assert list(sides["run"]) == ["served", "phone"]
+    assert list(sides["memory_bytes"]) == [7_100_000_000, 1_200_000_000]
+    assert (str(sides["memory_bytes"].dtype), str(sides["start_s"].dtype)) == ("Int64", "float64")
+
+
+@pytest.mark.promise("eval.parity_footprint")
+def test_what_one_side_does_not_know_is_left_empty_and_said_once() -> None:
+    one = run((reply(),), name="served", invocations=[took(**MEASURED)])
+    older = run((reply(),), name="phone", invocations=[{"played": 1}])
+    found = parity(one, older)
+    assert found.unknown == ("probabilities", "start", "memory", "size")
+    assert "1,200 MB" in shown(found)
+    assert found.sides["memory_bytes"].isna().tolist() == [False, True]
+    assert all("MB" not in line for line in shown(parity(older, older)).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("invocations", "memory"),
+    [
+        ([took(**MEASURED), took(**MEASURED | {"memory_bytes": 9})], 1_200_000_000),
+        ([took(weights_bytes=1, memory_bytes=9), took(**MEASURED)], 1_200_000_000),
+        ([took(**MEASURED), took(weights_bytes=1, memory_bytes=9)], 9),  # other weights since
+        ([took(**MEASURED), took(0, memory_bytes=5)], 1_200_000_000),  # it played nothing
+        ([took(**MEASURED), {"played": 3, "footprint": None}], 1_200_000_000),
+        ([{"played": 1, "footprint": {"memory_bytes": "much"}}], None),
+        ([{"footprint": 5}, {"played": 1, "footprint": [1]}], None),
+        ([], None),
+    ],
+)
+def test_the_memory_of_a_run_is_the_most_of_its_invocations_with_the_same_weights(
+    invocations: list[dict[str, Any]], memory: int | None
+) -> None:
+    assert footprint_of({"invocations": invocations}).memory_bytes == memory
+
+
+def test_a_frame_has_a_row_for_each_sample_that_parts_and_the_same_types_without_any() -> None:
+    a, b = reply("add 1", **PROMPTED), reply("add 2", **PROMPTED)
+    found = parity(run((a,), (reply(),)), run((b,), (reply(),), verdicts="fp"))
+    asked = with_odds(found, {found.divergences[0].sample_id: (-0.7, -0.8)}, server="vllm")
+    (row,) = asked.differing.to_dict("records")
+    assert (row["scenario"], row["verdict_a"], row["verdict_b"]) == ("s0", "pass", "fail")
+    assert (row["token"], row["id_a"], row["id_b"]) == (4, ord("1"), ord("2"))
+    assert (row["said_a"], row["said_b"], row["calls"], row["tie"]) == ("1", "2", "same", True)
+    assert found.differing["tie"].isna().all()
+    empty = told(reply(), reply()).differing
+    assert len(empty) == 0
+    assert list(empty.dtypes) == list(asked.differing.dtypes)
 
 
 ATTACK = "<script>x()</script> | `y` [z](http://z)\x1b[31m"
