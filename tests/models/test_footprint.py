@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from lhkit import app
 from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.harness.log import footprint_of, read_manifest
+from lhkit.harness.log import Provenance, footprint_of, read_manifest
+from lhkit.harness.run import replay
+from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import Footprint
 from lhkit.models.footprint import memory_bytes, watched, weights_bytes
 from lhkit.models.serving import RunningServer, ServerSettings, VllmServer, after_boot_s
+from lhkit.scale import SCRIPTED
 from lhkit.settings import Settings, load_settings
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
@@ -117,3 +121,16 @@ async def test_of_a_server_of_somebody_else_nothing_is_written_down(
     found, invocation = await evaluated(settings, tmp_path, None)
     assert found == Footprint()
     assert invocation["footprint"] is None
+
+
+async def test_a_run_keeps_what_its_server_had_taken_at_the_end() -> None:
+    taken = iter((1, 2, 3))
+    run = await replay(
+        app.shipped_scenarios("ac12-small-talk-ko-01"),
+        SCRIPTED["gold"](),
+        toolset=LIFE_HELPER,
+        provenance=Provenance(footprint=lambda: Footprint(memory_bytes=next(taken))),
+        progress=False,
+    )
+    assert next(taken) == 3  # asked at the start, for who is killed, and at the end
+    assert footprint_of(run.manifest).memory_bytes == 2
