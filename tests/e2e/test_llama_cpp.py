@@ -1,6 +1,8 @@
-"""The embedded Gemma by a real llama.cpp that lhkit starts: what each runtime has to do."""
+"""The embedded Gemma by a real llama.cpp that lhkit starts: what is its own.
 
-import asyncio
+What each runtime has to do is in `test_runtime_contract`.
+"""
+
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from importlib.metadata import version
@@ -10,11 +12,10 @@ import aiohttp
 import gguf
 import pytest
 import xllamacpp
-from tokenizers import Tokenizer
 
 from lhkit import app
 from lhkit.commands.export_model import ExportModelOptions, export_model
-from lhkit.errors import ContextTooLongError, ModelError
+from lhkit.errors import ModelError
 from lhkit.harness.parity import forced, parity, said_first
 from lhkit.harness.report.parity import facts_of
 from lhkit.harness.run import replay
@@ -22,12 +23,11 @@ from lhkit.lifehelper.toolset import LIFE_HELPER, LifeHelperToolset
 from lhkit.locales import load_catalog
 from lhkit.messages import Finished, ModelIdentity, Sampling, TextDelta, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.models.http import Endpoint
 from lhkit.models.light import AT_ONCE, LlamaCppServer, LlamaCppSettings, ensure_light
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
-from lhkit.models.weights import ensure_tuned, file_sha256
+from lhkit.models.weights import file_sha256
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
@@ -116,54 +116,7 @@ async def test_the_file_holds_the_numbers_of_the_folder_that_vllm_serves(
     assert apart <= 20  # bytes of 290 million; one on the machine where this was written
 
 
-@pytest.mark.parametrize("text", SAID)
-async def test_the_prompt_is_read_token_by_token_as_vllm_reads_it_with_one_bos(
-    served: ChatModel, settings: Settings, text: str
-) -> None:
-    _, last = await answered(served, asked(text, max_tokens=1))
-    folder = await ensure_tuned(settings.cache_dir)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    ids = tokenizer.encode(last.prompt_text, add_special_tokens=False).ids
-    assert list(last.prompt_token_ids) == ids
-    assert ids[:2] == [BOS_ID, START_OF_TURN_ID]
-    assert ids.count(BOS_ID) == 1
-    assert last.usage.prompt_tokens == len(ids)
-
-
-async def test_it_stops_at_the_end_of_its_turn_and_shows_no_mark(served: ChatModel) -> None:
-    words, last = await answered(served, asked("안녕!"))
-    assert (last.reason, last.truncated) == ("stop", False)
-    assert last.token_ids[-1] == END_OF_TURN_ID
-    assert len(last.token_ids) == last.usage.completion_tokens
-    assert "<" not in last.raw_text
-    assert "".join(words).strip() == last.text.strip()
-
-
-async def test_the_limit_of_tokens_cuts(served: ChatModel) -> None:
-    _, last = await answered(served, asked("안녕!", max_tokens=3, is_bare=True))
-    assert (last.reason, last.truncated, len(last.token_ids)) == ("length", True, 3)
-
-
-async def test_greedy_twice_is_the_same_and_the_prompt_is_not_read_again(
-    served: ChatModel,
-) -> None:
-    request = asked("카페인 줄이는 법 찾아줘")
-    first, second = [(await answered(served, request))[1] for _ in range(2)]
-    assert first.token_ids == second.token_ids
-    assert (second.usage.cached_tokens or 0) > second.usage.prompt_tokens // 2
-    assert second.server_metrics
-
-
-async def test_emoji_and_korean_come_whole(served: ChatModel) -> None:
-    """Letters of several tokens: what is streamed is no half of one."""
-    words, last = await answered(
-        served, asked("그대로 따라 해: 뷁👩‍👩‍👧😀 쀍", max_tokens=60, is_bare=True)
-    )
-    assert "\ufffd" not in "".join(words)
-    assert last.token_ids
-
-
-async def test_leaving_early_frees_the_slot(served: ChatModel) -> None:
+async def test_leaving_more_than_it_has_slots_frees_them_all(served: ChatModel) -> None:
     """More are left than the server has slots: else the last would wait for the first to end."""
     request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=400, is_bare=True)
     for _ in range(AT_ONCE + 1):
@@ -175,21 +128,6 @@ async def test_leaving_early_frees_the_slot(served: ChatModel) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{address}/slots") as response:
         slots = await response.json()
     assert [each["is_processing"] for each in slots] == [False] * AT_ONCE
-
-
-async def test_as_many_as_it_has_slots_are_answered_beside_each_other(served: ChatModel) -> None:
-    """Each as if it were alone: what one says does not get into another."""
-    requests = [asked(f"습관 {number}개 보여줘", 12, is_bare=True) for number in range(4)]
-    beside = await asyncio.gather(*(answered(served, each) for each in requests))
-    for (words, last), request in zip(beside, requests, strict=True):
-        assert "".join(words).strip() == last.text.strip()
-        assert last.prompt_text.count(request.messages[0].text) == 1  # type: ignore[union-attr] # a user's
-
-
-async def test_a_prompt_that_is_too_long_is_a_typed_fault(served: ChatModel) -> None:
-    with pytest.raises(ContextTooLongError):
-        await answered(served, asked("아주 길다. " * 6000))
-    assert (await answered(served, asked("안녕!", max_tokens=2, is_bare=True)))[1].token_ids
 
 
 @pytest.mark.promise("eval.parity_causes")

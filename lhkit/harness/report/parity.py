@@ -122,8 +122,8 @@ def _speeds(told: Parity, catalog: Catalog) -> Iterator[tuple[str, str, str, str
     for key, name, words in _FOOTPRINT:
         one, other = (getattr(each, name) for each in told.footprints)
         if one is not None or other is not None:
-            ratio = f"x{other / one:.2f}" if one and other is not None else ""
-            yield catalog.text(f"parity.{key}"), words(one), words(other), ratio
+            times_as = f"x{other / one:.2f}" if one and other is not None else ""
+            yield catalog.text(f"parity.{key}"), words(one), words(other), times_as
 
 
 def _halves(each: Latency) -> str:
