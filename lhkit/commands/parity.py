@@ -11,7 +11,16 @@ from rich.text import Text
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.report import STDOUT, write_report
 from lhkit.errors import UsageError
-from lhkit.harness.parity import Divergence, Forced, Parity, forced, parity, said_first, with_odds
+from lhkit.harness.parity import (
+    Divergence,
+    Forced,
+    Parity,
+    forced,
+    is_greedy_by,
+    parity,
+    said_first,
+    with_odds,
+)
 from lhkit.harness.report.parity import parity_markdown, parity_page, parity_table
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
@@ -73,10 +82,11 @@ async def parity_runs(options: ParityOptions, settings: Settings) -> int:
 
 async def _told(options: ParityOptions) -> Parity:
     """Return what the records say, and the servers that are to be asked."""
-    told = parity(Run.load(options.run_a), Run.load(options.run_b))
+    run_a = Run.load(options.run_a)
+    told = parity(run_a, Run.load(options.run_b))
     if options.ask is not None and told.divergences:
         told = await _asked(told, options.ask)
-    scored = [await _scored(told, address) for address in options.score]
+    scored = [await _scored(told, run_a, address) for address in options.score]
     return replace(told, forced=tuple(scored))
 
 
@@ -110,7 +120,7 @@ async def _asked(told: Parity, address: str) -> Parity:
     return with_odds(told, odds, server=model.identity.server)
 
 
-async def _scored(told: Parity, address: str) -> Forced:
+async def _scored(told: Parity, run_a: Run, address: str) -> Forced:
     """Return how far a server agrees with all that the first run said."""
     replies = said_first(told)
     if not replies:
@@ -121,7 +131,8 @@ async def _scored(told: Parity, address: str) -> Forced:
     async with _telling(address) as model:
         read = [(ids, await model.likely_along(prompt, ids)) for prompt, ids in replies]
     who = model.identity
-    return forced(" ".join(filter(None, (who.server, who.title, who.dtype))), read)
+    name = " ".join(filter(None, (who.server, who.title, who.dtype)))
+    return forced(name, read, is_own=is_greedy_by(run_a, who))
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from lhkit.harness.pairs import Comparison, Pair
 from lhkit.harness.record import ModelCallRecord, SampleId, SampleRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
-from lhkit.messages import Finished, Footprint
+from lhkit.messages import Finished, Footprint, ModelIdentity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +144,8 @@ class Forced:
 
     Each token is seen behind those before it, whatever the server would have written there: so an
     early difference does not hide the rest. Of `tokens` in `replies` it holds `agreed` for
-    likeliest, too; of the others `ties` are nearly as likely (`TIE`).
+    likeliest, too; of the others `ties` are nearly as likely (`TIE`). `is_own`: it is the server
+    that said them, and was asked for the likeliest.
     """
 
     server: str
@@ -152,6 +153,12 @@ class Forced:
     tokens: int
     agreed: int
     ties: int
+    is_own: bool = False
+
+    @property
+    def other_sampler(self) -> int:
+        """How many tokens a server wrote that it holds for clearly less likely than another."""
+        return self.tokens - self.agreed - self.ties if self.is_own else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,8 +339,39 @@ def said_first(told: Parity) -> tuple[tuple[str, tuple[int, ...]], ...]:
     )
 
 
+def is_greedy_by(run: Run, server: ModelIdentity) -> bool:
+    """Return whether all of a run was asked of such a server, and always for the likeliest token.
+
+    The same model, software, weights and type of number; the address does not count. Not where
+    decoding was constrained: a token may then be the likeliest of those allowed.
+    """
+    asked = [each.get("temperature") for each in run.manifest.get("sampling", ())]
+    own = [
+        call.response.identity
+        for record in run.records
+        for turn in record.evidence.turns
+        for call in turn.model_calls
+    ]
+    return (
+        bool(own and asked)
+        and not any(asked)
+        and bool(server.weights_sha256)
+        and all(each is not None and each.constraint == "off" for each in own)
+        and {_build(each) for each in own} == {_build(server)}
+    )
+
+
+def _build(identity: ModelIdentity | None) -> tuple[str, ...]:
+    if identity is None:
+        return ()
+    return identity.model, identity.server, identity.weights_sha256, identity.dtype
+
+
 def forced(
-    server: str, replies: Iterable[tuple[Sequence[int], Sequence[Mapping[int, float]]]]
+    server: str,
+    replies: Iterable[tuple[Sequence[int], Sequence[Mapping[int, float]]]],
+    *,
+    is_own: bool = False,
 ) -> Forced:
     """Return how far a server agrees: for each reply its ids, and what was likely at each place."""
     read = list(replies)
@@ -349,6 +387,7 @@ def forced(
         tokens=len(gaps),
         agreed=len(gaps) - len(apart),
         ties=sum(gap < TIE for gap in apart),
+        is_own=is_own,
     )
 
 

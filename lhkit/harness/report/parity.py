@@ -78,18 +78,26 @@ def facts_of(told: Parity, catalog: Catalog) -> Iterator[str]:
     ties = [each.is_tie for each in told.divergences if each.is_tie is not None]
     if ties:
         yield text("parity.ties", ties=part_of(sum(ties), len(ties)), server=told.asked)
+    yield from _of_forced(told, catalog)
+    if told.unknown:
+        yield not_known(told, catalog)
+
+
+def _of_forced(told: Parity, catalog: Catalog) -> Iterator[str]:
+    """Yield what servers say of the first run's replies."""
+    text, name = catalog.text, told.comparison.name_a
     for read in told.forced:
         yield text(
             "parity.forced",
             server=read.server,
-            name=compared.name_a,
+            name=name,
             replies=read.replies,
             agreed=part_of(read.agreed, read.tokens),
             others=read.tokens - read.agreed,
             ties=read.ties,
         )
-    if told.unknown:
-        yield not_known(told, catalog)
+        if read.other_sampler:
+            yield text("parity.other_sampler", name=name, count=read.other_sampler)
 
 
 def not_known(told: Parity, catalog: Catalog) -> str:

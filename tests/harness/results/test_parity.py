@@ -13,7 +13,16 @@ from rich.console import Console
 from lhkit.commands.parity import ParityOptions, parity_runs
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.log import RECORDS, footprint_of
-from lhkit.harness.parity import NOT_ASKED, CallKind, Cause, Parity, parity, with_odds
+from lhkit.harness.parity import (
+    NOT_ASKED,
+    CallKind,
+    Cause,
+    Parity,
+    forced,
+    is_greedy_by,
+    parity,
+    with_odds,
+)
 from lhkit.harness.record import (
     Evidence,
     Judgement,
@@ -28,10 +37,12 @@ from lhkit.harness.report.parity import facts_of, parity_markdown, parity_page, 
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, Finished, Footprint, ModelIdentity, Timing, ToolCall, Usage
+from lhkit.models.served import connect
+from lhkit.models.serving import alias_of
 from lhkit.settings import Settings, load_settings
 from lhkit.text import seconds
 from tests.models.fake_llama_cpp import FakeLlamaCpp
-from tests.models.fake_vllm import FakeVllm, answers
+from tests.models.fake_vllm import FakeVllm, answers, models
 
 SERVED = ModelIdentity(model="gemma", server="vllm 0.32", weights_sha256="1" * 64, dtype="bfloat16")
 CALL = ToolCall(name="add", args={"x": 1})
@@ -241,6 +252,52 @@ def test_a_tie_that_rounding_decides_is_told_apart_from_another_answer(
     lines = " ".join(facts_of(asked, load_catalog("en")))
     assert f"Asked vllm 0.32: in {'1/1 100%' if is_tie else '0/1 0%'}" in lines
     assert "log-probabilities -0." in shown(asked)
+
+
+GREEDY = {"sampling": [{"temperature": 0.0}]}
+
+
+@pytest.mark.promise("eval.parity_causes")
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_a_server_that_does_not_write_its_own_likeliest_token_has_another_sampler(
+    locale: str,
+) -> None:
+    """Asked for the likeliest it wrote 7, which it holds for clearly less likely, and 8, a tie."""
+    a = run((reply(),), name="served", **GREEDY)
+    read = [((6, 7, 8), ({6: -0.1}, {7: -3.0, 9: -0.1}, {8: -0.8, 9: -0.7}))]
+    catalog = load_catalog(locale)
+
+    def said(*, is_own: bool) -> bool:
+        found = replace(told(reply(), reply()), forced=(forced("s", read, is_own=is_own),))
+        words = catalog.text("parity.other_sampler", name="served", count=1)
+        return words in list(facts_of(found, catalog))
+
+    assert is_greedy_by(a, SERVED)
+    assert said(is_own=True)
+    assert not said(is_own=False)
+    assert forced("s", [((6,), ({6: -0.1},))], is_own=True).other_sampler == 0
+
+
+@pytest.mark.parametrize(
+    ("played", "server"),
+    [
+        (GREEDY, replace(SERVED, server="llama.cpp b1")),
+        (GREEDY, replace(SERVED, weights_sha256="2" * 64)),
+        (GREEDY, replace(SERVED, dtype="float32")),
+        ({"sampling": [{"temperature": 0.7}]}, SERVED),
+        ({}, SERVED),
+    ],
+)
+def test_another_server_or_one_that_was_not_asked_for_the_likeliest_proves_no_sampler(
+    played: dict[str, Any], server: ModelIdentity
+) -> None:
+    assert not is_greedy_by(run((reply(),), **played), server)
+
+
+@pytest.mark.parametrize("change", [{"weights_sha256": ""}, {"constraint": "auto"}])
+def test_weights_that_nobody_knows_or_a_constraint_prove_no_sampler(change: dict[str, str]) -> None:
+    who = replace(SERVED, **change)  # type: ignore[arg-type] # texts, all of them
+    assert not is_greedy_by(run((reply(identity=who),), **GREEDY), who)
 
 
 def test_without_the_same_kept_prompt_nobody_can_be_asked() -> None:
@@ -457,6 +514,38 @@ async def test_a_server_is_asked_how_likely_both_tokens_were(
             assert await parity_runs(options, settings) == 0
         assert "nearly a tie (log-probabilities -0.50 / -0.60)" in capsys.readouterr().out
     assert [each["prompt"] for each in bodies] == [[2, 105, ord("a")]] * 2
+
+
+@pytest.mark.promise("eval.parity_causes")
+@pytest.mark.anyio
+@pytest.mark.parametrize(("temperature", "is_proven"), [(0.0, True), (0.7, False)])
+async def test_the_first_runs_own_server_tells_that_it_samples_otherwise_than_it_was_asked_to(
+    temperature: float,
+    is_proven: bool,
+    tmp_path: Path,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def vllm(_request: web.Request) -> web.StreamResponse:
+        along = [{"97": {"logprob": -3.0}, "7": {"logprob": -0.1}}]
+        return web.json_response({"choices": [{"prompt_logprobs": [None, {}, *along]}]})
+
+    async def ids(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"tokens": [2, 105]})
+
+    routes = {
+        "/v1/models": models("gemma", alias_of("1" * 64)),
+        "/tokenize": ids,
+        "/v1/completions": vllm,
+    }
+    async with FakeVllm(routes=routes) as server:
+        model = await connect(server.base_url)
+        await model.aclose()
+        a = kept(tmp_path / "a", run((reply("a", identity=model.identity, **PROMPTED),)))
+        (a / "manifest.json").write_text(json.dumps({"sampling": [{"temperature": temperature}]}))
+        await parity_runs(ParityOptions(run_a=a, run_b=a, score=(server.base_url,)), settings)
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("its sampler is another" in said) == is_proven
 
 
 @pytest.mark.promise("eval.parity_forced")
