@@ -296,7 +296,7 @@ def test_another_server_or_one_that_was_not_asked_for_the_likeliest_proves_no_sa
 
 @pytest.mark.parametrize("change", [{"weights_sha256": ""}, {"constraint": "auto"}])
 def test_weights_that_nobody_knows_or_a_constraint_prove_no_sampler(change: dict[str, str]) -> None:
-    who = replace(SERVED, **change)  # type: ignore[arg-type] # texts, all of them
+    who = replace(SERVED, **change)
     assert not is_greedy_by(run((reply(identity=who),), **GREEDY), who)
 
 
