@@ -124,7 +124,6 @@ async def test_leaving_early_frees_the_slot(served: ChatModel) -> None:
     await until_idle(served)
     async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
         await anext(events)
-        assert await busy(served) == 1
     await until_idle(served)
 
 
