@@ -306,15 +306,23 @@ def _speed_table(told: Parity, catalog: Catalog) -> Html:
 def _lead(each: Divergence, told: Parity, catalog: Catalog) -> Html:
     """Return where both transcripts part, and how each went on."""
     names = (told.comparison.name_a, told.comparison.name_b)
+    nothing = catalog.text("parity.nothing")
     rows = [
-        tag("tr", tag("th", name, scope="row"), tag("td", tag("code", said)), tag("td", reason))
+        tag(
+            "tr",
+            tag("th", name, scope="row"),
+            tag("td", tag("code", said) if said.strip() else nothing),
+            tag("td", reason),
+        )
         for name, said, reason in zip(names, each.said, each.reasons, strict=True)
     ]
     columns = ("", catalog.text("parity.went_on"), catalog.text("parity.reason"))
     where = _where(each, told, catalog)
+    both = tag("p", label(catalog.text("parity.before")), " ", tag("code", f"… {each.before}"))
     return tag(
         "div",
         tag("p", where),
-        tag("p", label(catalog.text("parity.before")), " ", tag("code", f"… {each.before}")),
+        *([both] if each.before else []),
         html_table(columns, rows, caption=where),
+        class_="lhr-trace",
     )

@@ -406,6 +406,20 @@ def test_a_frame_has_a_row_for_each_sample_that_parts_and_the_same_types_without
     assert list(empty.dtypes) == list(asked.differing.dtypes)
 
 
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_the_page_says_nothing_of_a_side_that_wrote_nothing_and_of_a_beginning_that_is_none(
+    locale: str,
+) -> None:
+    pytest.importorskip("jinja2")
+    catalog = load_catalog(locale)
+    silent = parity_page(told(reply("add 1"), reply("")), catalog)
+    assert f"<td>{catalog.text('parity.nothing')}</td>" in silent
+    assert catalog.text("parity.before") not in silent
+    assert catalog.text("parity.before") in parity_page(
+        told(reply("add 1"), reply("add 2")), catalog
+    )
+
+
 ATTACK = "<script>x()</script> | `y` [z](http://z)\x1b[31m"
 
 
