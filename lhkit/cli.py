@@ -986,7 +986,7 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
             str,
             typer.Option(
                 help="gguf:Q8_0, gguf:Q4_K_M, gguf:Q4_0, gguf:Q2_0, gguf:BF16 or gguf:F16, for "
-                "llama.cpp."
+                "llama.cpp; litertlm:none or litertlm:int8, for phones."
             ),
         ],
         into: Annotated[
@@ -998,11 +998,24 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
                 help="Have the file answer five prompts, and ask the source how far it agrees."
             ),
         ] = True,
+        converter: Annotated[
+            str | None,
+            typer.Option(
+                metavar="PYTHON",
+                help="For litertlm: the Python of an environment that has litert-torch.",
+            ),
+        ] = None,
     ) -> None:
         """Write a model as the file that another runtime loads, with a manifest beside it."""
         from lhkit.commands.export_model import ExportModelOptions, export_model  # noqa: PLC0415 - aiohttp
 
-        options = ExportModelOptions(source=source, to=to, into=into, is_checked=check)
+        options = ExportModelOptions(
+            source=source,
+            to=to,
+            into=into,
+            is_checked=check,
+            converter=converter or sys.executable,
+        )
         finish(run, lambda settings: export_model(options, settings))
 
 
@@ -1308,7 +1321,9 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
             )
         name = model or EMBEDDED
         is_dry_other = dry_run and name not in EMBEDDED_NAMES
-        if weights is None and ("/" in name or name.endswith(".gguf") or is_dry_other):
+        if weights is None and (
+            "/" in name or name.endswith((".gguf", ".litertlm")) or is_dry_other
+        ):
             if runtime is not None:
                 raise typer.BadParameter(f"--runtime is for gemma and gemma-base, not for {name}")
             finish(

@@ -10,6 +10,10 @@ settings.register_profile("fuzz", deadline=None, max_examples=20_000)  # --hypot
 settings.load_profile("lhkit")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--litertlm", metavar="FILE", help="try LiteRT-LM with this .litertlm file")
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"

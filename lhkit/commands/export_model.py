@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,17 @@ from lhkit.files import drafted, version_of
 from lhkit.harness.parity import TIE
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Finished, Sampling, UserMessage
-from lhkit.models import gguf_check, gguf_export
+from lhkit.models import gguf_check, gguf_export, litert_export
 from lhkit.models.base import ModelRequest
+from lhkit.models.dialects.base import END_OF_TURN_ID
 from lhkit.models.http import Endpoint
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
+from lhkit.models.litert import LiteRtServer, LiteRtSettings
+from lhkit.models.llama_cpp import LlamaCppHttp
+from lhkit.models.openai import OpenAiHttp
 from lhkit.models.served import connect
+from lhkit.models.serving import LocalServer, ServerPlan
+from lhkit.models.vllm import VllmHttp
 from lhkit.models.weights import (
     EMBEDDED_NAMES,
     TUNED,
@@ -36,8 +43,12 @@ from lhkit.models.weights import (
 from lhkit.settings import Settings
 from lhkit.text import printable
 
-FORMATS = tuple(f"gguf:{each}" for each in gguf_export.QUANTISATIONS)
+FORMATS = (
+    *(f"gguf:{each}" for each in gguf_export.QUANTISATIONS),
+    *(f"litertlm:{each}" for each in litert_export.RECIPES),
+)
 """What `--to` takes."""
+_RUNTIMES = {"gguf": "llama.cpp", "litertlm": "LiteRT-LM"}
 
 PROMPTS = (
     "안녕! 뭘 도와줄 수 있어?",
@@ -54,13 +65,25 @@ _MOST_TOKENS = 64
 class ExportModelOptions:
     """What the user asked for: `source` is a folder or the name of an embedded model.
 
-    With `is_checked` the file is asked `PROMPTS` as soon as it is written.
+    With `is_checked` the file is asked `PROMPTS` as soon as it is written. `converter` is the
+    Python that has LiteRT's converter, for `litertlm`.
     """
 
     source: str
     to: str
     into: Path
     is_checked: bool = True
+    converter: str = sys.executable
+
+    @property
+    def kind(self) -> str:
+        """The format without its quantisation."""
+        return self.to.partition(":")[0]
+
+    @property
+    def quantisation(self) -> str:
+        """The quantisation of the format."""
+        return self.to.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,31 +118,27 @@ class Check:
 async def export_model(options: ExportModelOptions, settings: Settings) -> int:
     """Write the file, and beside it a manifest: from what, by what, which hash; return 0.
 
-    The file is there when it is whole, or not at all. Then llama.cpp answers five prompts with it,
-    and the source is asked how far it agrees; 1 is returned where a prompt is not answered.
+    The file is there when it is whole, or not at all. Then its runtime answers five prompts with
+    it, and the source is asked how far it agrees; 1 is returned where a prompt is not answered.
 
     Raises:
-        UsageError: no such format, no folder of a model, or a file that is no `.gguf`.
-        SetupError: a package lacks, the weights cannot be made, the conversion fails, or llama.cpp
-            cannot load the file.
-        ModelError: llama.cpp breaks off while it answers.
+        UsageError: no such format, no folder of a model, or a file with another ending.
+        SetupError: a package lacks, the weights cannot be made, the conversion fails, or the
+            runtime cannot load the file.
+        ModelError: the runtime breaks off while it answers.
     """
     if options.to not in FORMATS:
         raise UsageError(f"no format {options.to!r}: choose one of {', '.join(FORMATS)}")
-    if options.into.suffix != ".gguf":
-        raise UsageError(f"{options.into}: llama.cpp knows its files by their ending: give .gguf")
-    if find_spec("gguf") is None:
-        raise MissingPackageError("gguf is not installed: `pip install gguf`, or `make venv`")
-    quantisation = options.to.partition(":")[2]
-    if quantisation in gguf_export.BY_LLAMA_CPP and find_spec("xllamacpp") is None:
-        raise MissingPackageError(
-            f"only llama.cpp makes {quantisation}, and it is not installed: `pip install "
-            "'lhkit[light]'`"
+    if options.into.suffix != f".{options.kind}":
+        raise UsageError(
+            f"{options.into}: {_RUNTIMES[options.kind]} knows its files by their ending: give "
+            f".{options.kind}"
         )
+    await _require_converter(options)
     folder = await _folder(options.source, settings)
     manifest = await asyncio.to_thread(_made_from, folder, options.to)
     manifest["source"]["sha256"] = await weights_sha256(folder, settings.cache_dir)
-    await _converted(folder, options.into, quantisation)
+    manifest |= await _converted(folder, options, manifest)
     manifest["file"] = {
         "name": options.into.name,
         "bytes": options.into.stat().st_size,
@@ -131,13 +150,38 @@ async def export_model(options: ExportModelOptions, settings: Settings) -> int:
     _say(catalog.text("export.model", path=options.into, megabytes=size))
     if not options.is_checked:
         return 0
-    if find_spec("xllamacpp") is None:
-        _say(catalog.text("export.unchecked"))
+    package, extra = ("xllamacpp", "light") if options.kind == "gguf" else ("litert_lm", "litert")
+    if find_spec(package) is None:
+        runtime = _RUNTIMES[options.kind]
+        _say(catalog.text("export.unchecked", runtime=runtime, extra=extra))
         return 0
-    check = await _checked(options.into, folder, settings)
+    check = await _checked(options, folder, settings)
     _write_manifest(options.into, {**manifest, "check": asdict(check)})
     _say(check.words(catalog))
     return 0 if check.answered == check.prompts else EXIT_MISSED
+
+
+async def _require_converter(options: ExportModelOptions) -> None:
+    """Tell before anything is fetched or made that nothing could convert it."""
+    if options.kind == "litertlm":
+        code, told = await run_offline(litert_export.__file__, python=options.converter)
+        if code == litert_export.MISSING:
+            raise MissingPackageError(
+                f"LiteRT's converter is not installed in {options.converter} ({told} missing): it "
+                "takes gigabytes and a torch of its own, so give it an environment: `python -m "
+                "venv converter && converter/bin/pip install litert-torch litert-lm-builder "
+                "tensorflow-cpu`, then --converter converter/bin/python"
+            )
+        if code:
+            raise UsageError(f"--converter {options.converter} is no Python that runs: {told}")
+        return
+    if find_spec("gguf") is None:
+        raise MissingPackageError("gguf is not installed: `pip install gguf`, or `make venv`")
+    if options.quantisation in gguf_export.BY_LLAMA_CPP and find_spec("xllamacpp") is None:
+        raise MissingPackageError(
+            f"only llama.cpp makes {options.quantisation}, and it is not installed: `pip install "
+            "'lhkit[light]'`"
+        )
 
 
 def _write_manifest(file: Path, manifest: Mapping[str, Any]) -> None:
@@ -168,17 +212,37 @@ def _made_from(folder: Path, to: str) -> dict[str, Any]:
     return {"source": {"folder": folder.resolve().name}, "to": to, "versions": versions}
 
 
-async def _converted(folder: Path, into: Path, quantisation: str) -> None:
-    """Convert in a process of its own, into a draft that takes the file's name when it is whole."""
+async def _converted(
+    folder: Path, options: ExportModelOptions, manifest: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Convert in a process of its own, into a draft that takes the file's name when it is whole.
+
+    Returns what the manifest has to tell of it besides.
+    """
+    into, quantisation = options.into, options.quantisation
     await asyncio.to_thread(into.parent.mkdir, parents=True, exist_ok=True)
-    with drafted(into) as (draft,):
-        code, told = await run_offline(gguf_export.__file__, str(folder), str(draft), quantisation)
+    with drafted(into) as (draft,), tempfile.TemporaryDirectory() as place:
+        if options.kind == "gguf":
+            asked = (str(folder), str(draft), quantisation)
+            code, told = await run_offline(gguf_export.__file__, *asked)
+            if code:
+                raise WeightsError(f"{folder} cannot be written as GGUF (exit {code}: {told})")
+            return {}
+        about = Path(place) / "about.json"
+        asked = (str(folder), str(draft), quantisation, str(about))
+        code, told = await run_offline(litert_export.__file__, *asked, python=options.converter)
         if code:
-            raise WeightsError(f"{folder} cannot be written as GGUF (exit {code}: {told})")
+            raise WeightsError(
+                f"{folder} cannot be written for LiteRT-LM (exit {code}: {told}): the converter "
+                "said that; try another --to, or other versions of its packages"
+            )
+        found = json.loads(await asyncio.to_thread(about.read_text, encoding="utf-8"))
+    versions = {"lhkit": manifest["versions"]["lhkit"], **found["versions"]}
+    return {"versions": versions, "options": found["options"]}
 
 
-async def _checked(file: Path, folder: Path, settings: Settings) -> Check:
-    replies = await _answered(file, settings)
+async def _checked(options: ExportModelOptions, folder: Path, settings: Settings) -> Check:
+    replies = await _answered(options, settings)
     check = Check(
         prompts=len(replies),
         answered=sum(bool(each.raw_text.strip()) for each in replies),
@@ -198,12 +262,20 @@ async def _checked(file: Path, folder: Path, settings: Settings) -> Check:
     )
 
 
-async def _answered(file: Path, settings: Settings) -> list[Finished]:
-    """Return what llama.cpp answers with the file."""
+def _server(options: ExportModelOptions, settings: Settings) -> LocalServer[ServerPlan]:
+    file = options.into
     log = settings.cache_dir / "logs" / f"{file.stem}-check.log"
+    if options.kind == "litertlm":
+        return LiteRtServer(LiteRtSettings(model=file, served_name=file.stem, log_path=log))
     plan = LlamaCppSettings(model=file, served_name=file.stem, log_path=log, at_once=1)
+    return LlamaCppServer(plan)
+
+
+async def _answered(options: ExportModelOptions, settings: Settings) -> list[Finished]:
+    """Return what the runtime answers with the file."""
+    file = options.into
     replies = []
-    async with LlamaCppServer(plan) as server:
+    async with _server(options, settings) as server:
         model = await connect(Endpoint(base_url=server.base_url, model=file.stem))
         try:
             for prompt in PROMPTS:
@@ -211,10 +283,23 @@ async def _answered(file: Path, settings: Settings) -> list[Finished]:
                     messages=(UserMessage(text=prompt),), sampling=Sampling(max_tokens=_MOST_TOKENS)
                 )
                 events = [event async for event in model.stream(request)]
-                replies += [each for each in events if isinstance(each, Finished)]
+                ended = [each for each in events if isinstance(each, Finished)]
+                replies += [await _with_tokens(each, model) for each in ended]
         finally:
             await model.aclose()
     return replies
+
+
+async def _with_tokens(reply: Finished, model: VllmHttp | LlamaCppHttp | OpenAiHttp) -> Finished:
+    """Return a reply with the ids that its text falls into, where the runtime tells none.
+
+    So the source can be asked about them. The token that ended it is there if one more was counted.
+    """
+    if reply.token_ids or not isinstance(model, VllmHttp):
+        return reply
+    ids = await model.tokenize(reply.raw_text)
+    has_end = reply.usage.completion_tokens == len(ids) + 1
+    return replace(reply, token_ids=(*ids, *((END_OF_TURN_ID,) * has_end)))
 
 
 async def _gaps(folder: Path, replies: Sequence[Finished]) -> list[list[float]]:

@@ -18,6 +18,7 @@ from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.families import Device, serve_command
 from lhkit.models.light import LlamaCppSettings, require_llama_cpp
+from lhkit.models.litert import LiteRtSettings, require_litert_lm
 from lhkit.models.serving import (
     LocalServer,
     RunningServer,
@@ -43,6 +44,8 @@ from lhkit.text import printable
 
 GGUF = ".gguf"
 """How the name of a file ends that llama.cpp serves."""
+LITERTLM = ".litertlm"
+"""How the name of a file ends that LiteRT-LM serves."""
 _GGUF_AT_ONCE = 2  # conversations; each has a cache of its own
 _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
@@ -60,7 +63,7 @@ async def serve_line(
 ) -> int:
     """Print the command line that serves `model` well, and run it unless it is a dry run.
 
-    A GGUF file is served by llama.cpp, any other name by vLLM.
+    A GGUF file is served by llama.cpp, a `.litertlm` by LiteRT-LM, any other name by vLLM.
 
     With `server_parser` the server also parses calls itself, for `--dialect openai`. Where `model`
     is a folder and it is run, the server tells its hash. On a CPU it computes in what this
@@ -70,11 +73,13 @@ async def serve_line(
     Raises:
         UsageError: no such device, no parser is known for the model, or `compiled`, which is for
             the embedded ones.
-        MissingPackageError: vLLM, or for a GGUF file llama.cpp, is not installed here.
+        MissingPackageError: vLLM, or for a file llama.cpp or LiteRT-LM, is not installed here.
         WeightsError: the folder cannot be read.
     """
     if model.endswith(GGUF):
         return await _gguf_line(Path(model), port, dry_run=dry_run)
+    if model.endswith(LITERTLM):
+        return await _litert_line(Path(model), port, dry_run=dry_run)
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
     if compiled:
@@ -106,6 +111,19 @@ async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if dry_run:
         return 0
     require_llama_cpp()
+    return await _ended(command)
+
+
+async def _litert_line(file: Path, port: int | None, *, dry_run: bool) -> int:
+    if not await asyncio.to_thread(file.is_file):
+        raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
+    sha256 = await asyncio.to_thread(file_sha256, file)
+    plan = LiteRtSettings(model=file, served_name=file.name, log_path=Path(), weights_sha256=sha256)
+    command = ("python", *plan.arguments(port or _DRY_PORT))
+    Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
+    if dry_run:
+        return 0
+    require_litert_lm()
     return await _ended(command)
 
 

@@ -926,6 +926,8 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
 
 LLAMA_CPP = "llama.cpp"
 """How the name of a llama.cpp server begins."""
+LITERT_LM = "litert-lm"
+"""How the name of a server of lhkit begins that has LiteRT-LM in it (`litert_serving`)."""
 _NO_BUILD = "b0-unknown"
 """What llama.cpp calls a build whose makers did not tell it of which commit it is."""
 
@@ -939,7 +941,7 @@ def _with_build(software: str, build: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Software:
-    """What serves: its name and version; of llama.cpp also the file and its quantisation."""
+    """What serves: its name and version; of llama.cpp also the file, of files the quantisation."""
 
     name: str
     file: str = ""
@@ -947,10 +949,16 @@ class _Software:
 
 
 async def _software(connection: Connection) -> _Software:
-    """Return what serves, by the addresses that only vLLM or only llama.cpp answers."""
+    """Return what serves, by the addresses that vLLM, lhkit's LiteRT-LM or llama.cpp answers."""
     missing = (RequestRefusedError, ServerFailedError, StreamBrokenError, KeyError)
     with suppress(*missing):
-        return _Software(name=f"vllm {(await connection.get('/version'))['version']}")
+        told = await connection.get("/version")
+        if told.get("engine") == LITERT_LM:
+            return _Software(
+                name=f"{LITERT_LM} {told['version']} ({told['threads']} threads)",
+                quantisation=str(told.get("quantisation") or ""),
+            )
+        return _Software(name=f"vllm {told['version']}")
     with suppress(*missing):
         props = await connection.get("/props")
         return _Software(

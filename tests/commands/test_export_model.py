@@ -1,8 +1,10 @@
 """A model as a GGUF file: what is in it, what stands beside it, and what is refused."""
 
 import json
+import shlex
 import shutil
 import struct
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from lhkit.commands.serve import serve_line
 from lhkit.errors import LhkitError, MissingPackageError, UsageError, WeightsError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_export
+from lhkit.models.litert_serving import quantisation_of
 from lhkit.models.weights import file_sha256
 from lhkit.settings import Settings, load_settings
 from tests.models.tiny_gemma import tiny_gemma
@@ -246,6 +249,8 @@ async def test_a_file_that_was_not_finished_is_not_there(
     [
         ({"to": "gguf:Q2_K"}, f"choose one of {', '.join(FORMATS)}"),
         ({"into": Path("model.bin")}, "give .gguf"),
+        ({"to": "litertlm:int8"}, "LiteRT-LM knows its files by their ending: give .litertlm"),
+        ({"to": "litertlm:int3", "into": Path("x.litertlm")}, "choose one of"),
         ({"source": "nowhere"}, "holds no model"),
     ],
 )
@@ -262,6 +267,90 @@ async def test_another_architecture_is_named(folder: Path, settings: Settings) -
     options = ExportModelOptions(source=str(folder), to="gguf:F16", into=folder / "x.gguf")
     with pytest.raises(WeightsError, match="Other"):
         await export_model(options, settings)
+
+
+CONVERTER = """
+import json, pathlib
+def export(model, output_dir, **options):
+    said = pathlib.Path(model, "config.json").read_text()
+    if "broken" in said:
+        raise ValueError("Cannot lower this model")
+    pathlib.Path(output_dir, "model.litertlm").write_text(json.dumps(options))
+"""
+_PACKAGES = ("litert-torch", "litert-lm-builder", "ai-edge-quantizer", "torch", "transformers")
+
+
+@pytest.fixture
+def converter(tmp_path: Path) -> str:
+    """A Python that has something in the place of LiteRT's converter, and nothing else."""
+    place = tmp_path / "converter"
+    for name in ("litert_torch/generative/export_hf", "litert_lm_builder", "tensorflow"):
+        (place / "lib" / name).mkdir(parents=True)
+    (place / "lib/litert_torch/generative/export_hf/export.py").write_text(CONVERTER)
+    for name in _PACKAGES:
+        about = place / "lib" / f"{name.replace('-', '_')}-0.1.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n")
+    python = place / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(place / "lib"))} exec {sys.executable} -S "$@"\n'
+    )
+    python.chmod(0o755)
+    return str(python)
+
+
+@pytest.mark.promise("runtimes.export_litert")
+@pytest.mark.parametrize(("to", "recipe"), [("none", "none"), ("int8", "dynamic_wi8_afp32")])
+async def test_a_bundle_is_written_by_the_converter_of_another_python(
+    folder: Path, settings: Settings, tmp_path: Path, converter: str, *, to: str, recipe: str
+) -> None:
+    into = tmp_path / "made" / "tuned.litertlm"
+    options = ExportModelOptions(
+        source=str(folder), to=f"litertlm:{to}", into=into, is_checked=False, converter=converter
+    )
+    assert await export_model(options, settings) == 0
+    asked = json.loads(into.read_text())
+    assert asked["quantization_recipe"] == recipe
+    manifest = json.loads(into.with_suffix(".json").read_text())
+    assert manifest["options"] == asked
+    assert manifest["to"] == f"litertlm:{to}"
+    assert manifest["file"]["sha256"] == file_sha256(into)
+    assert len(manifest["source"]["sha256"]) == 64
+    assert set(manifest["versions"]) == {"lhkit", *_PACKAGES}
+    assert quantisation_of(into, file_sha256(into)) == to
+    assert {each.name for each in into.parent.iterdir()} == {"tuned.litertlm", "tuned.json"}
+
+
+@pytest.mark.promise("runtimes.export_litert")
+async def test_a_converter_that_fails_is_told_in_its_words_and_leaves_the_file_as_it_was(
+    folder: Path, settings: Settings, tmp_path: Path, converter: str
+) -> None:
+    (folder / "config.json").write_text('{"broken": 1}')
+    into = tmp_path / "made" / "tuned.litertlm"
+    into.parent.mkdir()
+    into.write_text("an earlier one")
+    options = ExportModelOptions(
+        source=str(folder), to="litertlm:int8", into=into, converter=converter
+    )
+    with pytest.raises(WeightsError, match="Cannot lower this model"):
+        await export_model(options, settings)
+    assert [each.name for each in into.parent.iterdir()] == ["tuned.litertlm"]
+    assert into.read_text() == "an earlier one"
+
+
+async def test_without_the_converter_a_sentence_says_how_to_get_one(
+    folder: Path, settings: Settings, tmp_path: Path, converter: str
+) -> None:
+    shutil.rmtree(Path(converter).parent / "lib" / "tensorflow")
+    into = tmp_path / "x.litertlm"
+    options = ExportModelOptions(
+        source=str(folder), to="litertlm:none", into=into, converter=converter
+    )
+    with pytest.raises(MissingPackageError, match=r"\(tensorflow missing\).*pip install"):
+        await export_model(options, settings)
+    broken = replace(options, converter=str(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match=r"--converter .*nowhere is no Python that runs"):
+        await export_model(broken, settings)
 
 
 async def served(file: str, settings: Settings, *, dry_run: bool) -> int:
