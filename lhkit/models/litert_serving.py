@@ -32,6 +32,7 @@ _BUILD_CHARS = 12
 _WATCH_S = 1.0
 _MOST_BYTES = 2**24
 _DEFAULT_TOKENS = 256
+_NEVER_WRITTEN = "<unused5>"
 _TRIED_CUTS = 64
 """So many places are tried before a prompt is read anew: a text may fall into other tokens."""
 
@@ -213,8 +214,9 @@ class Conversation:
         """Have the session know the prompt; return it, and how many tokens it knew and read."""
         cut, rest = self._cut(asked, ids)
         if cut and self._session is not None:
-            self._session.rewind(cut + 1)
-            return self._session, cut + 1, self._session.read(rest)
+            with suppress(RuntimeError):  # it cannot: a new one reads all
+                self._session.rewind(cut + 1)
+                return self._session, cut + 1, self._session.read(rest)
         self.close()
         self._session = self._engine.session(asked.max_tokens)
         self._max_tokens = asked.max_tokens
@@ -549,7 +551,18 @@ class _LiteRtSession:
         return int(self._session.get_benchmark_info().last_decode_token_count)
 
     def rewind(self, tokens: int) -> None:
-        if self._library.litert_lm_session_rewind_to_step(self._session._ptr, tokens):  # noqa: SLF001
+        """See `Session`.
+
+        The engine still knows the tokens behind the place, and what is read next is taken for
+        known where it is the same: a reply that was written and is now read as part of a prompt
+        would be lost (0.18.1; its checkpoints are the same). So another token is put there first.
+        """
+        self._rewind(tokens)
+        self._session.run_prefill([_NEVER_WRITTEN])
+        self._rewind(tokens)
+
+    def _rewind(self, tokens: int) -> None:
+        if self._library.litert_lm_session_rewind_to_step(self._session._ptr, tokens):  # noqa: SLF001 - no method yet
             raise RuntimeError(f"LiteRT-LM cannot rewind to token {tokens}")
 
     def cancel(self) -> None:

@@ -6,12 +6,14 @@ converter of gigabytes. `evals/baselines/runtimes.md` has the commands.
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
 
 from lhkit.errors import ContextTooLongError
+from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.http import Endpoint
 from lhkit.models.litert import LiteRtServer, LiteRtSettings
@@ -42,7 +44,7 @@ async def served(file: Path, settings: Settings) -> AsyncIterator[ChatModel]:
             yield model
 
 
-def test_who_serves_is_told_with_the_hash_of_the_file(served: ChatModel, file: Path) -> None:
+async def test_who_serves_is_told_with_the_hash_of_the_file(served: ChatModel, file: Path) -> None:
     told = served.identity
     assert told.server.startswith("litert-lm ")
     assert told.weights_sha256 == file_sha256(file)
@@ -84,6 +86,21 @@ async def test_greedy_is_the_same_whether_the_prompt_was_known_or_is_read_anew(
     assert fresh.raw_text == known.raw_text == again.raw_text != ""
     assert known.usage.cached_tokens == known.usage.prompt_tokens - 1
     assert again.usage.cached_tokens == 0
+
+
+async def test_a_reply_that_is_read_as_part_of_the_next_prompt_is_not_lost(
+    served: ChatModel,
+) -> None:
+    """The engine itself would take it for known after a rewind, and read nothing of it."""
+    first, other = asked("안녕!"), asked("안녕!", max_tokens=5)
+    _, last = await answered(served, first)
+    messages = (*first.messages, ModelMessage(text=last.text), UserMessage(text="고마워!"))
+    second = replace(first, messages=messages)
+    _, known = await answered(served, second)
+    await answered(served, other)
+    _, fresh = await answered(served, second)
+    assert known.raw_text == fresh.raw_text
+    assert (known.usage.cached_tokens or 0) > (fresh.usage.cached_tokens or 0) == 0
 
 
 async def test_emoji_and_korean_come_whole(served: ChatModel) -> None:

@@ -55,6 +55,7 @@ class FakeEngine:
         self.most_at_once = 0
         self.at_once = 0
         self.miscounts = 0
+        self.cannot_rewind = False
 
     def tokens(self, text: str) -> list[int]:
         ids = {mark: number for number, mark in MARKS.items()}
@@ -90,10 +91,11 @@ class _FakeSession:
         self._is_cancelled.clear()
         self._written = 0
         try:
-            for piece in self._pieces(engine.replies.pop(0)):
+            reply = engine.replies.pop(0)
+            for piece in self._pieces(reply):
                 if self._is_cancelled.is_set():
                     return
-                if self._written == self._max_tokens:
+                if self._written == self._max_tokens and reply[-1] != ENDLESS:
                     return
                 if piece == FAULT:
                     raise RuntimeError("the engine fails")
@@ -118,6 +120,8 @@ class _FakeSession:
         return self._written
 
     def rewind(self, tokens: int) -> None:
+        if self._engine.cannot_rewind:
+            raise RuntimeError("this session cannot be rewound")
         self._engine.rewound.append(tokens)
         del self._ids[tokens:]
 

@@ -156,6 +156,34 @@ async def test_a_text_is_cut_only_where_its_rest_falls_into_the_same_tokens() ->
     assert engine.read_texts[1].startswith("\n\n나")
 
 
+class PrefixedEngine(FakeEngine):
+    """As a vocabulary that has other tokens for the begin of a text than for its midst."""
+
+    def tokens(self, text: str) -> list[int]:
+        first, *rest = super().tokens(text)
+        return [first + 100_000 if first > 1000 else first, *rest]
+
+
+async def test_where_the_rest_would_fall_into_others_more_is_read_again() -> None:
+    engine = PrefixedEngine(["하나"], ["둘"])
+    async with connected(engine) as model:
+        await answered(model, asked("물 마셨어"))
+        last = await answered(model, asked("물 마실래"))
+    assert engine.prompts[1] == list(last.prompt_token_ids)
+    assert engine.read_texts[1].startswith("\n")
+    assert "물 마실래" in engine.read_texts[1]
+
+
+async def test_a_session_that_cannot_be_rewound_makes_room_for_one_that_reads_all() -> None:
+    engine = FakeEngine(["하나"], ["둘"])
+    engine.cannot_rewind = True
+    async with connected(engine) as model:
+        await answered(model)
+        last = await answered(model)
+    assert (last.raw_text, last.usage.cached_tokens) == ("둘", 0)
+    assert engine.prompts[0] == engine.prompts[1] == list(last.prompt_token_ids)
+
+
 async def test_another_limit_of_tokens_is_another_session_and_the_old_one_is_closed() -> None:
     engine = FakeEngine(["하나"], list("둘셋넷"))
     async with connected(engine) as model:
