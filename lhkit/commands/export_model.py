@@ -222,15 +222,16 @@ async def _converted(
     into, quantisation = options.into, options.quantisation
     await asyncio.to_thread(into.parent.mkdir, parents=True, exist_ok=True)
     with drafted(into) as (draft,), tempfile.TemporaryDirectory() as place:
+        asked = (str(folder), str(draft), quantisation)
         if options.kind == "gguf":
-            asked = (str(folder), str(draft), quantisation)
             code, told = await run_offline(gguf_export.__file__, *asked)
             if code:
                 raise WeightsError(f"{folder} cannot be written as GGUF (exit {code}: {told})")
             return {}
         about = Path(place) / "about.json"
-        asked = (str(folder), str(draft), quantisation, str(about))
-        code, told = await run_offline(litert_export.__file__, *asked, python=options.converter)
+        code, told = await run_offline(
+            litert_export.__file__, *asked, str(about), python=options.converter
+        )
         if code:
             raise WeightsError(
                 f"{folder} cannot be written for LiteRT-LM (exit {code}: {told}): the converter "

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _TRIED_CUTS = 64
 # What is asked of the engine: little enough that a test can play it.
 
 
-class Session(Protocol):
+class EngineSession(Protocol):
     """One text that is read and written on, token by token. The first token is a start token."""
 
     def read(self, text: str) -> int:
@@ -104,7 +104,7 @@ class Engine(Protocol):
         """Return the text of ids, control tokens included."""
         ...
 
-    def session(self, max_tokens: int) -> Session:
+    def session(self, max_tokens: int) -> EngineSession:
         """Return a session that writes at most so many tokens at a time."""
         ...
 
@@ -141,7 +141,7 @@ class _Account:
     reason: str
 
 
-class Conversation:
+class KeptSession:
     """The one session of the engine, kept from request to request.
 
     What a prompt has in common with what was read before (the tools, the turns so far) is not read
@@ -151,7 +151,7 @@ class Conversation:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         self._max_tokens = 0
         self._ids: list[int] = []
 
@@ -210,7 +210,7 @@ class Conversation:
         if session is not None:
             session.close()
 
-    def _read(self, asked: _Asked, ids: Sequence[int]) -> tuple[Session, int, int]:
+    def _read(self, asked: _Asked, ids: Sequence[int]) -> tuple[EngineSession, int, int]:
         """Have the session know the prompt; return it, and how many tokens it knew and read."""
         cut, rest = self._cut(asked, ids)
         if cut and self._session is not None:
@@ -290,7 +290,7 @@ class _Server:
     def __init__(self, engine: Engine, served: Served) -> None:
         self._engine = engine
         self._served = served
-        self._conversation = Conversation(engine)
+        self._conversation = KeptSession(engine)
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=SOFTWARE)
 
@@ -405,7 +405,7 @@ class _Server:
             streams=body.get("stream") is True,
         )
 
-    async def _answered(self, asked: _Asked) -> AsyncIterator[dict[str, Any]]:
+    async def _answered(self, asked: _Asked) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the events of one response; closing early ends it in the engine, too.
 
         Raises:
@@ -520,7 +520,7 @@ class LiteRtEngine:
         """See `Engine`."""
         return str(self._engine.detokenize(list(ids))) if ids else ""
 
-    def session(self, max_tokens: int) -> Session:
+    def session(self, max_tokens: int) -> EngineSession:
         """See `Engine`."""
         session = self._engine.create_session(
             apply_prompt_template=False,
@@ -551,7 +551,7 @@ class _LiteRtSession:
         return int(self._session.get_benchmark_info().last_decode_token_count)
 
     def rewind(self, tokens: int) -> None:
-        """See `Session`.
+        """See `EngineSession`.
 
         The engine still knows the tokens behind the place, and what is read next is taken for
         known where it is the same: a reply that was written and is now read as part of a prompt

@@ -14,7 +14,7 @@ from typing import Self
 
 from aiohttp import web
 
-from lhkit.models.litert_serving import Served, Session, application
+from lhkit.models.litert_serving import EngineSession, Served, application
 
 MARKS = {
     1: "<eos>",
@@ -64,7 +64,7 @@ class FakeEngine:
     def text(self, ids: Sequence[int]) -> str:
         return "".join(MARKS.get(each) or chr(each - _LETTERS) for each in ids)
 
-    def session(self, max_tokens: int) -> Session:
+    def session(self, max_tokens: int) -> EngineSession:
         self.open_sessions += 1
         return _FakeSession(self, max_tokens)
 
