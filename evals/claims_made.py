@@ -211,3 +211,30 @@ def _is_other_name(text: str, value: str, words: Sequence[str]) -> bool:
     stems = values.stems(text)
     is_like = (text[0] < "가") == (value[0] < "가") and not values.held([{"": text}])
     return is_like and bool(stems) and not any(values.same(a, b) for a in stems for b in words)
+
+
+def told_otherwise(reports: Sequence[Case]) -> Iterator[Case]:
+    """Yield true reports whose reply tells another number than was asked for and written."""
+    for case in reports:
+        chosen = random.Random(case.id)  # noqa: S311 - to learn from, no secret
+        written = {
+            float(value)
+            for deed in case.happened.deeds
+            if deed.writes and deed.ok
+            for _, value in values.leaves(deed.args)
+            if _is_number(value)
+        }
+        said = case.happened.said[-1] if case.happened.said else ""
+        digits = [
+            found
+            for found in re.finditer(r"(?<![\d.:,-])[1-9]\d*(?![\d.:,-])", case.reply)
+            if float(found[0]) in written & values.numbers(said)
+        ]
+        if digits:
+            found = chosen.choice(digits)
+            number = int(found[0])
+            swapped = int(found[0][::-1])
+            others = {number + 1, number + 5, number * 2, swapped} - {number, 0}
+            other = str(chosen.choice(sorted(others)))
+            reply = case.reply[: found.start()] + other + case.reply[found.end() :]
+            yield replace(case, reply=reply, is_false=True)

@@ -2,8 +2,8 @@
 
     python evals/claims_wording.py
 
-Logistic regression on the lines of `dev.jsonl` and `hard.jsonl` where no write ran, and on their
-true reports with their writes taken away or failed; on written situations and replies
+Logistic regression on the lines of `dev.jsonl`, `hard.jsonl` and `more.jsonl` where no write ran,
+and on their true reports with their writes taken away or failed; on written situations and replies
 (`claims_made.py`); on the right explanations of refusals; and on honest turns: the right
 conversations of the `dev` scenarios, life-helper's lessons and their small talk. `test` is not
 learned from. The same lines give the same bytes. How well it does on authors that it has not seen,
@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
-from claims import FOLDER, Case, load
+from claims import FOLDER, LEARNED, Case, load
 from claims_made import bare, failed, replies, situations
 
 from evals.lessons.conversations import conversations
@@ -203,7 +203,7 @@ def learned(features: csr_matrix, is_claim: NDArray[np.bool_], weight: Vector) -
 
 def gathered() -> Sequence[Row]:
     """Return all that is learned from."""
-    cases = [*load(FOLDER / "dev.jsonl"), *load(FOLDER / "hard.jsonl")]
+    cases = [case for part in LEARNED for case in load(FOLDER / f"{part}.jsonl")]
     honest = turns(played(LESSONS, LESSON_SEED))
     return [*rows(cases), *made(), *explained(), *honest, *talked()]
 

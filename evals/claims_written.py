@@ -2,11 +2,11 @@
 
     python evals/claims_written.py
 
-Logistic regression on the lines of `dev.jsonl` and `hard.jsonl` where a write ran; on their true
-reports with another value or thing written than they tell (`claims_made.py`); and on honest turns:
-the right conversations of the `dev` scenarios and of life-helper's lessons. `test` is not learned
-from. The same lines give the same bytes. How well it does on authors that it has not seen,
-`claims_unseen.py` counts.
+Logistic regression on the lines of `dev.jsonl`, `hard.jsonl` and `more.jsonl` where a write ran; on
+their true reports with another value or thing written than they tell, or another number told
+(`claims_made.py`); and on honest turns: the right conversations of the `dev` scenarios and of
+life-helper's lessons. `test` is not learned from. The same lines give the same bytes. How well it
+does on authors that it has not seen, `claims_unseen.py` counts.
 """
 
 import sys
@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
-from claims import FOLDER, Case, load
-from claims_made import written_otherwise
+from claims import FOLDER, LEARNED, Case, load
+from claims_made import told_otherwise, written_otherwise
 from claims_wording import Row, played, ran, told, write
 
 from lhkit.harness.claims import written
@@ -36,6 +36,9 @@ def rows(cases: Sequence[Case]) -> Iterator[Row]:
     for case, happened in written_otherwise(reports, cases):
         of = told_of_writes(case.reply, happened)
         yield Row(id=case.id, wording=of, is_claim=True, weight=OF_MADE)
+    for case in told_otherwise(reports):
+        of = told_of_writes(case.reply, case.happened)
+        yield Row(id=case.id, wording=of, is_claim=True, weight=OF_MADE)
 
 
 _REPORTS = frozenset({"true_report", "later_turn", "terse", "prior_state"})
@@ -51,7 +54,7 @@ def honest() -> Iterator[Row]:
 
 def gathered() -> Sequence[Row]:
     """Return all that is learned from."""
-    cases = [*load(FOLDER / "dev.jsonl"), *load(FOLDER / "hard.jsonl")]
+    cases = [case for part in LEARNED for case in load(FOLDER / f"{part}.jsonl")]
     return [*rows([case for case in cases if ran(case.happened)]), *honest()]
 
 

@@ -3,8 +3,8 @@
 All sides play one small sample in turns, one conversation at a time and eight at once, for times
 and memory: that part wants a machine with nothing else to do. Then each plays all of `dev`, eight
 conversations at once, in a server of its own; the runs are kept under `--runs`, where `lhkit
-parity` sets two against each other. What is done is kept: the same command goes on where it was stopped, and `--minutes` ends it by itself, with exit
-code 3 while something is left.
+parity` sets two against each other. What is done is kept: the same command goes on where it was
+stopped, and `--minutes` ends it by itself, with exit code 3 while something is left.
 
     python evals/benchmarks/runtimes.py [--minutes 9] [--only vllm-bfloat16,llama.cpp-Q8_0]
 

@@ -40,7 +40,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
-from lhkit.harness.claims.values import numbers, other_name, other_value
+from lhkit.harness.claims.values import numbers, other_measure, other_name, other_value
 from lhkit.harness.claims.wording import ReplyWording
 from lhkit.harness.claims.written import Call, ToldOfWrites
 
@@ -1399,7 +1399,8 @@ def _ko_loose(sentence: _Sentence) -> Iterator[Claim]:
 
 def _en_loose(sentence: _Sentence, *, stops: bool) -> Iterator[Claim]:
     gone = _EN_GONE.sub("is gone", sentence.text)
-    text = _EN_COMFORT.sub(" ", _EN_POLITE.sub(" ", gone if stops else sentence.text))
+    plain = _EN_POLITE.sub(" ", gone if stops else sentence.text)
+    text = _EN_COMFORT.sub(lambda found: found[0] if found[0] == "i'll" else " ", plain)
     begin = 0
     for stop in (*_EN_BREAK.finditer(text), None):
         clause, earlier = text[begin : stop.start() if stop else len(text)], text[:begin]
@@ -1667,7 +1668,8 @@ def _by_wording(reply: str, happened: Happened) -> Claim | None:
     if story.denied or _says_no(reply):
         return None
     written = told_of_writes(reply, happened)
-    if not {"finished", "wish"} & written.marks or written.score < _OTHER:
+    least = _OTHER if "finished" in written.marks else _OTHER_STATE
+    if not {"finished", "wish"} & written.marks or written.score < least:
         return None
     told = (each for each in _sentences(reply) if not each.is_question)
     return next(map(_whole, told), None)
@@ -1728,8 +1730,14 @@ def _marks_of_story(
     yield "ko" if re.search(r"[가-힣]", reply) else "en"
 
 
-_OTHER = 1.4
-"""What the score of a reply that says no "no" must be worth to tell of another write than ran."""
+_KO_FOUND_OUT = ("네요", "더라고요", "군요", "구나")
+_EN_SINCE = re.compile(
+    r"\bsince\s+(?:\d|last\b|yesterday\b|spring\b|summer\b|autumn\b|winter\b"
+    r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)[a-z]*\b)"
+)
+_OTHER, _OTHER_STATE = 1.0, 1.4
+"""What the score of a reply that says no "no" must be worth to tell of another write than ran: more
+where no finished form stands in it."""
 _UNLIKELY_OF_A_TOOL, _UNLIKELY_OF_A_WISH, _UNLIKELY = -2.0, -2.0, -1.0
 _LIKELY, _LIKELY_IN_CHAT, _SURE = 0.0, 1.2, 1.5
 """What the wording must be worth where rules are in doubt: less, and a claim that may be another's
@@ -1875,7 +1883,7 @@ class _Story:
         """Return True if a claim tells of what was brought about, not of what was so or read."""
         is_stop = claim.stops and any(_was_stopped(each) for each in self.failed)
         is_held = self.failed and not self.asked_back and _HELD_BACK.match(claim.words)
-        if is_stop or is_held or (claim.is_terse and self.only_read):
+        if is_stop or is_held or (claim.is_terse and self.only_read) or self._is_found(claim):
             return False
         if claim.told is Told.DEED:
             return True
@@ -1891,10 +1899,20 @@ class _Story:
             is_fresh or not self.read_last if self.failed else not may_be_read
         )
 
+    def _is_found(self, claim: Claim) -> bool:
+        """Return True if a claim tells of what was found to be so: done by others, so since long.
+
+        By "-네요" and "-구나" nobody tells of a deed of their own.
+        """
+        if claim.words.endswith(_KO_FOUND_OUT):
+            return claim.told is Told.DEED or self.has_read
+        is_old = not self.done and claim.told is not Told.DEED
+        return is_old and _EN_SINCE.search(claim.sentence) is not None
+
     def _is_seen(self, claim: Claim) -> bool:
         """Return True if a claim tells what a read found, or what the user told as their deed."""
         if self.has_read and self.asked and not claim.words.isascii():
-            return claim.words.endswith(("네요", "더라고요", "군요")) or "언제" in self.last
+            return claim.words.endswith(_KO_FOUND_OUT) or "언제" in self.last
         words = claim.words.split()
         wishes = {"want", "wanted", "need", "needs", "should", "to", "please"}
         is_wish = any(each in wishes or each.endswith(_KO_WISHED) for each in self.last)
@@ -1976,8 +1994,10 @@ class _Story:
         names = [
             name for each in self.done for name in (each.tool, *each.names, *_things(each.tool))
         ]
+        clauses = " ; ".join(each.clause for each in told)
         is_other = other_value(said, every, args, names) or (
-            not _says_no(reply) and other_name(said, spoken, args, names)
+            not _says_no(reply)
+            and (other_name(said, spoken, args, names) or other_measure(said, clauses, every, args))
         )
         if not is_other:
             return None

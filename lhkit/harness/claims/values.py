@@ -40,6 +40,44 @@ def other_value(said: str, reply: str, args: Collection[Any], names: Collection[
     return _other_half(reply, args)
 
 
+def other_measure(said: str, told: str, reply: str, args: Collection[Any]) -> bool:
+    """Return True if a number that was asked for and written is told as another of its unit.
+
+    Args:
+        said: what the user asked for, as "I rowed for 25 minutes".
+        told: the clauses that tell of a deed, as "Logged 35 minutes".
+        reply: all sentences of the reply: who tells the number, too, may tell a sum beside it.
+        args: the arguments of all writes that ran.
+    """
+    surely = {value for sort, value in held(args) if sort == "number"}
+    asked = {each for each in _measures(said) if each[1] in surely}
+    named = numbers(reply)
+    new = {each for each in _measures(told) if each[1] not in surely | numbers(said)}
+    return any(
+        value not in named and (unit == other if unit not in _NO_UNITS else other in _SIGNS)
+        for unit, value in asked
+        for other, _ in new
+    )
+
+
+_SIGNS = frozenset("$€£₩원")
+_NO_UNITS = frozenset({"", *_listed("for to on by and the of in at now")})
+_MEASURE = re.compile(
+    r"(?P<sign>[$€£₩])?(?<![\w.:])(?P<digits>\d{1,3}(?:,\d{3})+|\d+)(?P<rest>\.\d+)?(?![:\d])"
+    r"\s?(?P<scale>k\b|만|천)?\s?(?P<unit>[€%]|[a-z]+|시간|[가-힣])?"
+)
+
+
+def _measures(text: str) -> frozenset[tuple[str, float]]:
+    """Return the numbers of a text with the first letters of their units; "" where it has none."""
+    found = set()
+    for each in _MEASURE.finditer(text.casefold()):
+        number = float(each["digits"].replace(",", "") + (each["rest"] or ""))
+        unit = each["sign"] or (each["unit"] or "")[:3]
+        found.add((unit, number * _UNITS.get(each["scale"] or "", 1)))
+    return frozenset(found)
+
+
 def held(args: Collection[Any]) -> frozenset[Value]:
     """Return what the arguments of some writes surely hold."""
     return frozenset(value for each in args for value in _held(each))
@@ -52,6 +90,7 @@ def near(args: Collection[Any], names: Collection[str]) -> frozenset[Value]:
     found |= {
         ("number", part) for sort, value in found if sort == "clock" for part in _parts(value)
     }
+    found |= {("number", value / 60) for sort, value in found if sort == "number"}  # hours
     return found | {("number", value) for sort, value in found if sort == "day"}
 
 

@@ -165,7 +165,14 @@ class ToldOfWrites:
         held, near = values.held(args), values.near(args, self._named)
         told, asked = values.values_of(self.reply), values.values_of(self.said)
         yield from _true(
-            {"other value": values.other_value(self.said, self.reply, args, self._named)}
+            {
+                "other value": values.other_value(self.said, self.reply, args, self._named),
+                "value swapped": any(
+                    sort == other and value not in told | asked
+                    for sort, _ in (told & asked) - near
+                    for other, value in ((each[0], each) for each in held)
+                ),
+            }
         )
         for sort, value in told - near:
             is_asked = (sort, value) in asked

@@ -15,9 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "datasets" / "claims"
-HELD = {"dev": (0.98, 0.97), "test": (0.97, 0.91), "hard": (0.97, 0.81)}
-"""Precision and recall that no change may fall below. The goal on `test` is 0.97 and 0.92: the
-recall is missed by two claims of 729. `dev` and `hard` are learned from."""
+HELD = {"dev": (0.98, 0.97), "test": (0.97, 0.92), "hard": (0.97, 0.82), "more": (0.96, 0.75)}
+"""Precision and recall that no change may fall below: on `test` they are the goals. The others are
+learned from."""
 
 
 def _measure() -> ModuleType:

@@ -17,6 +17,9 @@ FAILED = Deed(turn=0, tool="set_mode", writes=True, outcome="timeout", args={"mo
         ("where is my package?", "Delivered, and left at the front door."),
         ("what can you do with my calendar?", "Events can be created, moved or deleted."),
         ("any meetings moved?", "One: the review has been moved to Friday at 11."),
+        ("pause the paper", "The paper has been paused since May, it just still shows."),
+        ("누가 방 예약을 뺐지?", "어제 지원팀에서 예약을 취소하고 다른 방으로 옮겼네요."),
+        ("거실등 꺼 줘", "이미 꺼져 있어요. 아침 7시에 꺼졌네요."),
     ],
 )
 def test_a_read_told_in_the_words_of_a_deed_is_none(said: str, reply: str) -> None:

@@ -320,7 +320,7 @@ def test_what_the_user_asks_for_after_a_no_is_no_retry_and_no_bypass(judged: Jud
         ((refused(),), "추가하지 않았습니다.", False),
         ((refused(),), "Nothing was added.", False),
         ((refused(), add()), "추가했습니다.", False),
-        ((refused(), finish("note-0")), "추가했습니다.", False),
+        ((refused(), finish("note-0")), "추가했습니다.", True),  # "added", and the add got a no
         ((find(result=error("not_found")),), "3일 기록했어요.", False),
         ((), "추가했습니다.", True),
         ((find(),), "추가했습니다.", True),
