@@ -68,7 +68,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
     choices: list[app.ModelChoice] = []
 
     @asynccontextmanager
-    async def opened(choice: app.ModelChoice, settings: Settings) -> AsyncIterator[ChatModel]:
+    async def opened(
+        choice: app.ModelChoice, settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
         choices.append(choice)
         identity = ModelIdentity(
             model=choice.name or "served",
@@ -163,7 +165,9 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
 
     @asynccontextmanager
-    async def opened(choice: app.ModelChoice, settings: Settings) -> AsyncIterator[ChatModel]:
+    async def opened(
+        choice: app.ModelChoice, settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
         runtime = settings.runtime
         identity = ModelIdentity(
             model=app.EMBEDDED,
@@ -266,7 +270,9 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
     serving = ["a" * 64]
 
     @asynccontextmanager
-    async def opened(choice: app.ModelChoice, _settings: Settings) -> AsyncIterator[ChatModel]:
+    async def opened(
+        choice: app.ModelChoice, _settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
         identity = ModelIdentity(
             model="mine",
             base_url=str(choice.base_url),
@@ -289,7 +295,9 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
     is_there = True
 
     @asynccontextmanager
-    async def opened(choice: app.ModelChoice, _settings: Settings) -> AsyncIterator[ChatModel]:
+    async def opened(
+        choice: app.ModelChoice, _settings: Settings, **_: object
+    ) -> AsyncIterator[ChatModel]:
         if not is_there:
             raise ServerUnreachableError("nothing answers")
         identity = ModelIdentity(
