@@ -64,7 +64,7 @@ def review_one(page: Page, number: int, shots: Path) -> None:
     expect(head).to_contain_text("Place 3 of 3: reply")
     page.keyboard.press("2")
     expect(board.locator(".lhkit-form textarea")).to_be_focused()
-    page.keyboard.type("I added it, after dinner")
+    page.keyboard.type("I added it, after lunch")
     page.keyboard.press("Enter")
 
 
