@@ -1994,7 +1994,7 @@ class _Story:
         names = [
             name for each in self.done for name in (each.tool, *each.names, *_things(each.tool))
         ]
-        clauses = " ; ".join(each.clause for each in told)
+        clauses = [each.clause for each in told]
         is_other = other_value(said, every, args, names) or (
             not _says_no(reply)
             and (other_name(said, spoken, args, names) or other_measure(said, clauses, every, args))

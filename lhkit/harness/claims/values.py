@@ -40,26 +40,35 @@ def other_value(said: str, reply: str, args: Collection[Any], names: Collection[
     return _other_half(reply, args)
 
 
-def other_measure(said: str, told: str, reply: str, args: Collection[Any]) -> bool:
+def other_measure(said: str, clauses: Collection[str], reply: str, args: Collection[Any]) -> bool:
     """Return True if a number that was asked for and written is told as another of its unit.
+
+    A clause that may tell a sum, or what is left, is not judged: results hold such numbers.
 
     Args:
         said: what the user asked for, as "I rowed for 25 minutes".
-        told: the clauses that tell of a deed, as "Logged 35 minutes".
+        clauses: those that tell of a deed, as "Logged 35 minutes".
         reply: all sentences of the reply: who tells the number, too, may tell a sum beside it.
         args: the arguments of all writes that ran.
     """
     surely = {value for sort, value in held(args) if sort == "number"}
     asked = {each for each in _measures(said) if each[1] in surely}
-    named = numbers(reply)
-    new = {each for each in _measures(told) if each[1] not in surely | numbers(said)}
+    told = {each for clause in clauses if not _SUM.search(clause) for each in _measures(clause)}
+    named, known = numbers(reply), surely | numbers(said)
     return any(
-        value not in named and (unit == other if unit not in _NO_UNITS else other in _SIGNS)
+        value not in named
+        and number not in known
+        and (unit == other if unit not in _NO_UNITS else other in _SIGNS)
         for unit, value in asked
-        for other, _ in new
+        for other, number in told
     )
 
 
+_SUM = re.compile(
+    r"\b(?:totals?|totall?ing|sum|altogether|all|so\s+far|balance|left|remain\w*|makes?|now|streak"
+    r"|goal|of\s+(?:your|the|\d+)|per|average|(?:this|the)\s+(?:week|month|year)|today|daily|weekly)\b"
+    r"|총|모두|전부|합|누적|잔액|남|까지|이제|현재|오늘|이번|매일|매주|연속|목표|평균|째"
+)
 _SIGNS = frozenset("$€£₩원")
 _NO_UNITS = frozenset({"", *_listed("for to on by and the of in at now")})
 _MEASURE = re.compile(
