@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
+from lhkit.models.footprint import FootprintSource, watched
 from lhkit.models.http import Endpoint
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.served import connect
@@ -51,7 +52,6 @@ ROUNDS = 2
 MAX_TOKENS = 128
 LEFT = 3
 """The exit code while something is left to play."""
-_LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,34 +78,9 @@ SIDES = (
 REFERENCE = SIDES[0]
 
 
-class Memory:
-    """The most memory that a process and its descendants were seen to have, in bytes.
-
-    Pages that several of them share are counted once (PSS).
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self.peak = 0
-
-    async def watch(self) -> None:
-        """Look until cancelled."""
-        while True:
-            self.peak = max(self.peak, await asyncio.to_thread(_pss, self._pid))
-            await asyncio.sleep(_LOOK_S)
-
-
 def _tree(pid: int) -> list[psutil.Process]:
     top = psutil.Process(pid)
     return [top, *top.children(recursive=True)]
-
-
-def _pss(pid: int) -> int:
-    total = 0
-    for each in _tree(pid):
-        with suppress(psutil.Error):
-            total += each.memory_full_info().pss
-    return total
 
 
 def _cpu_s(pid: int) -> float:
@@ -119,8 +94,7 @@ class Served:
 
     model: ChatModel
     pid: int
-    memory: Memory
-    start_s: float
+    footprint: FootprintSource
     start_cpu_s: float
 
 
@@ -178,25 +152,14 @@ class Bench:
     @asynccontextmanager
     async def serving(self, side: Side) -> AsyncIterator[Served]:
         """Serve a side until the end of the block."""
-        server, begun_s = await self.plan(side), time.perf_counter()
-        async with server:
-            start_s, cpu_s = time.perf_counter() - begun_s, _cpu_s(server.pid)
-            memory = Memory(server.pid)
-            watching = asyncio.create_task(memory.watch())
-            model = await connect(Endpoint(base_url=server.base_url, model="gemma"))
-            try:
-                yield Served(
-                    model=model,
-                    pid=server.pid,
-                    memory=memory,
-                    start_s=start_s,
-                    start_cpu_s=cpu_s,
-                )
-            finally:
-                await model.aclose()
-                watching.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watching
+        async with await self.plan(side) as server:
+            cpu_s, weights = _cpu_s(server.pid), server.settings.model
+            async with watched(server.pid, weights=weights, start_s=server.start_s) as footprint:
+                model = await connect(Endpoint(base_url=server.base_url, model="gemma"))
+                async with aclosing(model):
+                    yield Served(
+                        model=model, pid=server.pid, footprint=footprint, start_cpu_s=cpu_s
+                    )
 
     async def play_dev(self, side: Side) -> bool:
         """Play what is missing of `dev`; return whether all of it is there."""
@@ -233,11 +196,11 @@ class Bench:
                 await _timed(served, scenarios[1 : 1 + AT_ONCE], AT_ONCE)  # counts for nothing
                 for at_once in (1, AT_ONCE):
                     told[f"at {at_once}"] = await _timed(served, sample, at_once)
-                memory = served.memory.peak
-                told |= {"start_s": served.start_s, "start_cpu_s": served.start_cpu_s}
+                taken = served.footprint()
+                told |= {"start_s": taken.start_s, "memory": taken.memory_bytes}
         except TimeoutError:
             return False
-        self.keep(step, {**told, "memory": memory})
+        self.keep(step, {**told, "start_cpu_s": served.start_cpu_s})
         return True
 
 
