@@ -121,7 +121,7 @@ class _FakeSession:
 
     def rewind(self, tokens: int) -> None:
         if self._engine.cannot_rewind:
-            raise RuntimeError("this session cannot be rewound")
+            raise RuntimeError("the engine cannot rewind")
         self._engine.rewound.append(tokens)
         del self._ids[tokens:]
 

@@ -168,9 +168,9 @@ class ToldOfWrites:
             {
                 "other value": values.other_value(self.said, self.reply, args, self._named),
                 "value swapped": any(
-                    sort == other and value not in told | asked
+                    sort == rival[0] and rival not in told | asked
                     for sort, _ in (told & asked) - near
-                    for other, value in ((each[0], each) for each in held)
+                    for rival in held
                 ),
             }
         )
