@@ -414,6 +414,8 @@ class Finished:
     `reason` is the server's word; `truncated` is computed (`length`, or as many tokens as were
     allowed). `text` is the answer without calls, `fragment` the raw text of a call that was cut
     off. `raw_text` and `token_ids` are what the model produced, unparsed.
+    `prompt_ids_sha256` is of the prompt's ids in decimal, joined by commas; empty where none
+    were told.
     `strict` is true when no repair was needed. `server_metrics` is the server's own account.
 
     Where the server parsed the calls (the `openai` dialect), `server_calls` are those: the ones
@@ -433,6 +435,7 @@ class Finished:
     prompt_token_ids: tuple[int, ...] = ()
     prompt_text: str = ""
     prompt_sha256: str = ""
+    prompt_ids_sha256: str = ""
     identity: ModelIdentity | None = None
     server_metrics: Mapping[str, Any] | None = None
     server_calls: tuple[ToolCall, ...] | None = None

@@ -298,7 +298,9 @@ def parity(run_a: Run, run_b: Run) -> Parity:
         divergences=divergences,
         prompts=Counter(finding for a, b in firsts for finding in _of_prompts(a, b)),
         more_tokens=Counter(
-            b.usage.prompt_tokens - a.usage.prompt_tokens for a, b in firsts if _other_tokens(a, b)
+            more
+            for a, b in firsts
+            if _other_tokens(a, b) and (more := b.usage.prompt_tokens - a.usage.prompt_tokens)
         ),
         speeds=(_speed([pair.a for pair in pairs]), _speed([pair.b for pair in pairs])),
         unknown=(
@@ -517,10 +519,12 @@ def _of_start(side: Side, ids: Sequence[int], others: Sequence[int]) -> Iterator
 
 
 def _other_tokens(a: Finished, b: Finished) -> bool:
-    """Return whether one text became other numbers of tokens."""
-    counts = a.usage.prompt_tokens, b.usage.prompt_tokens
-    is_one_text = bool(a.prompt_sha256) and a.prompt_sha256 == b.prompt_sha256
-    return is_one_text and all(counts) and counts[0] != counts[1]
+    """Return whether one text became other tokens: by their hashes, or else by their numbers."""
+    if not a.prompt_sha256 or a.prompt_sha256 != b.prompt_sha256:
+        return False
+    hashes = a.prompt_ids_sha256, b.prompt_ids_sha256
+    told = hashes if all(hashes) else (a.usage.prompt_tokens, b.usage.prompt_tokens)
+    return all(told) and told[0] != told[1]
 
 
 def _of_ends(a: Finished, b: Finished) -> Iterator[FoundCause]:

@@ -1,6 +1,7 @@
 """HTTP to a model server: connection, faults, retries, server-sent events, a stream's times."""
 
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -471,6 +472,11 @@ class Content(Protocol):
         ...
 
 
+def _ids_sha256(ids: Sequence[int]) -> str:
+    """Return the hash of a prompt's ids, "" of none."""
+    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest() if ids else ""
+
+
 class ResponseReader:
     """Collects one response. Times start at the last `sent`: the try that was answered.
 
@@ -576,6 +582,7 @@ class ResponseReader:
             prompt_token_ids=self._prompt_token_ids,
             prompt_text=prompt_text,
             prompt_sha256=prompt_sha256,
+            prompt_ids_sha256=_ids_sha256(self._prompt_token_ids),
             identity=identity,
             server_metrics=self._server_metrics,
         )

@@ -1,13 +1,22 @@
-"""The real Gemma behind a real vLLM: one server for all tests here, found running or started."""
+"""The real Gemma by each runtime. vLLM's server is one for all tests, found running or started."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from http import HTTPStatus
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.models.base import ChatModel
+from lhkit.models.http import Endpoint
+from lhkit.models.litert import LiteRtServer, LiteRtSettings
+from lhkit.models.served import connect
+from lhkit.models.weights import file_sha256
+from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings, load_settings
 
 
@@ -26,3 +35,75 @@ def settings() -> Settings:
 async def gemma(settings: Settings) -> AsyncIterator[ChatModel]:
     async with opened_model(app.ModelChoice(), settings) as model:
         yield model
+
+
+@pytest.fixture(scope="module")
+def light(settings: Settings) -> Settings:
+    """The same settings, by llama.cpp."""
+    return settings.model_copy(update={"runtime": LLAMA_CPP, "base_url": None})
+
+
+@pytest.fixture(scope="module")
+async def light_gemma(light: Settings) -> AsyncIterator[ChatModel]:
+    """By llama.cpp, started by lhkit as eval and chat start it."""
+    async with app.open_model(app.ModelChoice(), light) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+async def plain_gemma(light_gemma: ChatModel) -> AsyncIterator[ChatModel]:
+    """By llama.cpp through a door that knows only `/v1`."""
+    behind = light_gemma.identity.base_url
+
+    async def passed(request: web.Request) -> web.StreamResponse:
+        if not request.path.startswith("/v1/"):
+            return web.Response(status=HTTPStatus.NOT_FOUND)
+        body = await request.read()
+        headers = {"Content-Type": "application/json"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(
+                request.method, behind + request.path, data=body or None, headers=headers
+            ) as answer,
+        ):
+            response = web.StreamResponse(status=answer.status)
+            response.content_type = answer.content_type
+            await response.prepare(request)
+            with suppress(ConnectionError):  # who asked has gone: so do we
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+            return response
+
+    application = web.Application(client_max_size=2**24)
+    application.router.add_route("*", "/{path:.*}", passed)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    model = await connect(Endpoint(base_url=f"http://127.0.0.1:{port}", model="gemma"))
+    try:
+        yield model
+    finally:
+        await model.aclose()
+        await runner.cleanup()
+
+
+@pytest.fixture(scope="session")
+def litertlm_file(request: pytest.FixtureRequest) -> Path:
+    return Path(request.config.getoption("--litertlm"))
+
+
+@pytest.fixture(scope="module")
+async def phone_gemma(litertlm_file: Path, settings: Settings) -> AsyncIterator[ChatModel]:
+    """By LiteRT-LM, of the file that `--litertlm` names."""
+    plan = LiteRtSettings(
+        model=litertlm_file,
+        served_name="gemma",
+        log_path=settings.cache_dir / "logs" / "litert-test.log",
+        weights_sha256=file_sha256(litertlm_file),
+    )
+    async with LiteRtServer(plan) as server:
+        model = await connect(Endpoint(base_url=server.base_url))
+        async with aclosing(model):
+            yield model

@@ -3,12 +3,9 @@
 What each runtime has to do is in `test_runtime_contract`.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
 
-import aiohttp
 import gguf
 import pytest
 import xllamacpp
@@ -24,11 +21,10 @@ from lhkit.locales import load_catalog
 from lhkit.messages import Finished, ModelIdentity, Sampling, TextDelta, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.http import Endpoint
-from lhkit.models.light import AT_ONCE, LlamaCppServer, LlamaCppSettings, ensure_light
+from lhkit.models.light import LlamaCppServer, LlamaCppSettings, ensure_light
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
 from lhkit.models.weights import file_sha256
-from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
 
@@ -45,19 +41,6 @@ SAID = (
     "What habits do I have? 😀👩‍👩‍👧 café",
     "  두  칸   띄고\t\t탭\n\n\n줄바꿈 뷁 ㅋㅋㅋ 日本語",
 )
-
-
-@pytest.fixture(scope="module")
-def light(settings: Settings) -> Settings:
-    """The same settings, by llama.cpp."""
-    return settings.model_copy(update={"runtime": LLAMA_CPP, "base_url": None})
-
-
-@pytest.fixture(scope="module")
-async def served(light: Settings) -> AsyncIterator[ChatModel]:
-    """The embedded Gemma, started by lhkit as eval and chat start it."""
-    async with app.open_model(app.ModelChoice(), light) as model:
-        yield model
 
 
 def asked(text: str, max_tokens: int = 40, *, is_bare: bool = False) -> ModelRequest:
@@ -116,24 +99,10 @@ async def test_the_file_holds_the_numbers_of_the_folder_that_vllm_serves(
     assert apart <= 20  # bytes of 290 million; one on the machine where this was written
 
 
-async def test_leaving_more_than_it_has_slots_frees_them_all(served: ChatModel) -> None:
-    """More are left than the server has slots: else the last would wait for the first to end."""
-    request = asked("카페인이 뭐야? 아주 길게 설명해 줘.", max_tokens=400, is_bare=True)
-    for _ in range(AT_ONCE + 1):
-        async with aclosing(served.stream(request)) as events:  # type: ignore[type-var] # a generator
-            await anext(events)
-    _, last = await answered(served, asked("안녕!", max_tokens=2, is_bare=True))
-    assert last.token_ids
-    address = served.identity.base_url
-    async with aiohttp.ClientSession() as session, session.get(f"{address}/slots") as response:
-        slots = await response.json()
-    assert [each["is_processing"] for each in slots] == [False] * AT_ONCE
-
-
 @pytest.mark.promise("eval.parity_causes")
 @pytest.mark.promise("eval.parity_forced")
 async def test_a_real_build_of_two_bits_is_named_and_read_token_by_token_is_another_model(
-    served: ChatModel, light: Settings, tmp_path: Path
+    light_gemma: ChatModel, light: Settings, tmp_path: Path
 ) -> None:
     into = tmp_path / "two.gguf"
     options = ExportModelOptions(source="gemma", to="gguf:Q2_0", into=into, is_checked=False)
@@ -145,7 +114,7 @@ async def test_a_real_build_of_two_bits_is_named_and_read_token_by_token_is_anot
     async with LlamaCppServer(plan) as server:
         two = await connect(Endpoint(base_url=server.base_url, model="gemma"))
         assert isinstance(two, LlamaCppHttp)
-        assert isinstance(served, LlamaCppHttp)
+        assert isinstance(light_gemma, LlamaCppHttp)
         try:
             eight_bits, two_bits = [
                 await replay(
@@ -155,11 +124,11 @@ async def test_a_real_build_of_two_bits_is_named_and_read_token_by_token_is_anot
                     keep_prompts=True,
                     progress=False,
                 )
-                for model in (served, two)
+                for model in (light_gemma, two)
             ]
             told = parity(eight_bits, two_bits)
             agreed = []
-            for model in (served, two):
+            for model in (light_gemma, two):
                 read = [
                     (ids, await model.likely_along(text, ids)) for text, ids in said_first(told)
                 ]

@@ -198,6 +198,8 @@ async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
     assert last.server_metrics == METRICS
     assert last.prompt_text == PROMPT
     assert last.prompt_sha256 == hashlib.sha256(PROMPT.encode()).hexdigest()
+    ids = ",".join(map(str, PROMPT_IDS))
+    assert last.prompt_ids_sha256 == hashlib.sha256(ids.encode()).hexdigest()
     assert last.identity == ModelIdentity(
         model="gemma", server="vllm 0.32.0", base_url=server.base_url, dialect="json"
     )

@@ -57,6 +57,7 @@ def reply(text: str = "done.", **changes: Any) -> Finished:
         token_ids=tuple(map(ord, text)),
         prompt_token_ids=(2, 105),
         prompt_sha256="p" * 64,
+        prompt_ids_sha256="i" * 64,
         usage=Usage(prompt_tokens=7, completion_tokens=5),
         timing=Timing(first_token_s=0.1, last_token_s=0.5),
         identity=SERVED,
@@ -176,7 +177,12 @@ def test_calls_differ_by_kind(a: Finished, b: Finished, kind: CallKind) -> None:
     [
         ({"prompt_token_ids": (2, 2)}, Cause.START_TWICE, "b"),
         ({"prompt_token_ids": (105, 7)}, Cause.NO_START, "b"),
-        ({"usage": Usage(prompt_tokens=8)}, Cause.PROMPT_TOKENS, None),
+        (
+            {"usage": Usage(prompt_tokens=8), "prompt_ids_sha256": ""},
+            Cause.PROMPT_TOKENS,
+            None,
+        ),
+        ({"prompt_ids_sha256": "o" * 64}, Cause.PROMPT_TOKENS, None),
         ({"prompt_sha256": "o" * 64}, Cause.PROMPT_TEXT, None),
         ({"raw_text": "done.<end_of_turn>\nuser"}, Cause.RAN_ON, "b"),
         (
@@ -199,8 +205,10 @@ def test_a_planted_difference_is_named_as_what_it_is(
 
 @pytest.mark.promise("eval.parity_causes")
 def test_by_how_many_tokens_one_text_grew_is_counted() -> None:
-    found = told(reply(), reply(usage=Usage(prompt_tokens=8)))
+    others = {"prompt_ids_sha256": "o" * 64}
+    found = told(reply(), reply(**others, usage=Usage(prompt_tokens=8)))
     assert found.more_tokens == {1: 1}
+    assert told(reply(), reply(**others)).more_tokens == {}  # other ones, as many
     assert causes(told(reply(), reply(usage=Usage()))) == set()  # a server that does not count
 
 
