@@ -8,6 +8,10 @@ stopped, and `--minutes` ends it by itself, with exit code 3 while something is 
 
     python evals/benchmarks/runtimes.py [--minutes 9] [--only vllm-bfloat16,llama.cpp-Q8_0]
 
+LiteRT-LM has one conversation at a time, and needs a converter in an environment of its own:
+
+    python evals/benchmarks/runtimes.py --only vllm-bfloat16,litert-lm-int8 --converter PYTHON
+
 At the end it prints the table that stands in `evals/baselines/runtimes.md`.
 """
 
@@ -39,11 +43,13 @@ from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
 from lhkit.models.footprint import FootprintSource, watched
-from lhkit.models.http import Endpoint
+from lhkit.models.http import LITERT_LM, Endpoint
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
+from lhkit.models.litert import LiteRtServer, LiteRtSettings
 from lhkit.models.served import connect
 from lhkit.models.serving import LocalServer, ServerPlan, VllmServer
 from lhkit.models.weights import file_sha256
+from lhkit.runtimes import LLAMA_CPP, VLLM
 from lhkit.settings import Settings, load_settings
 
 AT_ONCE = 8
@@ -67,15 +73,23 @@ class Side:
         """What its folder is called."""
         return f"{self.runtime}-{self.kind}{'-again' * self.again}"
 
+    @property
+    def at_once(self) -> int:
+        """How many conversations it has at most."""
+        return 1 if self.runtime == LITERT_LM else AT_ONCE
+
 
 SIDES = (
-    Side(runtime="vllm", kind="bfloat16"),
-    Side(runtime="vllm", kind="bfloat16", again=True),
-    *(Side(runtime="llama.cpp", kind=each) for each in ("BF16", "Q8_0", "Q4_0", "Q4_K_M")),
-    Side(runtime="vllm", kind="float32"),
-    Side(runtime="llama.cpp", kind="Q2_0"),
+    Side(runtime=VLLM, kind="bfloat16"),
+    Side(runtime=VLLM, kind="bfloat16", again=True),
+    *(Side(runtime=LLAMA_CPP, kind=each) for each in ("BF16", "Q8_0", "Q4_0", "Q4_K_M")),
+    Side(runtime=VLLM, kind="float32"),
+    Side(runtime=LLAMA_CPP, kind="Q2_0"),
+    *(Side(runtime=LITERT_LM, kind=each) for each in ("int8", "weight_only_wi8_afp32", "none")),
 )
 REFERENCE = SIDES[0]
+_EXPORTED = {LLAMA_CPP: "gguf", LITERT_LM: "litertlm"}
+"""What `lhkit export-model --to` calls the file of a runtime, and how its name ends."""
 
 
 def _tree(pid: int) -> list[psutil.Process]:
@@ -101,9 +115,12 @@ class Served:
 class Bench:
     """What all steps need: the settings, the folders, and when to stop."""
 
-    def __init__(self, *, settings: Settings, runs: Path, until_s: float) -> None:
+    def __init__(
+        self, *, settings: Settings, runs: Path, until_s: float, converter: Path | None = None
+    ) -> None:
         self.settings = settings
         self.runs = runs
+        self._converter = converter
         self._until_s = until_s
         self._measured = runs / "measured.json"
 
@@ -126,27 +143,42 @@ class Bench:
 
     async def plan(self, side: Side) -> LocalServer[ServerPlan]:
         """Return the server of a side, its weights in place."""
-        if side.runtime == "vllm":
+        if side.runtime == VLLM:
             asked = self.settings.model_copy(update={"dtype": side.kind})
             vllm = await app.embedded_server(asked)
             log = vllm.log_path.with_stem(f"{vllm.log_path.stem}-{side.kind}")
             return VllmServer(replace(vllm, log_path=log))
-        file = await self.file(side)
-        plan = LlamaCppSettings(
+        file = await self.exported(side)
+        sha256 = await asyncio.to_thread(file_sha256, file)
+        log_path = file.with_suffix(".log")
+        if side.runtime == LITERT_LM:
+            phone = LiteRtSettings(
+                model=file, served_name="gemma", log_path=log_path, weights_sha256=sha256
+            )
+            return LiteRtServer(phone)
+        light = LlamaCppSettings(
             model=file,
             served_name="gemma",
-            log_path=file.with_suffix(".log"),
+            log_path=log_path,
             at_once=AT_ONCE,
-            weights_sha256=await asyncio.to_thread(file_sha256, file),
+            weights_sha256=sha256,
         )
-        return LlamaCppServer(plan)
+        return LlamaCppServer(light)
 
-    async def file(self, side: Side) -> Path:
-        """Return the file of a side of llama.cpp; export it if it is not there."""
-        file = self.runs / f"gemma-{side.kind}.gguf"
+    def file(self, side: Side) -> Path:
+        """Return where the weights of a side are, or will be."""
+        if side.runtime == VLLM:
+            return app.embedded_folder("gemma", self.settings) / "model.safetensors"
+        return self.runs / f"gemma-{side.kind}.{_EXPORTED[side.runtime]}"
+
+    async def exported(self, side: Side) -> Path:
+        """Return the file of a side; export it if it is not there."""
+        file = self.file(side)
         if not file.exists():
-            words = ("export-model", "gemma", "--no-check", "--to", f"gguf:{side.kind}")
-            await _lhkit(*words, "--into", str(file))
+            to = f"{_EXPORTED[side.runtime]}:{side.kind}"
+            words = ("export-model", "gemma", "--no-check", "--to", to, "--into", str(file))
+            converter = () if self._converter is None else ("--converter", str(self._converter))
+            await _lhkit(*words, *(converter if side.runtime == LITERT_LM else ()))
         return file
 
     @asynccontextmanager
@@ -175,7 +207,7 @@ class Bench:
                         served.model,
                         toolset=_toolset(),
                         run_dir=self.runs / side.name,
-                        concurrency=AT_ONCE,
+                        concurrency=side.at_once,
                         keep_prompts=True,
                         progress=False,
                     )
@@ -193,8 +225,8 @@ class Bench:
         told: dict[str, Any] = {"load": os.getloadavg()[0]}
         try:
             async with asyncio.timeout(max(1.0, self.left_s)), self.serving(side) as served:
-                await _timed(served, scenarios[1 : 1 + AT_ONCE], AT_ONCE)  # counts for nothing
-                for at_once in (1, AT_ONCE):
+                await _timed(served, scenarios[1 : 1 + AT_ONCE], side.at_once)  # counts for nothing
+                for at_once in sorted({1, side.at_once}):
                     told[f"at {at_once}"] = await _timed(served, sample, at_once)
                 taken = served.footprint()
                 told |= {"start_s": taken.start_s, "memory": taken.memory_bytes}
@@ -353,18 +385,13 @@ def _told(values: Sequence[float], unit: str) -> str:
 
 
 def _size(bench: Bench, side: Side) -> str:
-    if side.runtime == "vllm":
-        folder = app.embedded_folder("gemma", bench.settings)
-        size = (folder / "model.safetensors").stat().st_size
-    else:
-        size = (bench.runs / f"gemma-{side.kind}.gguf").stat().st_size
-    return f"{size / 1e6:.0f} MB"
+    return f"{bench.file(side).stat().st_size / 1e6:.0f} MB"
 
 
-async def worked(bench: Bench, sides: Sequence[Side]) -> bool:
+async def worked(bench: Bench, sides: Sequence[Side], *, rounds: int) -> bool:
     """Do what is missing in the time there is; return whether all is done."""
     timed = [each for each in sides if not each.again]
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for side in timed if number % 2 == 0 else reversed(timed):
             if bench.left_s <= 0 or not await bench.time_sample(side, number):
                 return False
@@ -380,15 +407,26 @@ async def main() -> int:
     parser.add_argument("--minutes", type=float, default=600.0)
     parser.add_argument("--runs", type=Path, default=Path("runs/runtimes"))
     parser.add_argument("--only", help="names of sides, joined by commas")
+    parser.add_argument("--converter", type=Path, help="Python of LiteRT's converter")
+    parser.add_argument("--no-times", action="store_true", help="play dev only")
     parser.add_argument("--table", action="store_true", help="play nothing")
     options = parser.parse_args()
-    sides = [each for each in SIDES if not options.only or each.name in options.only.split(",")]
+    sides = [
+        each
+        for each in SIDES
+        if (each.name in options.only.split(",") if options.only else each.runtime != LITERT_LM)
+    ]
     until_s = time.monotonic() + 60 * options.minutes
     options.runs.mkdir(parents=True, exist_ok=True)
-    bench = Bench(settings=load_settings(), runs=options.runs, until_s=until_s)
-    is_done = options.table or await worked(bench, sides)
-    if is_done:
+    bench = Bench(
+        settings=load_settings(), runs=options.runs, until_s=until_s, converter=options.converter
+    )
+    rounds = 0 if options.no_times else ROUNDS
+    is_done = options.table or await worked(bench, sides, rounds=rounds)
+    if is_done and f"dev/{REFERENCE.name}" in bench.told():
         print("\n".join(table(bench, sides)))
+    elif is_done:
+        print(f"all played; the table stands beside {REFERENCE.name}, which is not played yet")
     return 0 if is_done else LEFT
 
 
