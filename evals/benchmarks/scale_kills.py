@@ -11,21 +11,20 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 from figures import HERE, this_machine
+from ray_nodes import Nodes
 
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Verdict
@@ -38,14 +37,7 @@ SAMPLES = 400
 ODD_ONE = 7
 WORK_S = 0.5
 LIMIT_S = 600
-TRIES = 12
 COMMANDS = 6
-AGENT_PORTS = (
-    "metrics_agent_port",
-    "metrics_export_port",
-    "dashboard_agent_listen_port",
-    "runtime_env_agent_port",
-)
 KINDS = ("replica", "node", "driver")
 SCENARIO = """
 - id: work-{n}
@@ -90,56 +82,7 @@ class Round:
         return not (self.lost or self.twice or self.other)
 
 
-def patiently(begin: Callable[[], Any]) -> Any:
-    """Start something of Ray, which gives up after 30 s however busy the machine is."""
-    for _ in range(TRIES - 1):
-        try:
-            return begin()
-        except Exception as error:  # noqa: BLE001 - Ray raises nothing more special
-            print(error, flush=True)
-    return begin()
-
-
 Asked = Counter[tuple[str, Verdict]]
-
-
-def free_ports() -> dict[str, int]:
-    """Return ports for a node's agents: where Ray chooses them, an agent has 15 s to start."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in AGENT_PORTS]
-        for each in sockets:
-            each.bind(("", 0))
-        return {
-            name: each.getsockname()[1] for name, each in zip(AGENT_PORTS, sockets, strict=True)
-        }
-
-
-class Nodes:
-    """A head without replicas and two nodes for them; pinned, each has a core for its vLLM."""
-
-    def __init__(self, folder: Path, *, cores: int = 2, are_pinned: bool = False) -> None:
-        from ray.cluster_utils import Cluster
-
-        self._cores = cores
-        self._are_pinned = are_pinned
-        self._small = {"object_store_memory": 80 * 2**20}
-        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
-        self.cluster = patiently(
-            lambda: Cluster(initialize_head=True, head_node_args={**head, **free_ports()})
-        )
-        self._nodes = [self._added(core) for core in range(2)]
-        self.cluster.wait_for_nodes(timeout=120)
-
-    def kill(self, rng: random.Random) -> None:
-        """Kill a node with all that is on it, and add another."""
-        node = self._nodes.pop(rng.randrange(len(self._nodes)))
-        self.cluster.remove_node(node, allow_graceful=False)
-        self._nodes.append(self._added())
-
-    def _added(self, core: int = 0) -> Any:
-        pinned = {"env_vars": {"VLLM_CPU_OMP_THREADS_BIND": str(core)}} if self._are_pinned else {}
-        node = {"num_cpus": self._cores, "wait": False, **self._small, **pinned}
-        return patiently(lambda: self.cluster.add_node(**node, **free_ports()))
 
 
 def kill_replica(rng: random.Random) -> bool:

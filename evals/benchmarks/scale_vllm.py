@@ -21,7 +21,7 @@ from pathlib import Path
 
 import aiohttp
 from figures import HERE, this_machine
-from scale_kills import Nodes
+from ray_nodes import Nodes
 
 from lhkit import app
 from lhkit.harness.log import read_records
