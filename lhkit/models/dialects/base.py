@@ -1,12 +1,13 @@
 """What a dialect is: how a prompt is written and how its calls are read."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, assert_never
 
 from lhkit.errors import UsageError
-from lhkit.json_values import JSON
+from lhkit.json_values import JSON, compact
 from lhkit.messages import (
     TRUNCATION_HINT,
     Message,
@@ -100,19 +101,152 @@ class ParseResult:
         return bool(self.fragment)
 
 
-class IncrementalParser(Protocol):
-    """Parses a response while it streams."""
+class OpenCall(Protocol):
+    """A call that has begun, followed to its end however it is cut."""
+
+    @property
+    def raw(self) -> str:
+        """The text of the call so far."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """True once its end has come."""
+        ...
+
+    def feed(self, text: str, at: int) -> int:
+        """Take in what is decided of `text` from `at` on; return where the undecided begins."""
+        ...
+
+
+class IncrementalParser(ABC):
+    """Reads one response, chunk by chunk, in time linear in its length.
+
+    One machine serves streaming and whole texts, so both agree at every chunking. It keeps what is
+    undecided, follows a call that has begun to its end, and gives out words when nothing can take
+    them back. A dialect says what stands at a place (`_step`) and what a complete call means
+    (`_take`).
+    """
+
+    def __init__(self) -> None:
+        self._pending = ""  # what is not decided yet begins at `_at`
+        self._at = 0
+        self._open: OpenCall | None = None
+        self._prose = _Prose()
+        self._thinking: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._events: list[ParsedEvent] = []
 
     def feed(self, chunk: str) -> Sequence[ParsedEvent]:
         """Return what has become certain with this chunk."""
-        ...
+        self._events = []
+        self._pending += chunk
+        self._scan(is_final=False)
+        return self._events
 
     def close(self) -> ParseResult:
         """Return the whole result, equal to `Dialect.parse` of all chunks joined.
 
         The text may be longer than what `feed` gave out: the end was not certain before.
         """
-        ...
+        self._events = []
+        self._scan(is_final=True)
+        return ParseResult(
+            text=self._prose.text,
+            calls=tuple(self._calls),
+            fragment=self._open.raw + self._pending if self._open else "",
+            thinking="".join(self._thinking),
+        )
+
+    def whole(self, raw: str) -> ParseResult:
+        """Return the result of a response that has come as one."""
+        self.feed(raw)
+        return self.close()
+
+    @abstractmethod
+    def _step(self, *, is_final: bool) -> bool:
+        """Decide one piece of `_pending` at `_at`; False if more input is needed.
+
+        A call that begins here is put into `_open`. With `is_final` everything is decided.
+        """
+
+    @abstractmethod
+    def _take(self, raw: str) -> None:
+        """Take in the whole text of the call that was open."""
+
+    def _consume(self, end: int) -> str:
+        taken = self._pending[self._at : end]
+        self._at = end
+        return taken
+
+    def _say(self, text: str) -> str:
+        """Take in words; return what of them is shown now."""
+        shown = self._prose.say(text)
+        if shown:
+            self._events.append(TextDelta(text=shown))
+        return shown
+
+    def _think(self, text: str) -> None:
+        if text:
+            self._thinking.append(text)
+            self._events.append(ThinkingDelta(text=text))
+
+    def _make(self, call: ToolCall) -> None:
+        self._prose.cut()
+        self._calls.append(call)
+        self._events.append(ToolCallParsed(call=call))
+
+    def _scan(self, *, is_final: bool) -> None:
+        while self._at < len(self._pending):
+            call = self._open
+            if not (self._step(is_final=is_final) if call is None else self._follow(call)):
+                break
+        self._pending = self._pending[self._at :]
+        self._at = 0
+
+    def _follow(self, call: OpenCall) -> bool:
+        self._at = call.feed(self._pending, self._at)
+        if call.is_complete:
+            self._open = None
+            self._take(call.raw)
+        return call.is_complete
+
+
+class _Prose:
+    """The words around calls: trimmed at both ends and where a call stood, streamed as they settle.
+
+    White space is held back until words follow it.
+    """
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._spaces: list[str] = []
+        self.at_seam = False
+        """True if something that is not part of the words was the last."""
+
+    @property
+    def text(self) -> str:
+        """All words so far."""
+        return "".join(self._said)
+
+    def say(self, text: str) -> str:
+        """Take in text; return what can be shown now."""
+        kept = text.rstrip()
+        if not kept:
+            self._spaces.append(text)
+            return ""
+        shown = "".join(self._spaces) + kept
+        self._spaces = [text[len(kept) :]]
+        if not self._said or self.at_seam:
+            shown = ("\n" if self._said else "") + shown.lstrip()
+        self.at_seam = False
+        self._said.append(shown)
+        return shown
+
+    def cut(self) -> None:
+        """Note that something stood here that is not part of the words."""
+        self.at_seam = True
+        self._spaces = []
 
 
 class Dialect(Protocol):
@@ -231,6 +365,43 @@ def render_turns(turns: Iterable[PromptTurn]) -> str:
         f"<start_of_turn>{turn.role}\n{defused(turn.text)}{_TURN_END}" for turn in _merged(turns)
     ]
     return BOS + "".join(blocks) + _MODEL_START
+
+
+def render_told_calls(
+    messages: Iterable[Message],
+    tools: Sequence[ToolSpec],
+    instructions: str,
+    *,
+    protocol: str,
+    written: Callable[[Sequence[ToolCallMessage]], Sequence[str]],
+) -> str:
+    """Return the prompt for a model without a tool format of its own, which is told `protocol`.
+
+    Instructions and tools stand first, in the first user turn, so that all chats share a prefix.
+    `written` gives the lines of the calls of one model message; their results are a user turn.
+    """
+    preamble = [instructions.strip()] if instructions.strip() else []
+    if tools:
+        preamble.append("\n".join([protocol, *(compact(spec_of(tool)) for tool in tools)]))
+    turns = [PromptTurn(role="user", text="\n\n".join(preamble))] if preamble else []
+    for group in grouped(messages):
+        match group:
+            case UserMessage():
+                turns.append(PromptTurn(role="user", text=words_of(group)))
+            case ModelMessage(text=text):
+                turns.append(PromptTurn(role="model", text=text))
+            case list():
+                said = [*(call.text for call in group if call.text), *written(group)]
+                turns.append(PromptTurn(role="model", text="\n".join(said)))
+                results = "\n".join(map(_result_line, group))
+                turns.append(PromptTurn(role="user", text=results))
+            case _:
+                assert_never(group)
+    return render_turns(turns)
+
+
+def _result_line(message: ToolCallMessage) -> str:
+    return f"Result of {message.name or 'the call'}: {result_text(message)}"
 
 
 def _merged(turns: Iterable[PromptTurn]) -> list[PromptTurn]:

@@ -5,70 +5,25 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias
 
 from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, compact, plain_json
 from lhkit.messages import (
     Message,
-    ModelMessage,
-    TextDelta,
     ToolCall,
     ToolCallMessage,
-    ToolCallParsed,
-    UserMessage,
 )
 from lhkit.models.dialects.base import (
     END_OF_TURN_ID,
     START_OF_TURN_ID,
     Constraint,
-    Group,
     IncrementalParser,
     ParseResult,
-    PromptTurn,
     ToolSpec,
-    grouped,
-    render_turns,
-    result_text,
+    render_told_calls,
     spec_of,
-    words_of,
 )
 from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
-
-# The words around calls: trimmed at both ends and where a call stood, streamed as they settle.
-
-
-class Prose:
-    """Collects what is no call. White space is held back until words follow it."""
-
-    def __init__(self) -> None:
-        self._said: list[str] = []
-        self._spaces: list[str] = []
-        self._at_seam = False
-
-    @property
-    def text(self) -> str:
-        """All words so far."""
-        return "".join(self._said)
-
-    def say(self, text: str) -> str:
-        """Take in text; return what can be shown now."""
-        kept = text.rstrip()
-        if not kept:
-            self._spaces.append(text)
-            return ""
-        shown = "".join(self._spaces) + kept
-        self._spaces = [text[len(kept) :]]
-        if not self._said or self._at_seam:
-            shown = ("\n" if self._said else "") + shown.lstrip()
-        self._at_seam = False
-        self._said.append(shown)
-        return shown
-
-    def cut(self) -> None:
-        """Note that something stood here that is not part of the words."""
-        self._at_seam = True
-        self._spaces = []
-
 
 # Follows one object or call of a model's text to its last bracket, however it is cut.
 
@@ -93,20 +48,20 @@ class OpenBrackets:
         self._depth = 0
         self._quote = ""
         self._is_escaped = False
+        self.is_complete = False
 
     @property
     def raw(self) -> str:
         """The text so far."""
         return "".join(self._parts)
 
-    def feed(self, text: str, start: int) -> int | None:
-        """Take in `text` from `start`; return the index after the last bracket, or None."""
-        end = self._end(text, start)
-        self._parts.append(text[start:end])
+    def feed(self, text: str, at: int) -> int:
+        """Take in `text` from `at` up to the last bracket; return where that was."""
+        end = self._end(text, at)
+        self._parts.append(text[at:end])
         return end
 
-    def _end(self, text: str, start: int) -> int | None:
-        at = start
+    def _end(self, text: str, at: int) -> int:
         if self._is_escaped and at < len(text):
             self._is_escaped = False
             at += 1
@@ -116,8 +71,9 @@ class OpenBrackets:
                 self._is_escaped = at == len(text)
                 at += 1
             elif self._takes(match.group()) == 0:
+                self.is_complete = True
                 return at
-        return None
+        return len(text)
 
     def _next(self, text: str, at: int) -> re.Match[str] | None:
         pattern = _STRING_MARKS[self._quote] if self._quote else self._outside
@@ -575,11 +531,10 @@ def _mended(raw: str) -> tuple[str, list[str]]:
 
 # Finds `{"name": …, "parameters": {…}}` calls in what a model writes, while it writes.
 #
-# One scanner serves streaming and whole texts, so both agree at every chunking. Whatever is mended
-# is listed in the call's `repairs`. What stood around it: `fence`, `tag`, `array`, `separator`,
-# `in_object`. Its shape: `name_key`, `arguments_key`, `no_parameters`, `flat_parameters`,
-# `nested_function`, `string_parameters`, `extra_keys`, `duplicate_key`. Its notation:
-# `control_character`, `bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
+# Whatever is mended is listed in the call's `repairs`. What stood around it: `fence`, `tag`,
+# `array`, `separator`, `in_object`. Its shape: `name_key`, `arguments_key`, `no_parameters`,
+# `flat_parameters`, `nested_function`, `string_parameters`, `extra_keys`, `duplicate_key`. Its
+# notation: `control_character`, `bad_escape`, `trailing_comma`, `python_literal`, `malformed`.
 
 
 _START = re.compile(
@@ -591,70 +546,39 @@ _MEMBER = re.compile(r"""["']\s*:$""")
 _INTERESTING = re.compile(r"[\s`<\[{]")
 
 
-class JsonScanner:
-    """Reads one response, chunk by chunk, in time linear in its length.
+class _JsonParser(IncrementalParser):
+    """`known` are the names of the tools on offer."""
 
-    `known` are the names of the tools on offer.
-    """
-
-    def __init__(self, known: Collection[str] = ()) -> None:
+    def __init__(self, known: Collection[str]) -> None:
+        super().__init__()
         self._known = known
-        self._pending = ""  # what is not decided yet begins at `_at`
-        self._at = 0
         self._held: list[str] = []  # the marks before `_at` that need not be read again
-        self._object: OpenBrackets | None = None
         self._run = ""  # the marks before the open object
         self._wrapping = Wrapping()
-        self._after_call = False
-        self._text: list[str] = []
         self._tail = ""  # the end of the text since the last call
-        self._calls: list[ToolCall] = []
-        self._fragment = ""
-        self._events: list[TextDelta | ToolCallParsed] = []
-
-    def feed(self, chunk: str) -> list[TextDelta | ToolCallParsed]:
-        """Return the text and calls that have become certain."""
-        self._events = []
-        self._pending += chunk
-        self._scan(is_final=False)
-        return self._events
 
     def close(self) -> ParseResult:
-        """Return the whole result; what was undecided is decided now."""
+        """Return the whole result; marks that were held back are text, as nothing follows."""
         self._scan(is_final=True)
         if self._held:
-            self._say(self._taken(self._at), "")
-        if self._object is not None:
-            self._fragment = self._object.raw
-            self._object = None
-        return ParseResult(
-            text="".join(self._text), calls=tuple(self._calls), fragment=self._fragment
-        )
-
-    def _scan(self, *, is_final: bool) -> None:
-        while self._at < len(self._pending):
-            if self._object is not None:
-                self._follow(self._object)
-            elif not self._step(is_final=is_final):
-                break
-        self._pending = self._pending[self._at :]
-        self._at = 0
+            self._pass_over(self._taken(self._at), "")
+        return super().close()
 
     def _step(self, *, is_final: bool) -> bool:
-        """Decide one piece at the present position; False if more input is needed."""
-        end, settled = run_end(self._pending, self._at, after_call=self._after_call)
+        after_call = self._prose.at_seam
+        end, settled = run_end(self._pending, self._at, after_call=after_call)
         if not is_final and could_grow(self._pending, end):
             self._held.append(self._consume(settled))
             return False
         if _START.match(self._pending, end):
             self._run = self._taken(end)
-            self._object = OpenBrackets(BRACES)
+            self._open = OpenBrackets(BRACES)
             return True
         if not is_final and _MAYBE_START.fullmatch(self._pending, end):
             self._held.append(self._consume(settled))
             return False
         run = self._taken(end)
-        self._say(run, self._consume(self._next_interesting(end)))
+        self._pass_over(run, self._consume(self._next_interesting(end)))
         return True
 
     def _taken(self, end: int) -> str:
@@ -663,52 +587,27 @@ class JsonScanner:
         self._held.clear()
         return run
 
-    def _consume(self, end: int) -> str:
-        taken = self._pending[self._at : end]
-        self._at = end
-        return taken
-
     def _next_interesting(self, start: int) -> int:
         match = _INTERESTING.search(self._pending, start + 1)
         return match.start() if match else len(self._pending)
 
-    def _follow(self, open_object: OpenBrackets) -> None:
-        end = open_object.feed(self._pending, self._at)
-        self._at = len(self._pending) if end is None else end
-        if end is not None:
-            self._object = None
-            self._take(open_object.raw)
-
     def _take(self, raw: str) -> None:
         found = read_call(raw, self._known)
         if found is None:
-            self._say(self._run, raw)
+            self._pass_over(self._run, raw)
             return
         name, args, repairs = found
         around = self._wrapping.enter(self._run)
         if _MEMBER.search(self._tail):
             around = ("in_object", *around)
-        call = ToolCall(name=name, args=args, raw=raw, repairs=(*around, *repairs))
-        self._calls.append(call)
-        self._events.append(ToolCallParsed(call=call))
-        self._after_call = True
+        self._make(ToolCall(name=name, args=args, raw=raw, repairs=(*around, *repairs)))
         self._tail = ""
 
-    def _say(self, run: str, rest: str) -> None:
+    def _pass_over(self, run: str, rest: str) -> None:
         """Take marks and what follows them, which is no call, as text."""
-        if self._after_call:
+        if self._prose.at_seam:
             run = self._wrapping.close_in(run)
-        text = run + rest if rest else run.rstrip()  # nothing follows only at the end
-        if not self._text or self._after_call:
-            text = text.lstrip()
-        if not text:
-            return
-        if self._text and self._after_call:
-            text = "\n" + text
-        self._after_call = False
-        self._text.append(text)
-        self._tail = (self._tail + text)[-_TAIL_CHARS:]
-        self._events.append(TextDelta(text=text))
+        self._tail = (self._tail + self._say(run + rest))[-_TAIL_CHARS:]
 
 
 # The `json` dialect: calls as `{"name": …, "parameters": {…}}`, for Gemma 3 and 3n.
@@ -743,11 +642,9 @@ class JsonDialect:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
         """Return the prompt: instructions and tools first, so that all chats share a prefix."""
-        preamble = _preamble(tools, instructions)
-        turns: list[PromptTurn] = [PromptTurn(role="user", text=preamble)] if preamble else []
-        for group in grouped(messages):
-            turns += self._turns_of(group)
-        return render_turns(turns)
+        return render_told_calls(
+            messages, tools, instructions, protocol=_PROTOCOL, written=self._written
+        )
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
         """Return the call as compact JSON with the separators a model would write.
@@ -759,50 +656,20 @@ class JsonDialect:
 
     def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
         """Return text and calls of a complete response. Never raises."""
-        scanner = self.incremental(tools)
-        scanner.feed(raw)
-        return scanner.close()
+        return self.incremental(tools).whole(raw)
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response; of the tools it needs only the names."""
-        return JsonScanner(frozenset(str(spec_of(tool).get("name")) for tool in tools))
+        return _JsonParser(frozenset(str(spec_of(tool).get("name")) for tool in tools))
 
-    def _turns_of(self, group: Group) -> list[PromptTurn]:
-        match group:
-            case UserMessage():
-                return [PromptTurn(role="user", text=words_of(group))]
-            case ModelMessage(text=text):
-                return [PromptTurn(role="model", text=text)]
-            case list():
-                return self._call_turns(group)
-            case _:
-                assert_never(group)
+    def _written(self, calls: Sequence[ToolCallMessage]) -> list[str]:
+        """Return each call as it should have been written, or as it was if that cannot be."""
+        return [self._line(call) for call in calls]
 
-    def _call_turns(self, calls: Sequence[ToolCallMessage]) -> list[PromptTurn]:
-        words = [call.text for call in calls if call.text]
-        said = [*words, *(self._written(call) for call in calls)]
-        results = [_result_line(call) for call in calls]
-        return [
-            PromptTurn(role="model", text="\n".join(said)),
-            PromptTurn(role="user", text="\n".join(results)),
-        ]
-
-    def _written(self, message: ToolCallMessage) -> str:
-        """Return the call as it should have been written, or as it was if that cannot be."""
-        if not message.name or (message.raw and not isinstance(message.args, Mapping)):
-            return message.raw
+    def _line(self, call: ToolCallMessage) -> str:
+        if not call.name or (call.raw and not isinstance(call.args, Mapping)):
+            return call.raw
         try:
-            return self.render_call(message.name, message.args)
+            return self.render_call(call.name, call.args)
         except NotJsonError:
-            return message.raw
-
-
-def _result_line(message: ToolCallMessage) -> str:
-    return f"Result of {message.name or 'the call'}: {result_text(message)}"
-
-
-def _preamble(tools: Sequence[ToolSpec], instructions: str) -> str:
-    blocks = [instructions.strip()] if instructions.strip() else []
-    if tools:
-        blocks.append("\n".join([_PROTOCOL, *(compact(spec_of(tool)) for tool in tools)]))
-    return "\n\n".join(blocks)
+            return call.raw

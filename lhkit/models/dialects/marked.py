@@ -11,11 +11,8 @@ from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import (
     Message,
     ModelMessage,
-    TextDelta,
-    ThinkingDelta,
     ToolCall,
     ToolCallMessage,
-    ToolCallParsed,
     UserMessage,
 )
 from lhkit.models.dialects.base import (
@@ -26,7 +23,6 @@ from lhkit.models.dialects.base import (
     Constraint,
     Group,
     IncrementalParser,
-    ParsedEvent,
     ParseResult,
     ToolSpec,
     grouped,
@@ -40,7 +36,6 @@ from lhkit.models.dialects.json import (
     JSON_WORDS,
     PYTHON_WORDS,
     Notation,
-    Prose,
     ValueReader,
     quoted,
     read_quoted,
@@ -121,19 +116,21 @@ _HEAD = re.compile(r"\s*(?P<prefix>call:)?\s*(?P<name>[^\s{}<>:]+)\s*(?P<brace>\
 _MAX_NAME_CHARS = 64
 
 
-def read_marked(body: str, raw: str, quote: str) -> tuple[str, Any, tuple[str, ...]]:
-    """Return (name, arguments, repairs) of the text between a call's start and end token.
+def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
+    """Return (name, arguments, repairs) of a call from its start token to its end token.
 
     What makes no sense keeps `raw` as its arguments, so that validation can tell the model.
     Never raises.
     """
+    start, end = markup.call
+    body = raw.removeprefix(start).removesuffix(end)
     head = _HEAD.match(body)
     if head is None:
         return body.strip()[:_MAX_NAME_CHARS], raw, ("malformed",)
     name = head.group("name")
     repairs = [] if head.group("prefix") else ["no_call_prefix"]
     try:
-        args = _arguments(body, head, quote, repairs)
+        args = _arguments(body, head, markup.quote, repairs)
     except (ValueError, RecursionError):  # also NotJsonError, and integers too long to read
         return name, raw, ("malformed",)
     return name, args, tuple(dict.fromkeys(repairs))
@@ -297,92 +294,48 @@ def _response(markup: Markup, message: ToolCallMessage) -> str:
 
 # Finds marked calls and thinking in what a model writes, while it writes.
 #
-# One scanner serves streaming and whole texts, so both agree at every chunking. A call is one only
-# when its end token has come, outside of any string. A control token that means nothing here stays
-# in the text: a leak must be seen.
+# A call is one only when its end token has come, outside of any string. A control token that means
+# nothing here stays in the text: a leak must be seen.
 
 
 _JSON_STRING = re.compile(r'"|\\.', re.DOTALL)
 
 
-class MarkedScanner:
-    """Reads one response, chunk by chunk, in time linear in its length."""
-
+class _MarkedParser(IncrementalParser):
     def __init__(self, markup: Markup) -> None:
+        super().__init__()
         self._markup = markup
         self._starts = (markup.call[0], *markup.thinking[0])
-        self._pending = ""  # what is not decided yet begins at `_at`
-        self._at = 0
-        self._call: _OpenCall | None = None
         self._is_thinking = False
-        self._prose = Prose()
-        self._thinking: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._events: list[ParsedEvent] = []
 
-    def feed(self, chunk: str) -> list[ParsedEvent]:
-        """Return the text, thinking and calls that have become certain."""
-        self._events = []
-        self._pending += chunk
-        self._scan(is_final=False)
-        return self._events
+    def _step(self, *, is_final: bool) -> bool:
+        start = self._at
+        if self._is_thinking:
+            thought, token = self._take_until((self._markup.thinking[1],), is_final=is_final)
+            self._think(thought)
+            self._is_thinking = not token
+        else:
+            words, token = self._take_until(self._starts, is_final=is_final)
+            self._say(words)
+            self._begin(token)
+        return self._at > start
 
-    def close(self) -> ParseResult:
-        """Return the whole result; what was undecided is decided now."""
-        self._scan(is_final=True)
-        return ParseResult(
-            text=self._prose.text,
-            calls=tuple(self._calls),
-            fragment=self._call.raw if self._call else "",
-            thinking="".join(self._thinking),
-        )
-
-    def _scan(self, *, is_final: bool) -> None:
-        while self._at < len(self._pending):
-            start = self._at
-            if self._call is not None:
-                self._follow(self._call, is_final=is_final)
-            elif self._is_thinking:
-                self._think(is_final=is_final)
-            else:
-                self._read(is_final=is_final)
-            if self._at == start:
-                break
-        self._pending = self._pending[self._at :]
-        self._at = 0
-
-    def _read(self, *, is_final: bool) -> None:
-        """Take words up to the next start token."""
-        words, token = self._take_until(self._starts, is_final=is_final)
-        if shown := self._prose.say(words):
-            self._events.append(TextDelta(text=shown))
-        if token:
+    def _begin(self, token: str) -> None:
+        if token == self._markup.call[0]:
+            self._open = _OpenCall(self._markup)
+        elif token:
             self._prose.cut()
-            self._is_thinking = token != self._markup.call[0]
-            self._call = None if self._is_thinking else _OpenCall(self._markup)
+            self._is_thinking = True
 
-    def _think(self, *, is_final: bool) -> None:
-        thought, token = self._take_until((self._markup.thinking[1],), is_final=is_final)
-        if thought:
-            self._thinking.append(thought)
-            self._events.append(ThinkingDelta(text=thought))
-        self._is_thinking = not token
-
-    def _follow(self, call: "_OpenCall", *, is_final: bool) -> None:
-        self._at = call.feed(self._pending, self._at, is_final=is_final)
-        if not call.is_complete:
-            return
-        self._call = None
-        name, args, repairs = read_marked(call.body, call.raw, self._markup.quote)
-        parsed = ToolCall(name=name, args=args, raw=call.raw, repairs=repairs)
-        self._calls.append(parsed)
-        self._events.append(ToolCallParsed(call=parsed))
+    def _take(self, raw: str) -> None:
+        name, args, repairs = read_marked(raw, self._markup)
+        self._make(ToolCall(name=name, args=args, raw=raw, repairs=repairs))
 
     def _take_until(self, tokens: tuple[str, ...], *, is_final: bool) -> tuple[str, str]:
         """Consume (words, token); the token is empty if none has come."""
         safe = len(self._pending) if is_final else _undecided(self._pending, self._at, tokens)
         found = _any_of(tokens).search(self._pending, self._at, safe)
-        words = self._pending[self._at : found.start() if found else safe]
+        words = self._consume(found.start() if found else safe)
         self._at = found.end() if found else safe
         return words, found.group() if found else ""
 
@@ -403,15 +356,10 @@ class _OpenCall:
         """The text of the call so far, with its tokens."""
         return self._start + "".join(self._parts)
 
-    @property
-    def body(self) -> str:
-        """What stands between the tokens."""
-        return "".join(self._parts).removesuffix(self._end)
-
-    def feed(self, text: str, at: int, *, is_final: bool) -> int:
+    def feed(self, text: str, at: int) -> int:
         """Take in what is decided from `at` on; return where the undecided begins."""
         start = at
-        safe = self._safe(text, at, is_final=is_final)
+        safe = self._safe(text, at)
         while not self.is_complete and (found := self._pattern().search(text, at, safe)):
             at = found.end()
             self._take(found.group())
@@ -419,9 +367,7 @@ class _OpenCall:
         self._parts.append(text[start:end])
         return end
 
-    def _safe(self, text: str, at: int, *, is_final: bool) -> int:
-        if is_final:
-            return len(text)
+    def _safe(self, text: str, at: int) -> int:
         slashes = len(text) - len(text.rstrip("\\"))
         if slashes % 2:
             return max(at, len(text) - 1)
@@ -502,13 +448,11 @@ class MarkedDialect:
 
     def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
         """Return text, thinking and calls of a complete response. Never raises."""
-        scanner = self.incremental(tools)
-        scanner.feed(raw)
-        return scanner.close()
+        return self.incremental(tools).whole(raw)
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:  # noqa: ARG002
         """Return a parser for one streamed response; the markup needs no names."""
-        return MarkedScanner(self.markup)
+        return _MarkedParser(self.markup)
 
 
 # The `functiongemma` dialect: FunctionGemma 270M, `<start_function_call>call:f{…}`.

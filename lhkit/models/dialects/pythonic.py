@@ -2,44 +2,33 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, assert_never
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import (
     Message,
-    ModelMessage,
-    TextDelta,
     ToolCall,
     ToolCallMessage,
-    ToolCallParsed,
-    UserMessage,
 )
 from lhkit.models.dialects.base import (
     CONTROL_TOKEN,
     END_OF_TURN_ID,
     START_OF_TURN_ID,
     Constraint,
-    Group,
     IncrementalParser,
-    ParsedEvent,
     ParseResult,
-    PromptTurn,
     ToolSpec,
-    grouped,
     is_writable,
-    render_turns,
-    result_text,
+    render_told_calls,
     spec_of,
     unconstrained,
-    words_of,
 )
 from lhkit.models.dialects.json import (
     JSON_WORDS,
     PYTHON_WORDS,
     Notation,
     OpenBrackets,
-    Prose,
     ValueReader,
     quoted,
     read_quoted,
@@ -230,9 +219,8 @@ def _maybe(text: str, at: int, known: Collection[str], *, may_be_bare: bool) -> 
 
 # Finds `[f(a="x"), g()]` calls in what a model writes, while it writes.
 #
-# One scanner serves streaming and whole texts, so both agree at every chunking. A list of calls is
-# made as a whole, when its bracket closes, or not at all. Repairs besides those of
-# `pythonic_values`: `fence`, `bare` (no list around it), `malformed`.
+# A list of calls is made as a whole, when its bracket closes, or not at all. Repairs besides those
+# of the values: `fence`, `bare` (no list around it), `malformed`.
 
 
 _SPACE = re.compile(r"\s*")
@@ -241,56 +229,22 @@ _FENCE_END = re.compile(r"\s{0,99}```")
 _MAYBE_FENCE_END = re.compile(r"\s{0,99}`{0,2}")
 
 
-class PythonicScanner:
-    """Reads one response, chunk by chunk, in time linear in its length.
+class _PythonicParser(IncrementalParser):
+    """`known` are the names of the tools on offer."""
 
-    `known` are the names of the tools on offer.
-    """
-
-    def __init__(self, known: Collection[str] = ()) -> None:
+    def __init__(self, known: Collection[str]) -> None:
+        super().__init__()
         self._known = known
-        self._pending = ""  # what is not decided yet begins at `_at`
-        self._at = 0
-        self._open: OpenBrackets | None = None
         self._name = ""  # of the first open call
         self._in_fence = False
         self._awaits_fence_end = False
         self._at_line_start = True
-        self._prose = Prose()
-        self._calls: list[ToolCall] = []
-        self._events: list[ParsedEvent] = []
-
-    def feed(self, chunk: str) -> list[ParsedEvent]:
-        """Return the text and calls that have become certain."""
-        self._events = []
-        self._pending += chunk
-        self._scan(is_final=False)
-        return self._events
-
-    def close(self) -> ParseResult:
-        """Return the whole result; what was undecided is decided now."""
-        self._scan(is_final=True)
-        return ParseResult(
-            text=self._prose.text,
-            calls=tuple(self._calls),
-            fragment=self._open.raw if self._open else "",
-        )
-
-    def _scan(self, *, is_final: bool) -> None:
-        while self._at < len(self._pending):
-            if self._open is not None:
-                self._follow(self._open)
-            elif not self._step(is_final=is_final):
-                break
-        self._pending = self._pending[self._at :]
-        self._at = 0
 
     def _step(self, *, is_final: bool) -> bool:
-        """Decide one piece at the present position; False if more input is needed."""
         if self._awaits_fence_end:
             return self._step_out_of_fence(is_final=is_final)
         if blank := _SPACE.match(self._pending, self._at):
-            self._consume(blank.end())
+            self._say(self._consume(blank.end()))
         if self._at == len(self._pending):
             return True
         found = start_at(self._pending, self._at, self._known, may_be_bare=self._at_line_start)
@@ -300,7 +254,7 @@ class PythonicScanner:
             return False
         else:
             ahead = _INTERESTING.search(self._pending, self._at + 1)
-            self._consume(ahead.start() if ahead else len(self._pending))
+            self._say(self._consume(ahead.start() if ahead else len(self._pending)))
         return True
 
     def _step_out_of_fence(self, *, is_final: bool) -> bool:
@@ -314,29 +268,16 @@ class PythonicScanner:
             self._at = end.end()
         return True
 
-    def _consume(self, end: int) -> None:
-        text = self._pending[self._at : end]
-        self._at = end
-        self._say(text)
-
-    def _say(self, text: str) -> None:
+    def _say(self, text: str) -> str:
         is_new = "\n" in text or self._at_line_start
         self._at_line_start = is_new and not text.rpartition("\n")[2].strip()
-        if shown := self._prose.say(text):
-            self._events.append(TextDelta(text=shown))
+        return super()._say(text)
 
     def _begin(self, start: Start) -> None:
         self._at = start.at
         self._in_fence = self._in_fence or start.has_fence
         self._name = start.name
         self._open = OpenBrackets()
-
-    def _follow(self, brackets: OpenBrackets) -> None:
-        end = brackets.feed(self._pending, self._at)
-        self._at = len(self._pending) if end is None else end
-        if end is not None:
-            self._open = None
-            self._take(brackets.raw)
 
     def _take(self, raw: str) -> None:
         calls = self._calls_in(raw)
@@ -345,12 +286,8 @@ class PythonicScanner:
             return
         around = ["fence"] if self._in_fence else []
         around += [] if raw.startswith("[") else ["bare"]
-        self._prose.cut()
         for call in calls:
-            repairs = (*around, *call.repairs)
-            whole = ToolCall(name=call.name, args=call.args, raw=call.raw, repairs=repairs)
-            self._calls.append(whole)
-            self._events.append(ToolCallParsed(call=whole))
+            self._make(replace(call, repairs=(*around, *call.repairs)))
         self._awaits_fence_end = self._in_fence
         self._at_line_start = True
 
@@ -399,11 +336,9 @@ class PythonicDialect:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], instructions: str = ""
     ) -> str:
         """Return the prompt: instructions and tools first, so that all chats share a prefix."""
-        preamble = _preamble(tools, instructions)
-        turns = [PromptTurn(role="user", text=preamble)] if preamble else []
-        for group in grouped(messages):
-            turns += _turns_of(group)
-        return render_turns(turns)
+        return render_told_calls(
+            messages, tools, instructions, protocol=_PROTOCOL, written=_written
+        )
 
     def render_call(self, name: str, args: Mapping[str, JSON]) -> str:
         """Return the call as a list of one.
@@ -415,30 +350,11 @@ class PythonicDialect:
 
     def parse(self, raw: str, tools: Sequence[ToolSpec] = ()) -> ParseResult:
         """Return text and calls of a complete response. Never raises."""
-        scanner = self.incremental(tools)
-        scanner.feed(raw)
-        return scanner.close()
+        return self.incremental(tools).whole(raw)
 
     def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response; of the tools it needs only the names."""
-        return PythonicScanner(frozenset(str(spec_of(tool).get("name")) for tool in tools))
-
-
-def _turns_of(group: Group) -> list[PromptTurn]:
-    match group:
-        case UserMessage():
-            return [PromptTurn(role="user", text=words_of(group))]
-        case ModelMessage(text=text):
-            return [PromptTurn(role="model", text=text)]
-        case list():
-            said = [call.text for call in group if call.text]
-            results = [_result_line(call) for call in group]
-            return [
-                PromptTurn(role="model", text="\n".join([*said, *_written(group)])),
-                PromptTurn(role="user", text="\n".join(results)),
-            ]
-        case _:
-            assert_never(group)
+        return _PythonicParser(frozenset(str(spec_of(tool).get("name")) for tool in tools))
 
 
 def _written(calls: Sequence[ToolCallMessage]) -> list[str]:
@@ -452,14 +368,3 @@ def _written(calls: Sequence[ToolCallMessage]) -> list[str]:
             good = ""
         (written if good else raws).append(good or call.raw)
     return [*([f"[{', '.join(written)}]"] if written else []), *raws]
-
-
-def _result_line(message: ToolCallMessage) -> str:
-    return f"Result of {message.name or 'the call'}: {result_text(message)}"
-
-
-def _preamble(tools: Sequence[ToolSpec], instructions: str) -> str:
-    blocks = [instructions.strip()] if instructions.strip() else []
-    if tools:
-        blocks.append("\n".join([_PROTOCOL, *(compact(spec_of(tool)) for tool in tools)]))
-    return "\n\n".join(blocks)

@@ -17,7 +17,7 @@ from lhkit.harness.scenario import Scenario, Turn
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
 from lhkit.models import request
-from lhkit.models.dialects import json, marked, pythonic
+from lhkit.models.dialects import base, json, marked, pythonic
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, ToolsetAround
@@ -90,7 +90,7 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
     [
         ("json", json, "_PROTOCOL"),
         ("pythonic", pythonic, "_PROTOCOL"),
-        ("json", json, "_result_line"),
+        ("json", base, "result_text"),
         ("functiongemma", marked, "result_text"),
         ("openai", request, "result_text"),
     ],
