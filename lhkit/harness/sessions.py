@@ -8,7 +8,7 @@ from typing import Any
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import normal
 from lhkit.harness.record import BrokenRule, RowKeys, State
-from lhkit.json_values import JSON, plain_json
+from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (
     DEFAULT,
     BareToolset,
@@ -69,7 +69,7 @@ def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenR
     """Return what the session says against a change of state; it gets copies of both.
 
     Raises:
-        UsageError: their code fails.
+        UsageError: their code fails, or what it returns is no text.
     """
     knowing = session
     while isinstance(knowing, SessionAround):
@@ -77,8 +77,15 @@ def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenR
     if not isinstance(knowing, KnowsRules) or not isinstance(session, KnowsRules):
         return ()
     with their_code("session: broken_rules()"):
-        broken = session.broken_rules(plain_json(before), plain_json(after))
-        return tuple(BrokenRule(code=code, detail=text) for code, text in broken)
+        told = session.broken_rules(plain_json(before), plain_json(after))
+        broken = tuple(BrokenRule(code=code, detail=text) for code, text in told)
+    for number, rule in enumerate(broken):
+        if not all(isinstance(word, str) for word in (rule.code, rule.detail)):
+            raise UsageError(
+                f"broken_rules(): {number} is {shown((rule.code, rule.detail))}: "
+                "give a code and what is broken, both as text"
+            )
+    return broken
 
 
 class Surroundings:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.harness.author.baselines import gold_model
-from lhkit.harness.record import BrokenRule, Severity, Verdict
+from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 
@@ -78,3 +78,21 @@ async def test_a_session_without_rules_breaks_none(
     run = await replay(load(ADD), gold_model, toolset=toolset, progress=False)
     assert run.records[0].evidence.broken_rules == ()
     assert run.records[0].judgement.state_equal is True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("rule", [(1, "2 notes"), ("r1_one", None), ("r1_one", {"notes": 2})])
+async def test_a_rule_that_is_not_told_in_words_is_one_sentence_in_a_record_that_is_read_again(
+    load: Callable[[str], tuple[Scenario, ...]],
+    toolset: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    rule: Any,
+) -> None:
+    monkeypatch.setattr(RuledSession, "broken_rules", lambda *_: [rule])
+    run = await replay(load(ADD), gold_model, toolset=OneNoteOnly(toolset), progress=False)
+    (record,) = run.records
+    assert record.judgement.verdict is Verdict.INVALID
+    assert record.evidence.fault is not None
+    assert record.evidence.fault.startswith("broken_rules(): ")
+    assert "\n" not in record.evidence.fault
+    assert decode_line(encode_record(record)) == record
