@@ -12,18 +12,23 @@ NOTHING = "–"
 SMALLEST_P = 0.001
 """A p-value below this is only said to be below it."""
 
-_KEPT = {"\n", "\t"}
 _UNSAFE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = {"\u200c", "\u200d"}  # needed inside words and emoji
 
 
 def printable(text: str) -> str:
     """Return `text` with control, format and direction characters shown as escapes."""
-    return "".join(char if _is_safe(char) else _escaped(char) for char in text)
+    return "\n".join(map(_printable_line, text.split("\n")))
+
+
+def _printable_line(line: str) -> str:
+    if line.isprintable():  # the short way, for most lines
+        return line
+    return "".join(char if _is_safe(char) else _escaped(char) for char in line)
 
 
 def _is_safe(char: str) -> bool:
-    if char in _KEPT or char in _JOINERS:
+    if char == "\t" or char in _JOINERS:
         return True
     return unicodedata.category(char) not in _UNSAFE_CATEGORIES
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_json
 from lhkit.locales import Catalog
+from lhkit.text import printable
 
 MOST_FIELDS = 50
 MOST_CHOICES = 200
@@ -264,7 +265,11 @@ def _distinct(pairs: Iterable[tuple[Any, Any]]) -> tuple[Choice, ...]:
 
 
 def _with_default(made: FormField, default: Any) -> FormField:
-    """Return the field with what stands in it at first; a default that does not fit is none."""
+    """Return the field with what stands in it at first.
+
+    A default that does not fit is none, nor is one that reads otherwise than it is: it is sent as
+    it is written, by somebody who has only read it.
+    """
     if made.kind is FieldKind.CHOICES:
         chosen = default if _is_list(default) else ()
         typed = tuple(each for each in chosen if isinstance(each, str))
@@ -275,7 +280,8 @@ def _with_default(made: FormField, default: Any) -> FormField:
         is_fit = value_of(made, text) == default and _fits(made, default)
     except (NotJsonError, ValueError, RecursionError):
         return made
-    return replace(made, typed=(text,)) if is_fit and len(text) <= _MOST_CHARS else made
+    is_seen = len(text) <= _MOST_CHARS and (bool(made.choices) or printable(text) == text)
+    return replace(made, typed=(text,)) if is_fit and is_seen else made
 
 
 def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:

@@ -56,8 +56,7 @@ class Html(str):
 def text(value: str) -> Html:
     """Return plain text as markup that can only be read, never run."""
     cut = value if len(value) <= MAX_CHARS else f"{value[:MAX_CHARS]} … [{len(value):,}]"
-    shown = cut if cut.isprintable() else printable(cut)  # the short way for most texts
-    return Html(escape(shown, quote=True))
+    return Html(escape(printable(cut), quote=True))
 
 
 def join(parts: Iterable[str | None]) -> Html:

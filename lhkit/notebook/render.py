@@ -17,7 +17,7 @@ from lhkit.confirm.summary import pretty
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
-from lhkit.notebook.fields import FieldEntry, field_html
+from lhkit.notebook.fields import FieldEntry, escaped, field_html
 from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
@@ -31,7 +31,7 @@ from lhkit.notebook.state import (
     ToolItem,
     UserItem,
 )
-from lhkit.text import printable
+from lhkit.text import printable, whole_unicode
 
 # Markdown of a model to HTML that cannot act: no raw HTML, no images, http(s) links only.
 #
@@ -43,10 +43,16 @@ MAX_MARKDOWN_CHARS = 20_000
 
 
 def to_html(text: str) -> str:
-    """Return `text` as safe HTML; longer than `MAX_CHARS` it is shown as it was written."""
+    """Return `text` as safe HTML; what is endless (`MAX_MARKDOWN_CHARS`) as it was written."""
     if len(text) > MAX_MARKDOWN_CHARS:
-        return f"<pre>{escape(text)}</pre>"
-    return str(_parser().render(text))
+        return f"<pre>{escaped(_lines(text))}</pre>"
+    html = _parser().render(_lines(text))
+    return printable(str(html))  # not before: of `&#x202e;` the parser makes the character
+
+
+def _lines(text: str) -> str:
+    """Return text whose lines end in one way, and whose surrogates that came apart are one."""
+    return _LINE_END.sub("\n", whole_unicode(text))
 
 
 def acts(text: str) -> bool:
@@ -110,7 +116,8 @@ def _link_open(
 # State to HTML: the only place that writes any. Pure; everything foreign is escaped.
 #
 # Words of the model go through `markdown`, when complete; while they stream they are plain text.
-# Names, arguments, results and summaries are shown as text, control characters made visible.
+# Names, arguments, results and summaries are shown as text. Control and direction characters are
+# made visible in all of it: what is read before a click is what is written.
 
 
 MAX_VALUE_CHARS = 20_000
@@ -171,11 +178,12 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
 def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Fragment, ...]:
     if state.live is None or state.open_card is not None:
         return ()
+    words = printable(_lines(state.live))
     last = known.fragments[-1] if known and known.fragments else None
-    if last is not None and last.stream == state.live:
+    if last is not None and last.stream == words:
         return (last,)
-    body = f'<div class="lhkit-text lhkit-stream">{escape(state.live)}</div>'
-    return (Fragment(_message("assistant", body, catalog, is_live=True), stream=state.live),)
+    body = f'<div class="lhkit-text lhkit-stream">{escape(words)}</div>'
+    return (Fragment(_message("assistant", body, catalog, is_live=True), stream=words),)
 
 
 def fragment(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
@@ -190,7 +198,7 @@ def fragment(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an
         case CardItem():
             return _card(item, catalog)
         case NoteItem(text=text):
-            return f'<div class="lhkit-message" data-role="system">{escape(text)}</div>'
+            return f'<div class="lhkit-message" data-role="system">{escaped(text)}</div>'
         case ErrorItem():
             return _error(item, catalog)
         case OptInItem():
@@ -234,7 +242,7 @@ def _message(role: str, body: str, catalog: Catalog, *, is_live: bool = False) -
 
 
 def _text(text: str) -> str:
-    return f'<div class="lhkit-text">{escape(text)}</div>'
+    return f'<div class="lhkit-text">{escaped(_lines(text))}</div>'
 
 
 def _assistant(item: AssistantItem, catalog: Catalog) -> str:
@@ -254,7 +262,7 @@ def _tool(item: ToolItem, catalog: Catalog) -> str:
     state, words = _tool_outcome(item, catalog)
     handler_s = item.trace.handler_s if item.trace and item.trace.ran else None
     time = "" if handler_s is None else f'<span class="lhkit-time">{handler_s * 1000:.0f} ms</span>'
-    name = escape(printable(item.name) or "?")
+    name = escaped(item.name or "?")
     result = "" if item.result is None else _pretty(envelope(item.result))
     rows = [("arguments", _pretty(item.args)), ("result", result), ("raw", _cut(item.raw))]
     sections = "".join(
@@ -302,10 +310,10 @@ def _card(item: CardItem, catalog: Catalog) -> str:
         f' aria-labelledby="lhkit-t-{card}" aria-describedby="lhkit-d-{card} lhkit-s-{card}">'
         f'<div class="lhkit-title" id="lhkit-t-{card}">{escape(title)}</div>'
         f'<div class="lhkit-description" id="lhkit-d-{card}"><code>'
-        f"{escape(printable(item.request.tool))}</code> "
-        f"{escape(printable(item.request.description))}</div>"
+        f"{escaped(item.request.tool)}</code> "
+        f"{escaped(item.request.description)}</div>"
         f'<pre class="lhkit-summary" id="lhkit-s-{card}">'
-        f"{escape(printable(item.request.summary))}</pre>{told}"
+        f"{escaped(item.request.summary)}</pre>{told}"
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status">{escape(said)}</span>'
         f"{'' if outcome is not None else _card_buttons(form, catalog)}</div></div>"
     )
@@ -349,10 +357,10 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
 
 
 def _error(item: ErrorItem, catalog: Catalog) -> str:
-    detail = f'<pre class="lhkit-detail">{escape(printable(item.detail))}</pre>'
+    detail = f'<pre class="lhkit-detail">{escaped(item.detail)}</pre>'
     retry = _button("retry", "notebook.retry", catalog, "lhkit-button")
     return (
-        f'<div class="lhkit-message" data-role="error" role="alert">{escape(item.text)}'
+        f'<div class="lhkit-message" data-role="error" role="alert">{escaped(item.text)}'
         f"{detail if item.detail else ''}{retry if item.can_retry else ''}</div>"
     )
 

@@ -298,7 +298,7 @@ def _user(turn: TurnRecord, catalog: Catalog) -> str:
     who = escape(catalog.text("notebook.role_user"))
     return (
         f'<div class="lhkit-message" data-role="user"><div class="lhkit-who">{who}</div>'
-        f'<div class="lhkit-text">{escape(_cut(turn.user))}</div></div>'
+        f'<div class="lhkit-text">{escaped(_cut(turn.user))}</div></div>'
     )
 
 

@@ -151,6 +151,13 @@ def test_a_default_that_does_not_fit_is_none(default: Any) -> None:
     assert {name: tuple(typed) for name, typed in made.typed.items()} == dict.fromkeys("abcd", ())
 
 
+@pytest.mark.parametrize("default", ["ann\u202eelpmaxe@", "a\u2066b", "a\x00b", "a\u200bb"])
+def test_a_default_that_reads_otherwise_than_it_is_sent_is_none(default: str) -> None:
+    assert form(to={"type": "string", "default": default}).typed == {"to": ()}
+    lines = form(to={"type": "string", "default": "one\n\ttwo"})
+    assert lines.typed == {"to": ("one\n\ttwo",)}
+
+
 def test_a_form_of_one_yes_or_no_is_a_question_that_tells_what_a_yes_says() -> None:
     asked = {"type": "boolean", "title": "Sell my data", "description": "to anybody"}
     made = form("ok", ok=asked)

@@ -10,7 +10,13 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity, ToolErr, ToolOk
-from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
+from lhkit.notebook.render import (
+    MAX_MARKDOWN_CHARS,
+    MAX_VALUE_CHARS,
+    fragment,
+    patches,
+    render,
+)
 from lhkit.notebook.state import (
     AssistantItem,
     CardItem,
@@ -68,11 +74,15 @@ class Elements(HTMLParser):
         super().__init__()
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
+        self.read = ""
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.read += data
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: type(item).__name__)
@@ -108,6 +118,41 @@ def test_direction_tricks_in_a_question_are_visible() -> None:
     html = fragment(CardItem(card="1", request=request), KO)
     assert "\\u202e" in html
     assert "\u202e" not in html
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        PanelState(live="Run deletes \u202etxt.exe\u2066", is_busy=True),
+        *(
+            PanelState(items=(item,))
+            for item in (
+                UserItem(text="delete \u202etxt.exe\u2066"),
+                AssistantItem(text="**Run** deletes \u202etxt.exe\u2066"),
+                AssistantItem(text="Run deletes &#x202e;txt.exe&#8294;"),
+                AssistantItem(text=f"{'a ' * MAX_MARKDOWN_CHARS}\u202etxt.exe\u2066"),
+                NoteItem(text="press Run for \u202etxt.exe\u2066"),
+                ErrorItem(text="no \u202etxt.exe\u2066", can_retry=True),
+            )
+        ),
+    ],
+)
+def test_direction_tricks_are_visible_in_whatever_is_said(state: PanelState) -> None:
+    read = Elements(render(state, KO).fragments[-1].html).read
+    assert "\\u202etxt.exe\\u2066" in read
+    assert not {"\u202e", "\u2066"} & set(read)
+
+
+def test_direction_tricks_stay_visible_while_an_answer_streams() -> None:
+    before = render(PanelState(live="Run deletes ", is_busy=True), KO)
+    after = render(PanelState(live="Run deletes \u202etxt", is_busy=True), KO, before)
+    assert patches(before, after) == [["append", 0, "\\u202etxt"]]
+
+
+def test_lines_that_end_as_on_windows_are_lines() -> None:
+    live = render(PanelState(live="one\r\ntwo", is_busy=True), KO).fragments[-1]
+    assert (live.stream, "one\ntwo" in live.html) == ("one\ntwo", True)
+    assert "\\x0d" not in fragment(AssistantItem(text="one\r\ntwo"), KO)
 
 
 def test_an_open_card_is_an_alert_dialog_with_two_buttons_and_a_settled_one_has_none() -> None:
