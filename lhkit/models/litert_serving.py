@@ -177,11 +177,13 @@ class KeptSession:
                 f"is {self._engine.context_tokens}"
             )
         texts = StopTexts(asked.stops)
+        pieces: list[str] = []
         try:
             session, kept, read = self._read(asked, ids)
             is_sure = kept + read == len(ids) + 1
             self._ids = ids if is_sure else []
             for piece in () if left.is_set() else session.write():
+                pieces.append(piece)
                 if texts.is_met or left.is_set():
                     session.cancel()  # until it has ended the session must not be touched
                 elif shown := texts.feed(piece):
@@ -192,9 +194,8 @@ class KeptSession:
             raise
         if rest := texts.close():
             told(rest)
-        is_full = not texts.is_met and (
-            written >= asked.max_tokens or len(ids) + 1 + written >= self._engine.context_tokens
-        )
+        room = min(asked.max_tokens, self._engine.context_tokens - len(ids) - 1)
+        is_full = written >= room and not texts.is_met and not self._has_end(pieces, written)
         return _Account(
             ids=(self._engine.start_id, *ids) if is_sure else None,
             prompt_tokens=len(ids) + 1,
@@ -202,6 +203,14 @@ class KeptSession:
             written=written,
             reason="length" if is_full else "stop",
         )
+
+    def _has_end(self, pieces: Sequence[str], written: int) -> bool:
+        """Return whether one token more was written than the text has: the one that ended it.
+
+        The engine does not tell it. A piece is the text of a token, or of the bytes of characters
+        that have none of their own.
+        """
+        return written == 1 + sum(len(self._engine.tokens(piece)) for piece in pieces)
 
     def close(self) -> None:
         """Give back the session."""

@@ -90,12 +90,13 @@ class _FakeSession:
         engine.most_at_once = max(engine.most_at_once, engine.at_once)
         self._is_cancelled.clear()
         self._written = 0
+        most = min(self._max_tokens, engine.context_tokens - len(self._ids))
         try:
             reply = engine.replies.pop(0)
             for piece in self._pieces(reply):
                 if self._is_cancelled.is_set():
                     return
-                if self._written == self._max_tokens and reply[-1] != ENDLESS:
+                if self._written == most and reply[-1] != ENDLESS:
                     return
                 if piece == FAULT:
                     raise RuntimeError("the engine fails")
@@ -105,7 +106,7 @@ class _FakeSession:
                 self._written += 1
                 self._ids.append(_LETTERS + ord(piece[0]))
                 yield piece
-            self._written += self._written < self._max_tokens  # the token that ends it
+            self._written += self._written < most  # the token that ends it
         finally:
             engine.at_once -= 1
 

@@ -116,6 +116,14 @@ async def test_it_ends_where_the_engine_does_and_where_the_limit_cuts() -> None:
     assert (full.raw_text, full.reason, full.truncated) == ("하", "length", True)
 
 
+@pytest.mark.parametrize("reply", ["하나둘", "a b"])
+async def test_an_end_that_is_the_last_token_that_may_be_written_is_an_end(reply: str) -> None:
+    async with connected(FakeEngine(list(reply), list(reply))) as model:
+        ended, cut = [await answered(model, asked(max_tokens=most)) for most in (4, 3)]
+    assert (ended.raw_text, ended.reason) == (reply, "stop")
+    assert (cut.raw_text, cut.reason) == (reply, "length")
+
+
 async def test_a_stop_token_that_the_file_does_not_have_ends_it_by_its_text() -> None:
     """The dialect of life-helper also stops where a turn begins."""
     pieces = ["네", ".", "<start", "_of_", "turn>", "user", ENDLESS]
@@ -232,11 +240,15 @@ async def test_a_prompt_that_is_too_long_is_a_typed_fault() -> None:
 
 
 async def test_a_full_context_cuts() -> None:
-    engine = FakeEngine(["하", "나"], ["하", "나"])
+    engine = FakeEngine(*[list("하나둘")] * 3)
     async with connected(engine) as model:
         first = await answered(model)
         engine.context_tokens = first.usage.prompt_tokens + 3
-        assert (await answered(model)).reason == "length"
+        cut = await answered(model)
+        engine.context_tokens += 1
+        whole = await answered(model)
+    assert (cut.reason, whole.reason) == ("length", "stop")
+    assert cut.raw_text == whole.raw_text == "하나둘"
 
 
 @pytest.mark.parametrize(
