@@ -41,6 +41,14 @@ def test_nothing_in_the_file_points_outside_it(
             assert re.findall(r'(?:href|src)="(?!#)', svg) == []
 
 
+def test_no_reason_is_cut_off_before_its_not(full_run: Run, korean: Catalog) -> None:
+    """`add_note was expected and…` says the opposite of what it begins to say."""
+    rules = re.findall(r"([^{}]*\.lhr-reason) \{([^}]*)\}", html_page(full_run, korean, name="r"))
+    assert rules
+    for _, told in rules:
+        assert not re.search("ellipsis|nowrap|hidden|clamp|max-height", told)
+
+
 def test_the_policy_lets_only_our_script_run(full_run: Run, korean: Catalog) -> None:
     html = html_page(full_run, korean, name="gemma")
     (script,) = SCRIPT.findall(html)
