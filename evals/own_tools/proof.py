@@ -175,12 +175,10 @@ class Arm:
 
 def arms(training: Path) -> list[Arm]:
     """Return the bare model, the adapters that were kept on the way, and the last one."""
-    kept = sorted((training / KEPT).glob("step-*"))
-    return [
-        Arm(name=BARE),
-        *(Arm(name=each.name, adapter=each) for each in kept),
-        Arm(name=TUNED, adapter=training / "adapter"),
-    ]
+    last = Arm(name=TUNED, adapter=training / "adapter")
+    kept = [Arm(name=each.name, adapter=each) for each in sorted((training / KEPT).glob("step-*"))]
+    done = last.told()["steps_done"]
+    return [Arm(name=BARE), *(each for each in kept if each.told()["steps_done"] < done), last]
 
 
 @asynccontextmanager

@@ -82,8 +82,11 @@ async def test_a_model_that_cannot_be_served_is_named_and_nothing_is_scored(tmp_
             pass
 
 
-def test_the_bare_model_is_scored_and_every_adapter_of_a_training_in_order(tmp_path: Path) -> None:
-    for step, folder in ((3, "kept/step-000003"), (12, "kept/step-000012"), (20, "adapter")):
+def test_the_bare_model_is_scored_and_every_adapter_of_a_training_once_in_order(
+    tmp_path: Path,
+) -> None:
+    kept = ((3, "kept/step-000003"), (12, "kept/step-000012"), (20, "kept/step-000020"))
+    for step, folder in (*kept, (20, "adapter")):
         (tmp_path / folder).mkdir(parents=True)
         told = json.dumps({"steps_done": step, "seconds": 60 * step})
         (tmp_path / folder / "manifest.json").write_text(told, encoding="utf-8")
