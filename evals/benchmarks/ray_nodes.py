@@ -24,8 +24,11 @@ class Nodes:
     def __init__(
         self, folder: Path, *, count: int = 2, cores: int = 2, are_pinned: bool = False
     ) -> None:
+        from ray._common.utils import get_default_ray_temp_dir
         from ray.cluster_utils import Cluster
 
+        # There Ray writes its address, whatever `temp_dir` says; it makes the folder of that only.
+        Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
         self._cores = cores
         self._are_pinned = are_pinned
         self._small = {"object_store_memory": _STORE_BYTES}
