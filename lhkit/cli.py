@@ -5,12 +5,14 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from itertools import pairwise
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from types import GenericAlias, MappingProxyType
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import Console
@@ -19,11 +21,35 @@ from typer.core import TyperCommand, TyperOption
 from typer.models import CommandInfo
 
 from lhkit import __version__
+from lhkit.commands.options import (
+    DIALECTS,
+    LOCALES,
+    MOST,
+    SHAPE,
+    AcceptOptions,
+    ChatOptions,
+    DoctorOptions,
+    Dtype,
+    EvalOptions,
+    ExportModelOptions,
+    ExportOptions,
+    LintOptions,
+    Locale,
+    MatrixOptions,
+    MutateOptions,
+    OtherToolset,
+    ParityOptions,
+    PromptOptions,
+    ReportOptions,
+    RescoreOptions,
+    RunFolder,
+    Runtime,
+    ServeToolsOptions,
+    in_dtype,
+    served_by,
+)
 from lhkit.errors import LhkitError, UsageError
-from lhkit.locales import DEFAULT_LOCALE, available_locales
-from lhkit.precision import dtype_of
-from lhkit.runtimes import LLAMA_CPP, runtime_of
-from lhkit.settings import DEFAULT_TOOLSET, Settings, load_settings, process_age_s
+from lhkit.settings import Settings, load_settings, process_age_s
 from lhkit.text import printable
 from lhkit.tuning.recipe import FROM_NOTHING, KOREAN_SHARE, AdapterShape, TuneSettings
 
@@ -230,10 +256,6 @@ def _epilog(name: str) -> str:
 # What every command has: help with names that come from slow imports, and no empty values.
 
 
-DIALECTS = "{dialects}"
-"""Stands in a help text for the names of all dialects but `openai`."""
-
-
 _MAY_BE_EMPTY = "--stress"
 """Of all options the one that nothing is a value of: no stress."""
 
@@ -277,176 +299,42 @@ def _filled(told: str) -> str:
     return told.replace(DIALECTS, ", ".join(dialects.DIALECTS))
 
 
-# Options that several commands share.
+# Options are declared where their command is, in `commands/options.py`.
 
 
-LOCALES = " or ".join(sorted(available_locales(), key=lambda name: name != DEFAULT_LOCALE))
-"""What `--locale` takes, in words: the default first."""
+def _spelt_out(command: Callable[[Any], None]) -> Callable[..., None]:
+    """Return a command that takes one by one the fields of the only value that `command` takes.
 
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000."),
-]
-_BaseUrls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--base-url",
-        help="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000. Several of "
-        "one model: give it again, or @FILE with one address a line.",
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="gemma or gemma-base (embedded), gold, silent (the no-op baseline); "
-        "with --base-url a served name."
-    ),
-]
-Dialect = Annotated[
-    str,
-    typer.Option(help=f"How calls are written: {DIALECTS}; openai: the server parses them."),
-]
-Constrain = Annotated[
-    str, typer.Option(help="Decoding: off, auto (words or a valid call), required (a valid call).")
-]
-Locale = Annotated[
-    str | None,
-    typer.Option(help=f"{LOCALES}. Default: LHKIT_LOCALE, else {DEFAULT_LOCALE}."),
-]
-Split = Annotated[
-    str | None,
-    typer.Option(help="Shipped scenarios, instead of PATHS: dev (default), test, all."),
-]
-Paths = Annotated[list[Path] | None, typer.Argument(help="Scenario files or folders.")]
-RunsDir = Annotated[Path, typer.Option(file_okay=False, help="Where run folders are.")]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        help="bfloat16 or float32. Default: LHKIT_DTYPE, else what this processor is quick in."
-    ),
-]
-Runtime = Annotated[
-    str | None,
-    typer.Option(
-        help="vllm or llama.cpp, for an embedded model: one quantised file, served in seconds. "
-        "Default: LHKIT_RUNTIME, else vllm."
-    ),
-]
-MOST = 1_000_000
-"""The most of whatever is counted: conversations, steps, tokens. More is a slip of the hand."""
-MOST_SEED = 2**32
-MOST_REPLICAS = 4_096
-Toolset = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE.py:NAME",
-        help="Tools of your own: FILE.py:NAME, package.module:NAME or mcp:SERVER; then give PATHS.",
-    ),
-]
-
-_Tools = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE.py:NAME",
-        help="Tools of your own: FILE.py:NAME, package.module:NAME or mcp:SERVER.",
-    ),
-]
-
-
-def in_dtype(settings: Settings, dtype: str | None, *addresses: str | None) -> Settings:
-    """Return the settings with the type of number that the command line names, if it does.
-
-    Raises:
-        UsageError: there is no such type, or it is asked of servers that run at `addresses`.
+    They are the fields that typer is told about: of a type `Annotated[X, typer.Option(…)]`. Typer
+    knows no tuples of any length, so it is told of a list.
     """
-    if dtype is None:
-        return settings
-    address = next(filter(None, addresses), None)
-    if address:
-        raise UsageError(
-            f"--dtype is for a model that lhkit serves itself, and {address} serves already: "
-            "leave one of them out"
+    (taken,) = signature(command).parameters.values()
+    options, parameters, lists = taken.annotation, [], set[str]()
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        if get_origin(hints[field.name]) is not Annotated:
+            continue
+        told, spelling = get_args(hints[field.name])
+        default = Parameter.empty if field.default is MISSING else field.default
+        if get_origin(told) is tuple:
+            told, default = GenericAlias(list, get_args(told)[:1]), default or None
+            lists.add(field.name)
+        parameters.append(
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=Annotated[told, spelling],
+            )
         )
-    return settings.model_copy(update={"dtype": dtype_of(dtype)})
 
+    @wraps(command)
+    def called(**given: Any) -> None:
+        given |= {name: tuple(given[name] or ()) for name in lists}
+        command(options(**given))
 
-def in_runtime(settings: Settings, runtime: str | None, *addresses: str | None) -> Settings:
-    """Return the settings with the runtime that the command line names, if it does.
-
-    Raises:
-        UsageError: there is no such runtime, or it is asked of servers that run at `addresses`.
-    """
-    if runtime is None:
-        return settings
-    address = next(filter(None, addresses), None)
-    if address:
-        raise UsageError(
-            f"--runtime is for a model that lhkit serves itself, and {address} serves already: "
-            "leave one of them out"
-        )
-    return settings.model_copy(update={"runtime": runtime_of(runtime)})
-
-
-def served_by(
-    settings: Settings, runtime: str | None, dtype: str | None, *addresses: str | None
-) -> Settings:
-    """Return the settings with runtime and type of number as the command line names them.
-
-    Raises:
-        UsageError: as `in_runtime` and `in_dtype`, or a type where the file has its own.
-    """
-    told = in_dtype(in_runtime(settings, runtime, *addresses), dtype, *addresses)
-    if dtype is not None and told.runtime == LLAMA_CPP:
-        raise UsageError(
-            f"--dtype is for vLLM: what {LLAMA_CPP} serves is quantised as its file is; leave it "
-            "out"
-        )
-    return told
-
-
-# Replicas that Ray places: `eval` and `matrix`.
-
-
-_Ray = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Play on replicas that Ray places: local (a cluster for this command), auto (this "
-        "node's), or HOST:PORT.",
-    ),
-]
-_Replicas = Annotated[
-    int | None,
-    typer.Option(min=1, max=MOST_REPLICAS, help="With --ray: how many servers. Default: 1."),
-]
-_Gpus = Annotated[
-    int | None,
-    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: graphics cards of each. Default: 0."),
-]
-_Cpus = Annotated[
-    float | None,
-    typer.Option(min=0, max=MOST_REPLICAS, help="With --ray: cores of each. Default: 1."),
-]
-
-
-def _placement(
-    address: str | None, replicas: int | None, gpus: int | None, cpus: float | None
-) -> Any:
-    """Return where replicas are put; None without `--ray`.
-
-    Raises:
-        typer.BadParameter: there is something to place and no cluster.
-    """
-    if address is None:
-        given = {"--replicas": replicas, "--gpus-per-replica": gpus, "--cpus-per-replica": cpus}
-        if idle := next((name for name, value in given.items() if value is not None), None):
-            raise typer.BadParameter(f"{idle} is for --ray: give both, or neither")
-        return None
-    from lhkit.scale import Placement  # noqa: PLC0415 - scipy, aiohttp
-
-    return Placement(
-        address=address, replicas=replicas or 1, gpus=gpus or 0, cpus=1 if cpus is None else cpus
-    )
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return called
 
 
 # `lint`, `mutate`, `accept`: for those who write scenarios.
@@ -456,50 +344,23 @@ def add_lint(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit lint`."""
 
     @cli.command("lint")
-    def lint_(
-        paths: Paths = None,
-        toolset: Toolset = DEFAULT_TOOLSET,
-        as_json: Annotated[bool, typer.Option("--json", help="Findings as JSON.")] = False,
-    ) -> None:
+    @_spelt_out
+    def lint_(options: LintOptions) -> None:
         """Check scenarios against tools and data: every fault with file, line and field."""
         from lhkit.commands.author import lint_paths  # noqa: PLC0415 - scipy
 
-        files = tuple(paths or ())
-        finish(
-            run,
-            lambda settings: lint_paths(files, settings, as_json=as_json, toolset=toolset),
-        )
+        finish(run, lambda settings: lint_paths(options, settings))
 
 
 def add_mutate(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit mutate`."""
 
     @cli.command("mutate")
-    def mutate_(
-        paths: Paths = None,
-        toolset: Toolset = DEFAULT_TOOLSET,
-        fail_under: Annotated[
-            float | None,
-            typer.Option(min=0, max=100, help="Lowest share of noticed mistakes in percent."),
-        ] = None,
-        survivors: Annotated[
-            Path | None,
-            typer.Option(
-                dir_okay=False, exists=True, help="TOML list of known survivors with reasons."
-            ),
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
-    ) -> None:
+    @_spelt_out
+    def mutate_(options: MutateOptions) -> None:
         """Spoil every gold trace in many ways: which mistakes would nobody notice?"""
-        from lhkit.commands.author import MutateOptions, mutate_paths  # noqa: PLC0415 - scipy
+        from lhkit.commands.author import mutate_paths  # noqa: PLC0415 - scipy
 
-        options = MutateOptions(
-            paths=tuple(paths or ()),
-            toolset=toolset,
-            fail_under=fail_under,
-            survivors=survivors,
-            as_json=as_json,
-        )
         finish(run, lambda settings: mutate_paths(options, settings))
 
 
@@ -507,42 +368,11 @@ def add_accept(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit accept`."""
 
     @cli.command("accept")
-    def accept_(
-        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
-        sample: Annotated[
-            str,
-            typer.Argument(metavar="SAMPLE", help="SCENARIO, or SCENARIO#2 for its second repeat."),
-        ],
-        turn: Annotated[
-            int | None, typer.Option(min=0, max=MOST, help="User turn, from 0.")
-        ] = None,
-        call: Annotated[
-            int | None, typer.Option(min=0, max=MOST, help="Call of the turn, from 0.")
-        ] = None,
-        arg: Annotated[str | None, typer.Option(help="Name of the argument.")] = None,
-        phrase: Annotated[
-            str | None, typer.Option(help="Words of the reply to accept, instead of an argument.")
-        ] = None,
-        scenarios: Annotated[
-            list[Path] | None, typer.Option(help="Files that hold the scenario.")
-        ] = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Show the change, write nothing.")
-        ] = False,
-    ) -> None:
+    @_spelt_out
+    def accept_(options: AcceptOptions) -> None:
         """Take what a model did as one more right way, in the scenario's own YAML."""
-        from lhkit.commands.author import AcceptOptions, accept_sample  # noqa: PLC0415 - scipy
+        from lhkit.commands.author import accept_sample  # noqa: PLC0415 - scipy
 
-        options = AcceptOptions(
-            run=folder,
-            sample=sample,
-            paths=tuple(scenarios or ()),
-            turn=turn,
-            call=call,
-            arg=arg,
-            phrase=phrase,
-            is_dry=dry_run,
-        )
         finish(run, lambda settings: accept_sample(options, settings))
 
 
@@ -553,30 +383,11 @@ def add_prompt(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit prompt`."""
 
     @cli.command("prompt")
-    def prompt_(
-        paths: Paths = None,
-        scenario: Annotated[
-            str | None,
-            typer.Option(help="Id of the scenario that is opened. Default: the first of PATHS."),
-        ] = None,
-        toolset: _Tools = DEFAULT_TOOLSET,
-        dialect: Dialect = "json",
-        locale: Annotated[
-            str | None, typer.Option(help=f"{LOCALES}. Default: the scenario's, else as in chat.")
-        ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Prompt and counts as JSON.")] = False,
-    ) -> None:
+    @_spelt_out
+    def prompt_(options: PromptOptions) -> None:
         """Show what a model would read at the first turn, with tokens per part. No server."""
-        from lhkit.commands.prompt import PromptOptions, show_prompt  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.prompt import show_prompt  # noqa: PLC0415 - aiohttp
 
-        options = PromptOptions(
-            paths=tuple(paths or ()),
-            scenario=scenario,
-            toolset=toolset,
-            dialect=dialect,
-            locale=locale,
-            as_json=as_json,
-        )
         finish(run, lambda settings: show_prompt(options, settings))
 
 
@@ -704,61 +515,11 @@ def add_parity(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit parity`."""
 
     @cli.command("parity")
-    def parity_(
-        run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run of the reference.")],
-        run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")],
-        html: Annotated[
-            Path | None, typer.Option(dir_okay=False, help="One self-contained file.")
-        ] = None,
-        markdown: Annotated[
-            Path | None,
-            typer.Option(
-                dir_okay=False,
-                allow_dash=True,
-                help="For a pull request; - writes to the terminal.",
-            ),
-        ] = None,
-        max_flips: Annotated[
-            int | None,
-            typer.Option(min=0, help="Exit 1 if more verdicts differ, either way."),
-        ] = None,
-        max_lost_points: Annotated[
-            float | None,
-            typer.Option(
-                min=0, max=100, help="Exit 1 if RUN_B's pass rate is more points below RUN_A's."
-            ),
-        ] = None,
-        ask: Annotated[
-            str | None,
-            typer.Option(
-                metavar="URL",
-                help="A vLLM or llama.cpp server: how likely were both tokens where replies part?",
-            ),
-        ] = None,
-        score: Annotated[
-            list[str] | None,
-            typer.Option(
-                metavar="URL",
-                help="Such a server reads all that RUN_A said, token by token: how far does it "
-                "agree? May be given for both sides.",
-            ),
-        ] = None,
-        locale: Locale = None,
-    ) -> None:
+    @_spelt_out
+    def parity_(options: ParityOptions) -> None:
         """Show whether one model comes out the same by two runtimes, and where it parts."""
-        from lhkit.commands.parity import ParityOptions, parity_runs  # noqa: PLC0415 - aiohttp, scipy
+        from lhkit.commands.parity import parity_runs  # noqa: PLC0415 - aiohttp, scipy
 
-        options = ParityOptions(
-            run_a=run_a,
-            run_b=run_b,
-            html=html,
-            markdown=markdown,
-            max_flips=max_flips,
-            max_lost_points=max_lost_points,
-            ask=ask,
-            score=tuple(score or ()),
-            locale=locale,
-        )
         finish(run, lambda settings: parity_runs(options, settings))
 
 
@@ -766,20 +527,12 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit rescore`."""
 
     @cli.command("rescore")
-    def rescore_(
-        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
-        paths: Paths = None,
-        toolset: Toolset = DEFAULT_TOOLSET,
-        into: Annotated[
-            Path | None,
-            typer.Option(file_okay=False, help="Folder of the result; RUN-rescored by default."),
-        ] = None,
-    ) -> None:
+    @_spelt_out
+    def rescore_(options: RescoreOptions) -> None:
         """Score the records of a run again with today's scorers and scenarios, without a model."""
         from lhkit.commands.rescore import rescore_run  # noqa: PLC0415 - scipy
 
-        files = tuple(paths or ())
-        finish(run, lambda settings: rescore_run(folder, files, into, settings, toolset))
+        finish(run, lambda settings: rescore_run(options, settings))
 
 
 def add_merge(cli: typer.Typer, run: Run) -> None:
@@ -807,37 +560,15 @@ def add_matrix(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit matrix`."""
 
     @cli.command("matrix")
-    def matrix_(
-        suite: Annotated[Path, typer.Argument(help="A suite such as evals/constraints.toml.")],
-        runs_dir: RunsDir = Path("runs"),
-        ray: _Ray = None,
-        replicas: _Replicas = None,
-        gpus_per_replica: _Gpus = None,
-        cpus_per_replica: _Cpus = None,
-    ) -> None:
+    @_spelt_out
+    def matrix_(options: MatrixOptions) -> None:
         """Play what is missing of a suite's arms and draw one table."""
-        from lhkit.commands.evaluate import MatrixOptions, run_matrix  # noqa: PLC0415 - scipy
+        from lhkit.commands.evaluate import run_matrix  # noqa: PLC0415 - scipy
 
-        options = MatrixOptions(
-            suite=suite,
-            runs_dir=runs_dir,
-            placement=_placement(ray, replicas, gpus_per_replica, cpus_per_replica),
-        )
         finish(run, lambda settings: run_matrix(options, settings))
 
 
 # `lhkit tune init`: the phrase file for tools of one's own.
-
-
-SHAPE = "FILE.py:NAME"
-
-TunedToolset = Annotated[
-    str | None,
-    typer.Option(
-        metavar=SHAPE,
-        help="Tools of your own; package.module:NAME works too. Default: life-helper.",
-    ),
-]
 
 
 def add_init(tune: typer.Typer, run: Run) -> None:
@@ -870,104 +601,28 @@ def add_report(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit report`."""
 
     @cli.command("report")
-    def report_(
-        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
-        html: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="One self-contained file. Default: RUN/report.html."),
-        ] = None,
-        markdown: Annotated[
-            Path | None,
-            typer.Option(
-                dir_okay=False,
-                allow_dash=True,
-                help="For a pull request; - writes to the terminal.",
-            ),
-        ] = None,
-        junit: Annotated[
-            Path | None, typer.Option(dir_okay=False, help="JUnit XML for CI.")
-        ] = None,
-        baseline: Annotated[
-            Path | None, typer.Option(metavar="BASELINE", help="An earlier run to compare with.")
-        ] = None,
-    ) -> None:
+    @_spelt_out
+    def report_(options: ReportOptions) -> None:
         """Write a run down: HTML for people, Markdown for a pull request, XML for CI."""
-        from lhkit.commands.report import ReportOptions, report_run  # noqa: PLC0415 - jinja2, scipy
+        from lhkit.commands.report import report_run  # noqa: PLC0415 - jinja2, scipy
 
-        options = ReportOptions(
-            folder=folder, html=html, markdown=markdown, junit=junit, baseline=baseline
-        )
         finish(run, lambda settings: report_run(options, settings))
 
 
 # `export`: options of the command that writes a run for other tools.
 
 
-ExportedSchema = Annotated[
-    Literal["dart"] | None,
-    typer.Option("--schema", help="The tools as declarations for an app, in place of a run."),
-]
-Otel = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE|URL",
-        help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
-    ),
-]
-
-
 def add_export(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit export`."""
 
     @cli.command("export")
-    def export_(
-        folder: Annotated[
-            Path | None, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")
-        ] = None,
-        openai_messages: Annotated[
-            Path | None,
-            typer.Option(
-                dir_okay=False, help="JSON lines: a conversation each, as OpenAI's API has them."
-            ),
-        ] = None,
-        parquet: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FOLDER", file_okay=False, help="Tables: samples, turns, calls and more."
-            ),
-        ] = None,
-        inspect: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="A log for `inspect view`, such as run.eval."),
-        ] = None,
-        otel: Otel = None,
-        schema: ExportedSchema = None,
-        toolset: TunedToolset = None,
-        locale: Locale = None,
-        into: Annotated[
-            Path, typer.Option(allow_dash=True, dir_okay=False, help="Where --schema writes.")
-        ] = Path("-"),
-    ) -> None:
+    @_spelt_out
+    def export_(options: ExportOptions) -> None:
         """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry."""
-        from lhkit.commands.export import (  # noqa: PLC0415 - scipy
-            ExportOptions,
-            export_run,
-            export_schema,
-        )
+        from lhkit.commands.export import export_run, export_schema  # noqa: PLC0415 - scipy
 
-        if schema is not None:
-            finish(run, lambda settings: export_schema(folder, toolset, locale, into, settings))
-            return
-        if folder is None:
-            raise typer.BadParameter("RUN: name the folder of a run, or give --schema dart")
-        options = ExportOptions(
-            folder=folder,
-            openai_messages=openai_messages,
-            parquet=parquet,
-            inspect=inspect,
-            otel=otel,
-        )
-        finish(run, lambda settings: export_run(options, settings))
+        command = export_run if options.schema is None else export_schema
+        finish(run, lambda settings: command(options, settings))
 
 
 # `export-model`: options of the command that writes a model for another runtime.
@@ -977,154 +632,29 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit export-model`."""
 
     @cli.command("export-model")
-    def export_model_(
-        source: Annotated[
-            str,
-            typer.Argument(metavar="MODEL", help="gemma, gemma-base, or a folder of `tune merge`."),
-        ],
-        to: Annotated[
-            str,
-            typer.Option(
-                help="gguf:Q8_0, gguf:Q4_K_M, gguf:Q4_0, gguf:Q2_0, gguf:BF16 or gguf:F16, for "
-                "llama.cpp; litertlm:none or litertlm:int8, for phones."
-            ),
-        ],
-        into: Annotated[
-            Path, typer.Option(metavar="FILE", dir_okay=False, help="Such as tuned-Q8_0.gguf.")
-        ],
-        check: Annotated[
-            bool,
-            typer.Option(
-                help="Have the file answer five prompts, and ask the source how far it agrees."
-            ),
-        ] = True,
-        converter: Annotated[
-            str | None,
-            typer.Option(
-                metavar="PYTHON",
-                help="For litertlm: the Python of an environment that has litert-torch.",
-            ),
-        ] = None,
-    ) -> None:
+    @_spelt_out
+    def export_model_(options: ExportModelOptions) -> None:
         """Write a model as the file that another runtime loads, with a manifest beside it."""
-        from lhkit.commands.export_model import ExportModelOptions, export_model  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.export_model import export_model  # noqa: PLC0415 - aiohttp
 
-        options = ExportModelOptions(
-            source=source,
-            to=to,
-            into=into,
-            is_checked=check,
-            converter=converter or sys.executable,
-        )
         finish(run, lambda settings: export_model(options, settings))
 
 
 # `eval` and `audit`: options of the commands that play scenarios and read records.
 
 
-_Stress = Annotated[
-    str,
-    typer.Option(help="Make it harder: distractors=10, rename, shuffle, seed=1; joined by commas."),
-]
-_User = Annotated[
-    str,
-    typer.Option(
-        help="Who clicks: script (the scenario), careful (yes to expected calls only), hasty (yes "
-        "to all). Where a scenario says no, lists answers or has nobody to ask, that stays."
-    ),
-]
-_Concurrency = Annotated[
-    int | None, typer.Option(min=1, help="Conversations at once; by default what fits the server.")
-]
-_FailUnder = Annotated[
-    float | None, typer.Option(min=0, max=100, help="Lowest pass rate in percent.")
-]
-_MaxViolations = Annotated[
-    int | None, typer.Option(min=0, help="Most blocked violations allowed; none may happen.")
-]
-_Baseline = Annotated[
-    Path | None, typer.Option(help="Earlier run (name or folder): fails if that was better.")
-]
-_KeepPrompts = Annotated[bool, typer.Option("--keep-prompts", help="Keep prompt texts in records.")]
-_KeepStates = Annotated[
-    bool, typer.Option("--keep-states", help="Keep whole states in records, not only what changed.")
-]
-_Watch = Annotated[
-    bool,
-    typer.Option("--watch", help="Show rates, the slowest and the failures while it plays."),
-]
-_ExitZero = Annotated[
-    bool,
-    typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
-]
-
-
 def add_eval(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit eval`."""
 
     @cli.command("eval")
-    def eval_(
-        paths: Paths = None,
-        split: Split = None,
-        toolset: Toolset = DEFAULT_TOOLSET,
-        model: Model = None,
-        base_url: _BaseUrls = None,
-        dialect: Dialect = "json",
-        constrain: Constrain = "off",
-        dtype: Dtype = None,
-        runtime: Runtime = None,
-        stress: _Stress = "",
-        user: _User = "script",
-        repeats: Annotated[int, typer.Option(min=1, help="Times to play each scenario.")] = 1,
-        concurrency: _Concurrency = None,
-        limit: Annotated[int | None, typer.Option(min=1, help="The first N scenarios.")] = None,
-        max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128,
-        name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
-        runs_dir: RunsDir = Path("runs"),
-        ray: _Ray = None,
-        replicas: _Replicas = None,
-        gpus_per_replica: _Gpus = None,
-        cpus_per_replica: _Cpus = None,
-        fail_under: _FailUnder = None,
-        max_violations: _MaxViolations = None,
-        baseline: _Baseline = None,
-        keep_prompts: _KeepPrompts = False,
-        keep_states: _KeepStates = False,
-        exit_zero: _ExitZero = False,
-        watch: _Watch = False,
-    ) -> None:
+    @_spelt_out
+    def eval_(options: EvalOptions) -> None:
         """Replay scenarios against a model and score them. The same command again resumes."""
-        from lhkit.commands.evaluate import EvalOptions, evaluate  # noqa: PLC0415 - scipy, pandas
+        from lhkit.commands.evaluate import evaluate  # noqa: PLC0415 - scipy, pandas
 
-        options = EvalOptions(
-            paths=tuple(paths or ()),
-            split=split,
-            toolset=toolset,
-            model=model,
-            base_urls=tuple(base_url or ()),
-            dialect=dialect,
-            constrain=constrain,
-            stress=stress,
-            user=user,
-            repeats=repeats,
-            concurrency=concurrency,
-            limit=limit,
-            max_tokens=max_tokens,
-            name=name,
-            runs_dir=runs_dir,
-            placement=_placement(ray, replicas, gpus_per_replica, cpus_per_replica),
-            fail_under=fail_under,
-            max_violations=max_violations,
-            baseline=baseline,
-            keep_prompts=keep_prompts,
-            keep_states=keep_states,
-            exit_zero=exit_zero,
-            watch=watch,
-            command=("lhkit", *sys.argv[1:]),
-            begun_s=time.perf_counter() - process_age_s(),
-        )
-        urls = options.base_urls
-        finish(run, lambda s: evaluate(options, served_by(s, runtime, dtype, *urls, s.base_url)))
+        words = ("lhkit", *sys.argv[1:])
+        begun_s = time.perf_counter() - process_age_s()
+        finish(run, lambda settings: evaluate(options, settings, command=words, begun_s=begun_s))
 
 
 def add_audit(cli: typer.Typer, run: Run) -> None:
@@ -1132,7 +662,7 @@ def add_audit(cli: typer.Typer, run: Run) -> None:
 
     @cli.command("audit")
     def audit_(
-        folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")],
+        folder: RunFolder,
     ) -> None:
         """Show what the models of a run really wrote, and what had to be mended."""
         from lhkit.commands.report import audit_run  # noqa: PLC0415 - scipy
@@ -1171,52 +701,12 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit chat`."""
 
     @cli.command()
-    def chat(
-        model: Model = None,
-        base_url: BaseUrl = None,
-        dialect: Dialect = "json",
-        constrain: Constrain = "off",
-        dtype: Dtype = None,
-        runtime: Runtime = None,
-        locale: Locale = None,
-        toolset: _Tools = DEFAULT_TOOLSET,
-        world: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="YAML file: the state that the chat begins in."),
-        ] = None,
-        db: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="The file that life-helper keeps its data in."),
-        ] = None,
-        record: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FOLDER",
-                file_okay=False,
-                help="Keep the talk there, such as runs/chats; else nothing is kept.",
-            ),
-        ] = None,
-    ) -> None:
+    @_spelt_out
+    def chat(options: ChatOptions) -> None:
         """Talk to a model with tools in the terminal; every write asks y/N first."""
-        from lhkit.commands.chat import ChatOptions, converse  # noqa: PLC0415 - prompt_toolkit
+        from lhkit.commands.chat import converse  # noqa: PLC0415 - prompt_toolkit
 
-        options = ChatOptions(
-            model=model,
-            base_url=base_url,
-            dialect=dialect,
-            constrain=constrain,
-            locale=locale,
-            toolset=toolset,
-            world=world,
-            file=db,
-            record=record,
-        )
-        finish(
-            run,
-            lambda settings: converse(
-                options, served_by(settings, runtime, dtype, base_url or settings.base_url)
-            ),
-        )
+        finish(run, lambda settings: converse(options, settings))
 
 
 def add_mcp(cli: typer.Typer, run: Run) -> None:
@@ -1225,28 +715,11 @@ def add_mcp(cli: typer.Typer, run: Run) -> None:
     cli.add_typer(mcp, name="mcp")
 
     @mcp.command("serve")
-    def serve_(
-        toolset: _Tools = DEFAULT_TOOLSET,
-        world: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="YAML file: the state that the tools begin in."),
-        ] = None,
-        db: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="The file that life-helper keeps its data in."),
-        ] = None,
-        locale: Locale = None,
-        allow_writes: Annotated[
-            bool,
-            typer.Option("--allow-writes", help="Also for a client that cannot ask its person."),
-        ] = False,
-    ) -> None:
+    @_spelt_out
+    def serve_(options: ServeToolsOptions) -> None:
         """Serve tools by MCP on standard input and output; a client's person is asked to write."""
-        from lhkit.commands.mcp import ServeToolsOptions, serve_tools  # noqa: PLC0415 - the SDK
+        from lhkit.commands.mcp import serve_tools  # noqa: PLC0415 - the SDK
 
-        options = ServeToolsOptions(
-            toolset=toolset, world=world, file=db, locale=locale, allow_writes=allow_writes
-        )
         finish(run, lambda settings: serve_tools(options, settings))
 
 
@@ -1358,17 +831,18 @@ def add_doctor(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit doctor`."""
 
     @cli.command()
-    def doctor(base_url: BaseUrl = None, model: Model = None, dialect: Dialect = "json") -> None:
+    @_spelt_out
+    def doctor(options: DoctorOptions) -> None:
         """Look at this machine and a server; one line for each finding, with the next step."""
-        from lhkit.commands.doctor import DoctorOptions, examine  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.doctor import examine  # noqa: PLC0415 - aiohttp
 
-        options = DoctorOptions(base_url=base_url, model=model, dialect=dialect)
         finish(run, lambda settings: examine(options, settings))
 
 
 # `lhkit tune …`: data to learn a toolset from, training, merging.
 
 
+MOST_SEED = 2**32
 MOST_RANK = 1_024  # beyond the width of the embedded model an adapter is no smaller than it
 
 
@@ -1438,7 +912,7 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
             float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
         ] = KOREAN_SHARE,
         openings: Openings = 0,
-        toolset: TunedToolset = None,
+        toolset: OtherToolset = None,
         phrases: Phrases = None,
         conversations: Author = None,
         reviewed: Reviewed = None,

@@ -20,7 +20,8 @@ from typing import Annotated, Any
 import typer
 
 from lhkit.cli import finish
-from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions
 from lhkit.commands.tune import RunOptions, is_merged, merge_adapter, tune_own
 from lhkit.errors import RunError, SetupError
 from lhkit.files import write_whole

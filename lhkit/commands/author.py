@@ -3,8 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.options import AcceptOptions, LintOptions, MutateOptions
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.author.accept import (
     Edit,
@@ -45,29 +45,25 @@ from lhkit.toolset import DEFAULT, load
 EXIT_UNFIT = 1
 
 
-async def lint_paths(
-    paths: Sequence[Path], settings: Settings, *, as_json: bool, toolset: str = DEFAULT
-) -> int:
-    """Show what is wrong with the scenarios in `paths` (all shipped ones by default).
-
-    `toolset` is the reference of what they are played in (see `toolset.load`).
+async def lint_paths(options: LintOptions, settings: Settings) -> int:
+    """Show what is wrong with the scenarios.
 
     Raises:
         UsageError: a file is not there or cannot be read, or the toolset is none.
     """
-    where = scenarios_at(paths, toolset)
-    loaded = load(toolset)
+    where = scenarios_at(options.paths, options.toolset)
+    toolset = load(options.toolset)
     sources = read_sources(where)
-    findings = await lint(sources, loaded)
+    findings = await lint(sources, toolset)
     console = Console()
-    if as_json:
+    if options.as_json:
         console.out(json.dumps([asdict(each) for each in findings], ensure_ascii=False, indent=1))
     else:
         catalog = load_catalog(settings.locale)
         refused = len({fault.file for fault in sources.faults})
         counts = (len(sources.scenarios), refused)
         _show_findings(findings, counts, console, catalog)
-        if toolset == DEFAULT and any(each.code == "unknown_tool" for each in findings):
+        if options.toolset == DEFAULT and any(each.code == "unknown_tool" for each in findings):
             console.print(catalog.text("lint.other_tools"), soft_wrap=True)
     return EXIT_UNFIT if any(each.level is Level.ERROR for each in findings) else 0
 
@@ -97,17 +93,6 @@ def _show_findings(
 
 EXIT_MISSED = 1
 SURVIVORS = "survivors.toml"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutateOptions:
-    """What the user asked for. `survivors` is the list of known ones; the shipped by default."""
-
-    paths: tuple[Path, ...] = ()
-    toolset: str = DEFAULT
-    survivors: Path | None = None
-    fail_under: float | None = None
-    as_json: bool = False
 
 
 async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
@@ -196,24 +181,6 @@ def _survivor(outcome: TriedMutant, known: Survivors) -> Text:
 
 
 # `lhkit accept`: what a model did in one sample becomes an alternative in the scenario's YAML.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptOptions:
-    """What the user asked for. `sample` is a scenario, with `#2` behind it for its second repeat.
-
-    `turn`, `call` and `arg` choose among several wrong arguments; `phrase` takes words of the
-    reply instead.
-    """
-
-    run: Path
-    sample: str
-    paths: tuple[Path, ...] = ()
-    turn: int | None = None
-    call: int | None = None
-    arg: str | None = None
-    phrase: str | None = None
-    is_dry: bool = False
 
 
 async def accept_sample(options: AcceptOptions, settings: Settings) -> int:

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, assert_never
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.chat.controller import ChatController
+from lhkit.commands.options import ChatOptions, served_by
 from lhkit.commands.progress import opened_model
 from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import LhkitError, UsageError
@@ -46,7 +47,7 @@ from lhkit.messages import (
 )
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.toolset import DEFAULT, KeepsData, closed_after, load, name_of
+from lhkit.toolset import KeepsData, closed_after, load, name_of
 
 # A chat in a terminal: streams words, shows a line a tool call, asks y/N before a write.
 #
@@ -382,36 +383,19 @@ def _short(message: ToolCallMessage) -> str:
 # `lhkit chat`: a toolset in a terminal; a person is asked before every write.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatOptions:
-    """What the user asked for on the command line.
-
-    `world` is a file with the state that the chat begins in; `file` is where a toolset that keeps
-    its data has it, by default in the data folder of lhkit. `record` is where the talk is kept.
-    """
-
-    model: str | None = None
-    base_url: str | None = None
-    dialect: str = "json"
-    constrain: str = "off"
-    locale: str | None = None
-    toolset: str = DEFAULT
-    world: Path | None = None
-    file: Path | None = None
-    record: Path | None = None
-
-
 async def converse(options: ChatOptions, settings: Settings) -> int:
     """Chat until the user ends it; return the exit code.
 
     Raises:
         LhkitError: the toolset, its data or the model cannot be had.
     """
-    told = settings.model_copy(update={"locale": options.locale or settings.locale})
+    base_url = options.base_url or settings.base_url
+    told = served_by(settings, options.runtime, options.dtype, base_url)
+    told = told.model_copy(update={"locale": options.locale or settings.locale})
     catalog = load_catalog(told.locale)
     choice = app.ModelChoice(
         name=options.model,
-        base_url=options.base_url or told.base_url,
+        base_url=base_url,
         api_key=told.api_key,
         dialect=options.dialect,
         constraint=app.constraint_of(options.constrain),

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app
+from lhkit.commands.options import DoctorOptions
 from lhkit.errors import LhkitError, RequestRefusedError, TuningError, UsageError
 from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog
@@ -41,15 +42,6 @@ class Checked:
 
     is_well: bool
     said: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorOptions:
-    """Which server to look at: an address, or the one that `lhkit serve` keeps."""
-
-    base_url: str | None = None
-    model: str | None = None
-    dialect: str = "json"
 
 
 async def examine(options: DoctorOptions, settings: Settings) -> int:

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from lhkit import app, scale
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
+from lhkit.commands.options import EvalOptions, MatrixOptions, served_by
 from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.commands.watch import watching
 from lhkit.errors import ModelError, RunError, UsageError
@@ -413,43 +414,6 @@ _SHOWN_FAILURES = 10
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalOptions:
-    """What the user asked for on the command line.
-
-    Without `split` and `paths` the split `dev` is played. `base_urls` are as `addresses_of` takes
-    them. Without `concurrency` it is chosen for the server. With a `placement` replicas play. With
-    `exit_zero` a finding (exit code 1) is told and ends with 0; wrong use and a world that failed
-    end as ever. `begun_s` is when all began, on the clock of `time.perf_counter`.
-    """
-
-    paths: tuple[Path, ...] = ()
-    split: str | None = None
-    toolset: str = DEFAULT
-    model: str | None = None
-    base_urls: tuple[str, ...] = ()
-    dialect: str = "json"
-    constrain: str = "off"
-    stress: str = ""
-    user: str = "script"
-    repeats: int = 1
-    concurrency: int | None = None
-    limit: int | None = None
-    max_tokens: int = 128
-    name: str | None = None
-    runs_dir: Path = Path("runs")
-    placement: Placement | None = None
-    fail_under: float | None = None
-    max_violations: int | None = None
-    baseline: Path | None = None
-    keep_prompts: bool = False
-    keep_states: bool = False
-    exit_zero: bool = False
-    watch: bool = False
-    command: tuple[str, ...] = ()
-    begun_s: float | None = None
-
-
 @contextmanager
 def _watched(
     options: EvalOptions, asked: int, folder: Path, catalog: Catalog
@@ -462,13 +426,29 @@ def _watched(
         yield {"watch": watch, "progress": False}
 
 
-async def evaluate(options: EvalOptions, settings: Settings) -> int:
+async def evaluate(
+    options: EvalOptions,
+    settings: Settings,
+    *,
+    command: tuple[str, ...] = (),
+    begun_s: float | None = None,
+) -> int:
     """Replay, show the table, return the exit code.
+
+    Args:
+        options: what the user asked for.
+        settings: of this process.
+        command: the words that were typed, for the manifest.
+        begun_s: when all began, on the clock of `time.perf_counter`; now if nobody says.
 
     Raises:
         LhkitError: scenarios, run folder, set-up or server are not as they must be.
     """
-    begun_s = time.perf_counter() if options.begun_s is None else options.begun_s
+    begun_s = time.perf_counter() if begun_s is None else begun_s
+    settings = served_by(
+        settings, options.runtime, options.dtype, *options.base_urls, settings.base_url
+    )
+    placement = _placement(options)
     paths = _paths(options)
     plain = limited(load(options.toolset), options.max_tokens)
     scenarios = load_scenarios(paths, limit=options.limit)
@@ -490,10 +470,10 @@ async def evaluate(options: EvalOptions, settings: Settings) -> int:
         plan = plan_run(scenarios, model, toolset, repeats=options.repeats, user=user)
         return plan.is_answered_by(stored_answered(run_dir))
 
-    replicas = _replicas(options, choice, settings, scenarios) if options.placement else None
+    replicas = _replicas(options, placement, choice, settings, scenarios) if placement else None
     async with opened_source(choice, settings, is_answered, replicas) as opened:
         model, toolset = stressed(opened.source, plain, stress)
-        told = await provenance(settings, options.command)
+        told = await provenance(settings, command)
         setup_s = time.perf_counter() - begun_s - opened.server_s
         samples = len(scenarios) * options.repeats
         with _resumable(run_dir, catalog), _watched(options, samples, run_dir, catalog) as watched:
@@ -540,13 +520,14 @@ def _required_choice(
     """
     choice = replace(_choice(options, settings), tools=tools)
     if choice.base_url is not None or choice.name not in SCRIPTED:
-        require = scale.require_model if options.placement else app.require_choice
+        require = app.require_choice if options.ray is None else scale.require_model
         require(choice, settings.runtime)
     return choice
 
 
 def _replicas(
     options: EvalOptions,
+    placement: Placement,
     choice: app.ModelChoice,
     settings: Settings,
     scenarios: Sequence[Scenario],
@@ -557,7 +538,6 @@ def _replicas(
         UsageError: the address is that of Ray's client.
         MissingPackageError: Ray is not installed.
     """
-    placement = options.placement or Placement(address=scale.LOCAL)
     scale.require_ray(placement.address)
     part = part_of(
         choice,
@@ -585,6 +565,29 @@ def _replicas(
             yield players
 
     return replicas
+
+
+def _placement(options: EvalOptions | MatrixOptions) -> Placement | None:
+    """Return where replicas are put; None without `--ray`.
+
+    Raises:
+        UsageError: there is something to place and no cluster.
+    """
+    if options.ray is not None:
+        return Placement(
+            address=options.ray,
+            replicas=options.replicas or 1,
+            gpus=options.gpus or 0,
+            cpus=1 if options.cpus is None else options.cpus,
+        )
+    given = {
+        "--replicas": options.replicas,
+        "--gpus-per-replica": options.gpus,
+        "--cpus-per-replica": options.cpus,
+    }
+    if idle := next((name for name, value in given.items() if value is not None), None):
+        raise UsageError(f"{idle} is for --ray: give both, or neither")
+    return None
 
 
 def waiting(placement: Placement, catalog: Catalog) -> Callable[[Room], None]:
@@ -793,21 +796,13 @@ def _print_lines(lines: Iterable[str]) -> None:
 _WIDTH = 120
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixOptions:
-    """What the user asked for on the command line."""
-
-    suite: Path
-    runs_dir: Path = Path("runs")
-    placement: Placement | None = None
-
-
 async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     """Play what is missing, show the table, return the exit code.
 
     Raises:
         LhkitError: suite, scenarios, run folders, set-up or server are not as they must be.
     """
+    placement = _placement(options)
     suite = load_suite(options.suite)
     arms = arms_of(suite, options.suite.parent)
     scenarios = load_scenarios(_suite_paths(suite, options.suite.parent))[: suite.limit]
@@ -818,8 +813,8 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         concurrency=suite.concurrency or 1,
         max_tokens=suite.max_tokens,
     )
-    if options.placement is not None:
-        scale.require_ray(options.placement.address)
+    if placement is not None:
+        scale.require_ray(placement.address)
     is_free = all(arm.constraint == "off" for arm in arms)
     reference = seen_from(options.suite.parent, suite.toolset)
     toolset = limited(load(reference), suite.max_tokens)
@@ -831,7 +826,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         if _is_scripted(arm):
             require_constraint(arm.dialect, arm.constraint, tools)
         else:
-            require = app.require_choice if options.placement is None else scale.require_model
+            require = app.require_choice if placement is None else scale.require_model
             choice = replace(_arm_choice(arm, settings), tools=tools)
             require(choice, _arm_settings(arm, settings).runtime)
     require_percent(suite.fail_under, "fail_under")
@@ -847,10 +842,10 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
         )
         for arm in arms
     ]
-    if options.placement is None:
+    if placement is None:
         runs = await _one_by_one(stages, tools, console, catalog)
     else:
-        runs = await _placed(stages, options.placement, reference, console, catalog)
+        runs = await _placed(stages, placement, reference, console, catalog)
     console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
 

@@ -1,7 +1,6 @@
 """`lhkit export`: a run in the formats of others, and tools as declarations."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -10,6 +9,7 @@ import aiohttp
 from rich.text import Text
 
 from lhkit.commands.console import wide_console
+from lhkit.commands.options import ExportOptions
 from lhkit.commands.report import STDOUT, write_report
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
@@ -28,26 +28,18 @@ _SEND_S = 30.0
 _SHOWN_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions:
-    """What the user asked for: a place for each format that is wanted."""
-
-    folder: Path
-    openai_messages: Path | None = None
-    parquet: Path | None = None
-    inspect: Path | None = None
-    otel: str | None = None
-
-
 async def export_run(options: ExportOptions, settings: Settings) -> int:
     """Write a run in each format that was asked for; return the exit code.
 
     Raises:
-        UsageError: nothing was asked for, or Inspect would not know the file by its name.
+        UsageError: no run or nothing was asked for, or Inspect would not know the file by its
+            name.
         RunError: there is no run, a line of it is broken, a file cannot be written, or a receiver
             of traces does not take them.
         MissingPackageError: a package of the extra `export` is not there.
     """
+    if options.folder is None:
+        raise UsageError("RUN: name the folder of a run, or give --schema dart")
     wanted = list(_wanted(options))
     if not wanted and options.otel is None:
         raise UsageError("nothing to write: give --openai-messages, --parquet, --inspect or --otel")
@@ -123,16 +115,15 @@ async def _send(run: Run, address: str) -> str:
 # Tools as declarations of another language.
 
 
-async def export_schema(
-    folder: Path | None, toolset: str | None, locale: str | None, into: Path, settings: Settings
-) -> int:
+async def export_schema(options: ExportOptions, settings: Settings) -> int:
     """Write the tools of a run, or of a toolset, as declarations in Dart; return the exit code.
 
     Raises:
         UsageError: there is no such toolset or language, or a schema that Dart cannot hold.
         RunError: there is no run, or the file cannot be written.
     """
-    tools = _tools_of_run(folder, locale) if folder else _tools(toolset, locale, settings)
+    folder, into = options.folder, options.into
+    tools = _tools_of_run(folder, options.locale) if folder else _tools(options, settings)
     write_report(into, dart_declarations(tools))
     if into != STDOUT:
         words = load_catalog(settings.locale).text("export.schema", path=into, count=len(tools))
@@ -140,11 +131,11 @@ async def export_schema(
     return 0
 
 
-def _tools(
-    toolset: str | None, locale: str | None, settings: Settings
-) -> Sequence[Mapping[str, Any]]:
+def _tools(options: ExportOptions, settings: Settings) -> Sequence[Mapping[str, Any]]:
     world = {"now": settings.now().isoformat(timespec="seconds")}
-    registry = registry_of(load(toolset or DEFAULT), world, locale or settings.locale)
+    registry = registry_of(
+        load(options.toolset or DEFAULT), world, options.locale or settings.locale
+    )
     return tool_specs(registry)
 
 

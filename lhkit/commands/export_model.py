@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from lhkit import app
 from lhkit.commands.console import EXIT_MISSED, wide_console
+from lhkit.commands.options import ExportModelOptions
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, UsageError, WeightsError
 from lhkit.files import drafted, version_of
@@ -59,31 +59,6 @@ PROMPTS = (
 )
 """What a file is asked when it has been written: the same for every model."""
 _MOST_TOKENS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportModelOptions:
-    """What the user asked for: `source` is a folder or the name of an embedded model.
-
-    With `is_checked` the file is asked `PROMPTS` as soon as it is written. `converter` is the
-    Python that has LiteRT's converter, for `litertlm`.
-    """
-
-    source: str
-    to: str
-    into: Path
-    is_checked: bool = True
-    converter: str = sys.executable
-
-    @property
-    def kind(self) -> str:
-        """The format without its quantisation."""
-        return self.to.partition(":")[0]
-
-    @property
-    def quantisation(self) -> str:
-        """The quantisation of the format."""
-        return self.to.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,11 @@
 """`lhkit mcp serve`: the tools of any toolset for other MCP clients."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from lhkit.commands.chat import ChatOptions, open_talk
+from lhkit.commands.chat import open_talk
+from lhkit.commands.options import ChatOptions, ServeToolsOptions
 from lhkit.errors import MissingPackageError
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
-from lhkit.toolset import DEFAULT, closed_after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeToolsOptions:
-    """What the user asked for; `world` and `file` as in `lhkit chat`."""
-
-    toolset: str = DEFAULT
-    world: Path | None = None
-    file: Path | None = None
-    locale: str | None = None
-    allow_writes: bool = False
+from lhkit.toolset import closed_after
 
 
 async def serve_tools(options: ServeToolsOptions, settings: Settings) -> int:

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
+from lhkit.commands.options import ParityOptions
 from lhkit.commands.report import STDOUT, write_report
 from lhkit.errors import UsageError
 from lhkit.harness.parity import (
@@ -29,27 +29,6 @@ from lhkit.models.served import connect
 from lhkit.models.vllm import VllmHttp
 from lhkit.settings import Settings
 from lhkit.text import printable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParityOptions:
-    """What the user asked for; without a limit nothing is asked of the runs.
-
-    `max_flips`: the most verdicts that may differ, either way. `max_lost_points`: by how many
-    points b's pass rate may be below a's. `ask` is the address of a server that tells how likely
-    both tokens were where the replies part. `score` are addresses of servers that read all that the
-    first run said, token by token, and tell how far they agree.
-    """
-
-    run_a: Path
-    run_b: Path
-    html: Path | None = None
-    markdown: Path | None = None
-    max_flips: int | None = None
-    max_lost_points: float | None = None
-    ask: str | None = None
-    score: tuple[str, ...] = ()
-    locale: str | None = None
 
 
 async def parity_runs(options: ParityOptions, settings: Settings) -> int:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.options import PromptOptions
 from lhkit.errors import UsageError
 from lhkit.harness.scenario import Scenario, did_you_mean, load_scenarios
 from lhkit.lifehelper.shipped import scenarios_at
@@ -24,26 +24,10 @@ from lhkit.models.weights import EMBEDDED_NAMES
 from lhkit.settings import Settings
 from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
-from lhkit.toolset import DEFAULT, assistant_of, load, opened
+from lhkit.toolset import assistant_of, load, opened
 from lhkit.tuning.adapter import encoder
 
 Measure: TypeAlias = Callable[[str], int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptOptions:
-    """What the user asked for. Without `paths` and `scenario` nobody has said anything yet.
-
-    `scenario` is an id in `paths`, by default of the shipped ones; without it the first of `paths`
-    is taken.
-    """
-
-    paths: tuple[Path, ...] = ()
-    scenario: str | None = None
-    toolset: str = DEFAULT
-    dialect: str = "json"
-    locale: str | None = None
-    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit.commands.console import wide_console
+from lhkit.commands.options import ReportOptions
 from lhkit.errors import RunError
 from lhkit.harness.audit import Audit, Difference, Disagreement, ResponseFault, audit
 from lhkit.harness.compare import compare
@@ -26,17 +26,6 @@ from lhkit.text import printable
 
 
 STDOUT = Path("-")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """What the user asked for; without any file, the HTML report goes into the run's folder."""
-
-    folder: Path
-    html: Path | None = None
-    markdown: Path | None = None
-    junit: Path | None = None
-    baseline: Path | None = None
 
 
 async def report_run(options: ReportOptions, settings: Settings) -> int:

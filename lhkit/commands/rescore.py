@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.text import Text
 
 from lhkit.commands.console import wide_console
+from lhkit.commands.options import RescoreOptions
 from lhkit.errors import RunError
 from lhkit.harness.html import criterion_words
 from lhkit.harness.log import write_rescored
@@ -17,45 +18,32 @@ from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.toolset import DEFAULT, load
+from lhkit.toolset import load
 
 
-async def rescore_run(
-    folder: Path,
-    paths: tuple[Path, ...],
-    into: Path | None,
-    settings: Settings,
-    toolset: str = DEFAULT,
-) -> int:
+async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
     """Score a run folder again, into a folder of its own; return the exit code.
-
-    Args:
-        folder: the run; nothing in it is changed.
-        paths: today's scenarios; the shipped ones by default.
-        into: where the result goes; beside the run by default, with `-rescored` in its name.
-        settings: as the user set them.
-        toolset: what the run was played in (see `toolset.load`).
 
     Raises:
         UsageError: the toolset is none, or is given without paths.
         RunError: there is no run, nothing of it can be scored, or the result has no place.
         ScenarioError: the scenarios are not well-formed.
     """
-    where = scenarios_at(paths, toolset)
-    loaded = load(toolset)
-    old = Run.load(folder)
+    where = scenarios_at(options.paths, options.toolset)
+    toolset = load(options.toolset)
+    old = Run.load(options.run)
     scenarios = load_scenarios(where)
-    new = rescore(old, scenarios, loaded)
+    new = rescore(old, scenarios, toolset)
     if old.records and not new.records:
         reason = next(iter(new.skipped.values()))
         raise RunError(
-            f"no record of {folder} can be scored again ({reason}): give its scenarios as PATHS, "
-            "and the --toolset that it was played with"
+            f"no record of {options.run} can be scored again ({reason}): give its scenarios as "
+            "PATHS, and the --toolset that it was played with"
         )
-    target = into or _beside(folder)
+    target = options.into or _beside(options.run)
     write_rescored(target, new.records, new.manifest)
     catalog = load_catalog(settings.locale)
-    words = criterion_words((record.ac for record in new.records), toolset, catalog)
+    words = criterion_words((record.ac for record in new.records), options.toolset, catalog)
     _show(old, new, target, words, catalog)
     return 0
 

@@ -7,6 +7,7 @@ import pytest
 
 from lhkit.commands.author import (
     AcceptOptions,
+    LintOptions,
     MutateOptions,
     accept_sample,
     lint_paths,
@@ -67,18 +68,18 @@ def file(tmp_path: Path) -> Path:
 async def test_lint_says_what_is_wrong_and_exits_with_1(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await lint_paths([file], settings, as_json=False) == 0
+    assert await lint_paths(LintOptions(paths=(file,)), settings) == 0
     put(file, SCENARIO.replace("limit: 3", "limit: 30"))
     capsys.readouterr()
-    assert await lint_paths([file], settings, as_json=False) == 1
+    assert await lint_paths(LintOptions(paths=(file,)), settings) == 1
     shown = capsys.readouterr().out
     assert f"{file}:9: error: a-ko-01.turns[0].expect.calls[0].args" in shown
-    assert await lint_paths([file], settings, as_json=True) == 1
+    assert await lint_paths(LintOptions(paths=(file,), as_json=True), settings) == 1
     first = json.loads(capsys.readouterr().out)[0]
     assert (first["line"], first["level"], first["scenario"]) == (9, "error", "a-ko-01")
     put(file.with_name("broken.yaml"), "- id: [")
     english = settings.model_copy(update={"locale": "en"})
-    assert await lint_paths([file.parent], english, as_json=False) == 1
+    assert await lint_paths(LintOptions(paths=(file.parent,)), english) == 1
     counts = capsys.readouterr().out.splitlines()[-1]
     assert counts == "1 scenario read, 1 file refused: 2 errors, 0 warnings"
 

@@ -10,7 +10,7 @@ import pytest
 
 from lhkit.commands.evaluate import EvalOptions, Thresholds, evaluate, judged
 from lhkit.commands.report import compare_runs
-from lhkit.commands.rescore import rescore_run
+from lhkit.commands.rescore import RescoreOptions, rescore_run
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
@@ -383,7 +383,7 @@ async def test_a_run_is_rescored_beside_itself(
     edit(scenarios, ("{tool: list_habits}", optional), ("id: chat-1", "id: gone"))
     capsys.readouterr()
     run = tmp_path / "runs" / "silent"
-    assert await rescore_run(run, (scenarios,), None, settings) == 0
+    assert await rescore_run(RescoreOptions(run=run, paths=(scenarios,)), settings) == 0
     out = capsys.readouterr().out
     assert "Verdicts that changed (1):\n  chat-0: fail → pass" in out
     assert "Records that could not be scored again (1):\n  chat-1: there is no such" in out
@@ -401,7 +401,7 @@ async def test_a_run_of_other_scenarios_cannot_be_rescored(
 ) -> None:
     await run_eval("gold")
     with pytest.raises(RunError, match=r"no record of .*gold can be scored again"):
-        await rescore_run(tmp_path / "runs" / "gold", (), None, settings)
+        await rescore_run(RescoreOptions(run=tmp_path / "runs" / "gold"), settings)
     assert not (tmp_path / "runs" / "gold-rescored").exists()
 
 

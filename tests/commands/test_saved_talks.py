@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 
 from lhkit.app import open_chat
-from lhkit.commands.author import lint_paths
+from lhkit.commands.author import LintOptions, lint_paths
 from lhkit.commands.chat import ChatOptions, TerminalChat, open_talk
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.baselines import gold_model
@@ -126,7 +126,7 @@ async def terminal(
 
 async def require_fit(file: Path, reference: str, settings: Settings) -> None:
     """Require that a saved scenario is clean in lint and passed by gold."""
-    assert await lint_paths([file], settings, as_json=False, toolset=reference) == 0
+    assert await lint_paths(LintOptions(paths=(file,), toolset=reference), settings) == 0
     (scenario,) = load_scenarios([file])
     record = await tried(scenario, gold_model, load(reference))
     assert record.judgement.verdict is Verdict.PASS

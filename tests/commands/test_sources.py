@@ -70,9 +70,9 @@ def run_eval(tmp_path: Path) -> Evaluate:
     scenarios.write_text("".join(CHAT.format(n=n) for n in range(4)), encoding="utf-8")
     settings = Settings(cache_dir=tmp_path / "cache", locale="en", base_url=None)
 
-    async def run(**options: Any) -> int:
+    async def run(begun_s: float | None = None, **options: Any) -> int:
         defaults = {"paths": (scenarios,), "runs_dir": tmp_path / "runs", "name": "run"}
-        return await evaluate(EvalOptions(**(defaults | options)), settings)
+        return await evaluate(EvalOptions(**(defaults | options)), settings, begun_s=begun_s)
 
     return run
 

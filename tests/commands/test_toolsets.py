@@ -12,10 +12,10 @@ import pytest
 
 from lhkit.app import ModelChoice
 from lhkit.commands import evaluate as evaluate_module
-from lhkit.commands.author import MutateOptions, lint_paths, mutate_paths
+from lhkit.commands.author import LintOptions, MutateOptions, lint_paths, mutate_paths
 from lhkit.commands.chat import ChatOptions, open_talk
 from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.commands.rescore import rescore_run
+from lhkit.commands.rescore import RescoreOptions, rescore_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict
@@ -319,7 +319,8 @@ async def test_whatever_fails_in_a_session_is_told_with_their_line(
 ) -> None:
     line = (NOTES + FAULTY).splitlines().index('    return {}["nowhere"]') + 1
     told = rf"session: {part}\(\)[\w ]* failed at {faulty}:{line}: KeyError: 'nowhere'"
-    assert await lint_paths([scenario], settings, as_json=False, toolset=f"{faulty}:{part}") == 1
+    linted = LintOptions(paths=(scenario,), toolset=f"{faulty}:{part}")
+    assert await lint_paths(linted, settings) == 1
     shown = capsys.readouterr().out
     assert re.search(told, shown), shown
     (played,) = [
@@ -374,7 +375,7 @@ async def test_scenarios_of_other_tools_without_a_toolset_are_refused_before_a_m
         await evaluate(EvalOptions(paths=(file,), model="silent", runs_dir=tmp_path), settings)
     with pytest.raises(ScenarioError, match=told):
         await mutate_paths(MutateOptions(paths=(file,)), settings)
-    assert await lint_paths([file], settings, as_json=False) == 1
+    assert await lint_paths(LintOptions(paths=(file,)), settings) == 1
     assert "--toolset FILE.py:NAME" in capsys.readouterr().out
 
 
@@ -401,9 +402,10 @@ async def test_scenarios_are_played_linted_and_spoiled_in_it(
     assert "search" not in shown.lower()  # AC-1 is theirs: life-helper's words for it do not fit
     folder = scenario.parent / "gold-json-own_notes"
     assert Run.load(folder).records[0].evidence.turns[0].calls[0].tool == "read_notes"
-    assert await rescore_run(folder, (scenario,), None, settings, reference) == 0
+    rescored = RescoreOptions(run=folder, paths=(scenario,), toolset=reference)
+    assert await rescore_run(rescored, settings) == 0
     assert "1/1 100%" in capsys.readouterr().out
-    assert await lint_paths([scenario], settings, as_json=False, toolset=reference) == 0
+    assert await lint_paths(LintOptions(paths=(scenario,), toolset=reference), settings) == 0
     mutating = MutateOptions(paths=(scenario,), toolset=reference, fail_under=100)
     assert await mutate_paths(mutating, settings) == 0
 
@@ -477,9 +479,9 @@ async def test_without_paths_there_is_nothing_to_play_in_it(
     reference = f"{notes}:toolset"
     for trying in (
         evaluate(EvalOptions(toolset=reference, model="gold"), settings),
-        lint_paths([], settings, as_json=False, toolset=reference),
+        lint_paths(LintOptions(toolset=reference), settings),
         mutate_paths(MutateOptions(toolset=reference), settings),
-        rescore_run(notes.parent, (), None, settings, reference),
+        rescore_run(RescoreOptions(run=notes.parent, toolset=reference), settings),
     ):
         with pytest.raises(UsageError, match="give scenario files or folders as PATHS"):
             await trying

@@ -344,8 +344,7 @@ async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(
     monkeypatch.setattr(scale, "connected", connected)
     suite = tmp_path / "suite.toml"
     suite.write_text('scenarios = "dev"\nlimit = 4\n[arms]\nmodels = ["gold", "silent"]\n')
-    placement = Placement(address="local", replicas=2)
-    options = MatrixOptions(suite=suite, runs_dir=tmp_path, placement=placement)
+    options = MatrixOptions(suite=suite, runs_dir=tmp_path, ray="local", replicas=2)
     assert await run_matrix(options, Settings(locale="en")) == 0
     found = [read_records(folder) for folder in sorted((tmp_path / "suite").iterdir())]
     assert [len(each) for each in found] == [4, 4]

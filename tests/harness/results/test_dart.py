@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.benchmarks import peers
-from lhkit.commands.export import export_schema
+from lhkit.commands.export import ExportOptions, export_schema
 from lhkit.errors import UsageError
 from lhkit.harness.dart import dart_declarations
 from lhkit.harness.plan import tool_specs
@@ -70,7 +71,8 @@ async def test_a_grammar_of_dart_reads_the_tools_of_life_helper_without_a_fault(
     tmp_path: Path, locale: str
 ) -> None:
     file = tmp_path / "tools.dart"
-    assert await export_schema(None, None, locale, file, Settings()) == 0
+    options = ExportOptions(schema="dart", locale=locale, into=file)
+    assert await export_schema(options, Settings()) == 0
     found = parsed(file)
     assert found["faults"] == []
     assert found["kinds"]["type_alias"] == 1
@@ -100,7 +102,8 @@ async def test_the_tools_of_life_helper_are_declared_as_the_registry_has_them(
     tmp_path: Path, locale: str
 ) -> None:
     file = tmp_path / "lib" / "tools.dart"
-    assert await export_schema(None, None, locale, file, Settings()) == 0
+    options = ExportOptions(schema="dart", locale=locale, into=file)
+    assert await export_schema(options, Settings()) == 0
     found = read(file.read_text(encoding="utf-8"))
     world = {"now": "2026-06-15T09:00:00+09:00"}
     specs = tool_specs(registry_of(load(), world, locale))
@@ -123,11 +126,12 @@ async def test_the_tools_that_a_run_had_are_declared_too(
     folder = tmp_path / "chats"
     panel = demo_panel(locale="en", pace_s=0, record=folder, settings=settings_of)
     await panel.send("hello")
-    await export_schema(folder, None, "en", Path("-"), settings_of)
+    options = ExportOptions(folder=folder, schema="dart", locale="en")
+    await export_schema(options, settings_of)
     printed = read(capsys.readouterr().out)
     assert "search_catalog" in [each["name"] for each in printed]
     with pytest.raises(UsageError, match="tells no tools in ko: it has en"):
-        await export_schema(folder, None, "ko", Path("-"), settings_of)
+        await export_schema(replace(options, locale="ko"), settings_of)
 
 
 @pytest.fixture

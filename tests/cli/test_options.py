@@ -1,0 +1,103 @@
+"""What is typed is what a command gets; what is not typed is what its options say by themselves."""
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from lhkit.cli import build_parser
+from lhkit.commands.options import (
+    AcceptOptions,
+    ChatOptions,
+    DoctorOptions,
+    EvalOptions,
+    ExportModelOptions,
+    ExportOptions,
+    LintOptions,
+    MatrixOptions,
+    MutateOptions,
+    ParityOptions,
+    PromptOptions,
+    ReportOptions,
+    RescoreOptions,
+    ServeToolsOptions,
+)
+
+ONE, TWO, RUN = Path("one.yaml"), Path("two.yaml"), Path("runs/one")
+A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
+
+
+def taken(line: str) -> Any:
+    """Return the options that the command of a line is called with; it is not run."""
+    found = []
+
+    def run(command: Coroutine[Any, Any, int]) -> int:
+        found.append(command.cr_frame.f_locals["options"])
+        command.close()
+        return 0
+
+    shown = CliRunner().invoke(build_parser(run), line.split())
+    assert shown.exit_code == 0, shown.output
+    (options,) = found
+    return options
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("eval", EvalOptions()),
+        ("matrix suite.toml", MatrixOptions(suite=Path("suite.toml"))),
+        ("chat", ChatOptions()),
+        ("mcp serve", ServeToolsOptions()),
+        ("doctor", DoctorOptions()),
+        ("lint", LintOptions()),
+        ("mutate", MutateOptions()),
+        ("accept runs/one a", AcceptOptions(run=RUN, sample="a")),
+        ("prompt", PromptOptions()),
+        ("parity runs/one two", ParityOptions(run_a=RUN, run_b=Path("two"))),
+        ("rescore runs/one", RescoreOptions(run=RUN)),
+        ("report runs/one", ReportOptions(folder=RUN)),
+        ("export runs/one", ExportOptions(folder=RUN)),
+        ("export --schema dart", ExportOptions(schema="dart")),
+        (
+            "export-model gemma --to gguf:F16 --into x.gguf",
+            ExportModelOptions(source="gemma", to="gguf:F16", into=Path("x.gguf")),
+        ),
+    ],
+)
+def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: object) -> None:
+    assert taken(line) == options
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        (
+            f"eval one.yaml two.yaml --base-url {A} --base-url {B} --limit 3 --exit-zero",
+            EvalOptions(paths=(ONE, TWO), base_urls=(A, B), limit=3, exit_zero=True),
+        ),
+        (
+            "eval --ray local --replicas 2 --gpus-per-replica 1 --cpus-per-replica 0.5",
+            EvalOptions(ray="local", replicas=2, gpus=1, cpus=0.5),
+        ),
+        ("chat --db kept.sqlite3 --locale en", ChatOptions(file=Path("kept.sqlite3"), locale="en")),
+        (
+            "accept runs/one a --scenarios one.yaml --scenarios two.yaml --dry-run",
+            AcceptOptions(run=RUN, sample="a", paths=(ONE, TWO), is_dry=True),
+        ),
+        (
+            f"parity runs/one two --score {A} --markdown -",
+            ParityOptions(run_a=RUN, run_b=Path("two"), score=(A,), markdown=Path("-")),
+        ),
+        (
+            "export-model gemma --to gguf:F16 --into x.gguf --no-check",
+            ExportModelOptions(
+                source="gemma", to="gguf:F16", into=Path("x.gguf"), is_checked=False
+            ),
+        ),
+    ],
+)
+def test_what_is_typed_arrives_as_it_was_typed(line: str, options: object) -> None:
+    assert taken(line) == options
