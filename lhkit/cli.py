@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import pairwise
@@ -23,9 +23,6 @@ from typer.models import CommandInfo
 from lhkit import __version__
 from lhkit.commands.options import (
     DIALECTS,
-    LOCALES,
-    MOST,
-    SHAPE,
     AcceptOptions,
     ChatOptions,
     DoctorOptions,
@@ -37,7 +34,6 @@ from lhkit.commands.options import (
     Locale,
     MatrixOptions,
     MutateOptions,
-    OtherToolset,
     ParityOptions,
     PromptOptions,
     ReportOptions,
@@ -48,10 +44,10 @@ from lhkit.commands.options import (
     in_dtype,
     served_by,
 )
+from lhkit.commands.tune_options import Base, DataOptions, InitOptions, RunOptions, TrainOptions
 from lhkit.errors import LhkitError, UsageError
 from lhkit.settings import Settings, load_settings, process_age_s
 from lhkit.text import printable
-from lhkit.tuning.recipe import FROM_NOTHING, KOREAN_SHARE, AdapterShape, TuneSettings
 
 # Runs a command to its end: settings, log file, one sentence for a fault, the exit code.
 
@@ -575,22 +571,11 @@ def add_init(tune: typer.Typer, run: Run) -> None:
     """Add `lhkit tune init`."""
 
     @tune.command("init")
-    def init_(
-        toolset: Annotated[
-            str, typer.Option(metavar=SHAPE, help="Your tools; package.module:NAME works too.")
-        ],
-        out: Annotated[
-            Path, typer.Option(dir_okay=False, help="File to write, such as phrases.yaml.")
-        ],
-        locale: Annotated[
-            str | None,
-            typer.Option(help=f"{LOCALES}. Default: each that your tools open in."),
-        ] = None,
-    ) -> None:
+    @_spelt_out
+    def init_(options: InitOptions) -> None:
         """Write a phrase file for tools of your own: fill in its TODOs."""
-        from lhkit.commands.tune import InitOptions, write_skeleton  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import write_skeleton  # noqa: PLC0415 - scipy
 
-        options = InitOptions(toolset=toolset, out=out, locale=locale)
         finish(run, lambda settings: write_skeleton(options, settings))
 
 
@@ -842,10 +827,6 @@ def add_doctor(cli: typer.Typer, run: Run) -> None:
 # `lhkit tune …`: data to learn a toolset from, training, merging.
 
 
-MOST_SEED = 2**32
-MOST_RANK = 1_024  # beyond the width of the embedded model an adapter is no smaller than it
-
-
 def add_tune(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit tune` with its commands."""
     tune = typer.Typer(help="Teach a small model the tools.", no_args_is_help=True)
@@ -857,208 +838,24 @@ def add_tune(cli: typer.Typer, run: Run) -> None:
     _add_run(tune, run)
 
 
-Author = Annotated[
-    str | None,
-    typer.Option(
-        metavar=SHAPE,
-        help="Function that writes conversations, instead of a phrase file.",
-    ),
-]
-
-
-Phrases = Annotated[
-    Path | None,
-    typer.Option(dir_okay=False, help="Phrase file for tools of your own, of `tune init`."),
-]
-Reviewed = Annotated[
-    Path | None,
-    typer.Option(dir_okay=False, help="Conversations that were reviewed, all of them."),
-]
-Openings = Annotated[
-    float,
-    typer.Option(
-        min=0, max=1, help="Share of conversations that end at their first calls: many short ones."
-    ),
-]
-
-
-ApartFrom = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--apart",
-        metavar="SCENARIOS",
-        help="File or folder of scenarios: conversations with a line that is nearly one of theirs "
-        "are left out.",
-    ),
-]
-
-
 def _add_data(tune: typer.Typer, run: Run) -> None:
     @tune.command("data")
-    def data_(
-        out: Annotated[
-            Path, typer.Option(dir_okay=False, help="File to write, such as data/train.jsonl.")
-        ],
-        count: Annotated[
-            int, typer.Option(min=1, max=MOST, help="Number of conversations.")
-        ] = 6_000,
-        seed: Annotated[
-            int, typer.Option(min=0, max=MOST_SEED, help="Decides everything that is drawn.")
-        ] = 0,
-        dev_share: Annotated[
-            float, typer.Option(min=0, max=1, help="Share kept for measuring, in FILE.dev.jsonl.")
-        ] = 0.05,
-        korean_share: Annotated[
-            float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
-        ] = KOREAN_SHARE,
-        openings: Openings = 0,
-        toolset: OtherToolset = None,
-        phrases: Phrases = None,
-        conversations: Author = None,
-        reviewed: Reviewed = None,
-        apart: ApartFrom = None,
-    ) -> None:
+    @_spelt_out
+    def data_(options: DataOptions) -> None:
         """Play training conversations with real tools, from phrases or from Python; write them."""
-        from lhkit.commands.tune import (  # noqa: PLC0415 - scipy
-            DataOptions,
-            make_own_data,
-            make_reviewed_data,
-            make_written_data,
-        )
+        from lhkit.commands.tune import make_data  # noqa: PLC0415 - scipy
 
-        if sum(each is not None for each in (phrases, conversations, reviewed)) > 1:
-            raise typer.BadParameter("--phrases, --conversations and --reviewed: give one of them")
-
-        options = DataOptions(
-            out=out,
-            count=count,
-            seed=seed,
-            dev_share=dev_share,
-            korean_share=korean_share,
-            openings=openings,
-            apart=tuple(apart or ()),
-        )
-        if conversations is not None:
-            author = conversations
-            finish(run, lambda settings: make_written_data(options, toolset, author, settings))
-        elif reviewed is not None:
-            talks = reviewed
-            finish(run, lambda settings: make_reviewed_data(options, toolset, talks, settings))
-        else:
-            finish(run, lambda settings: make_own_data(options, toolset, phrases, settings))
-
-
-Base = Annotated[
-    Path | None,
-    typer.Option(file_okay=False, help="Folder of the base model. Default: the embedded Gemma."),
-]
-
-
-Minutes = Annotated[
-    float | None,
-    typer.Option(
-        min=0.01,
-        max=MOST,
-        help="Minutes of work, in one go or in several; the learning rate falls with them.",
-    ),
-]
-Patience = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=MOST,
-        help="End after so many measurements on FILE.dev.jsonl without a better one; keep the "
-        "best. 0: never.",
-    ),
-]
-
-
-KeepEvery = Annotated[
-    float | None,
-    typer.Option(
-        min=0.01,
-        max=MOST,
-        help="Keep the adapter every so many minutes of work, in FOLDER/kept: to score it later.",
-    ),
-]
-
-
-Start = Annotated[
-    str | None,
-    typer.Option("--from", help="Adapter to go on from: a folder, or life-helper."),
-]
-
-
-def _adapter(start: str | None) -> Path | None:
-    from lhkit.models.weights import SHIPPED_ADAPTER  # noqa: PLC0415 - aiohttp
-
-    return SHIPPED_ADAPTER if start == "life-helper" else Path(start) if start else None
+        finish(run, lambda settings: make_data(options, settings))
 
 
 def _add_train(tune: typer.Typer, run: Run) -> None:
     @tune.command("train")
-    def train_(
-        data: Annotated[Path, typer.Argument(dir_okay=False, help="File of `lhkit tune data`.")],
-        into: Annotated[
-            Path, typer.Option(file_okay=False, help="Folder of checkpoints, log and adapter.")
-        ],
-        base: Base = None,
-        steps: Annotated[
-            int | None,
-            typer.Option(
-                min=1,
-                max=MOST,
-                help=f"Training steps. Default: {FROM_NOTHING.steps}, or as --minutes allow.",
-            ),
-        ] = None,
-        batch_tokens: Annotated[
-            int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
-        ] = FROM_NOTHING.batch_tokens,
-        learning_rate: Annotated[
-            float, typer.Option(min=0, max=1, help="Highest rate.")
-        ] = FROM_NOTHING.learning_rate,
-        rank: Annotated[
-            int, typer.Option(min=1, max=MOST_RANK, help="Rank of the adapter.")
-        ] = FROM_NOTHING.adapter.rank,
-        decisive_weight: Annotated[
-            float,
-            typer.Option(
-                min=0,
-                max=MOST,
-                help="How much tools, arguments and the kind of an answer count in the loss.",
-            ),
-        ] = FROM_NOTHING.decisive_weight,
-        seed: Annotated[
-            int, typer.Option(min=0, max=MOST_SEED, help="Decides the order of the data.")
-        ] = FROM_NOTHING.seed,
-        start: Start = None,
-        minutes: Minutes = None,
-        patience: Patience = 0,
-        keep_every: KeepEvery = None,
-        dtype: Dtype = None,
-    ) -> None:
+    @_spelt_out
+    def train_(options: TrainOptions) -> None:
         """Train an adapter on the CPU. The same command again goes on where it was stopped."""
-        from lhkit.commands.tune import TrainOptions, train_adapter  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import train_adapter  # noqa: PLC0415 - scipy
 
-        tuning = TuneSettings(
-            steps=steps or (FROM_NOTHING.steps if minutes is None else MOST),
-            batch_tokens=batch_tokens,
-            learning_rate=learning_rate,
-            decisive_weight=decisive_weight,
-            adapter=AdapterShape(rank=rank, alpha=2 * rank),
-            seed=seed,
-            minutes=minutes,
-            patience=patience,
-        )
-        options = TrainOptions(
-            data=data,
-            into=into,
-            base=base,
-            start=_adapter(start),
-            tuning=tuning,
-            keep_every_minutes=keep_every,
-        )
-        finish(run, lambda settings: train_adapter(options, in_dtype(settings, dtype)))
+        finish(run, lambda settings: train_adapter(options, settings))
 
 
 def _add_merge(tune: typer.Typer, run: Run) -> None:
@@ -1080,56 +877,12 @@ def _add_merge(tune: typer.Typer, run: Run) -> None:
 
 def _add_run(tune: typer.Typer, run: Run) -> None:
     @tune.command("run")
-    def run_(
-        toolset: Annotated[
-            str, typer.Option(metavar=SHAPE, help="Your tools; package.module:NAME works too.")
-        ],
-        phrases: Annotated[
-            Path, typer.Option(dir_okay=False, help="Phrase file, of `lhkit tune init`.")
-        ],
-        into: Annotated[
-            Path, typer.Option(file_okay=False, help="Folder of data, training and model.")
-        ],
-        minutes: Minutes = 60,
-        count: Annotated[
-            int, typer.Option(min=1, max=MOST, help="Number of conversations.")
-        ] = 4_000,
-        batch_tokens: Annotated[
-            int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
-        ] = FROM_NOTHING.batch_tokens,
-        patience: Patience = 0,
-        seed: Annotated[
-            int, typer.Option(min=0, max=MOST_SEED, help="Decides data and their order.")
-        ] = FROM_NOTHING.seed,
-        base: Base = None,
-        start: Start = None,
-        apart: ApartFrom = None,
-        keep_every: KeepEvery = None,
-        dtype: Dtype = None,
-    ) -> None:
+    @_spelt_out
+    def run_(options: RunOptions) -> None:
         """Data, training and merging in one. The same command again goes on where it stopped."""
-        from lhkit.commands.tune import RunOptions, tune_own  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import tune_own  # noqa: PLC0415 - scipy
 
-        options = RunOptions(
-            toolset=toolset,
-            phrases=phrases,
-            into=into,
-            tuning=replace(
-                FROM_NOTHING,
-                steps=MOST,
-                minutes=minutes,
-                batch_tokens=batch_tokens,
-                patience=patience,
-                seed=seed,
-            ),
-            count=count,
-            seed=seed,
-            base=base,
-            start=_adapter(start),
-            apart=tuple(apart or ()),
-            keep_every_minutes=keep_every,
-        )
-        finish(run, lambda settings: tune_own(options, in_dtype(settings, dtype)))
+        finish(run, lambda settings: tune_own(options, settings))
 
 
 # The command line: parses options, calls `commands`, sets the exit code.

@@ -15,7 +15,8 @@ from typing import Annotated
 import typer
 
 from lhkit.cli import finish
-from lhkit.commands.tune import DataOptions, TrainOptions, make_written_data, train_adapter
+from lhkit.commands.tune import make_data, train_adapter
+from lhkit.commands.tune_options import DataOptions, TrainOptions
 from lhkit.settings import Settings
 from lhkit.tuning.recipe import AdapterShape, TuneSettings
 
@@ -119,8 +120,9 @@ async def write_lessons(
         seed=drawn.data_seed,
         dev_share=drawn.dev_share,
         openings=drawn.openings,
+        conversations=AUTHOR,
     )
-    await make_written_data(options, None, AUTHOR, settings, progress=progress)
+    await make_data(options, settings, progress=progress)
 
 
 def main(

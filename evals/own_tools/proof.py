@@ -22,7 +22,8 @@ import typer
 from lhkit.cli import finish
 from lhkit.commands.evaluate import evaluate
 from lhkit.commands.options import EvalOptions
-from lhkit.commands.tune import RunOptions, is_merged, merge_adapter, tune_own
+from lhkit.commands.tune import is_merged, merge_adapter, tune_own
+from lhkit.commands.tune_options import RunOptions
 from lhkit.errors import RunError, SetupError
 from lhkit.files import write_whole
 from lhkit.harness.metrics import Tally

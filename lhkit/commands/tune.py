@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.text import Text
 from tqdm.auto import tqdm
 
+from lhkit.commands.options import in_dtype
 from lhkit.commands.progress import setup_progress
+from lhkit.commands.tune_options import DataOptions, InitOptions, RunOptions, TrainOptions
 from lhkit.errors import TuningError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.reviews import read_talks
@@ -51,7 +53,7 @@ from lhkit.tuning.phrases.generate import (
     require_playable,
     skeleton,
 )
-from lhkit.tuning.recipe import KOREAN_SHARE, TuneSettings
+from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.reviewed import reviewed_conversations
 from lhkit.tuning.teacher import Conversation, simulate
 from lhkit.tuning.train import (
@@ -73,24 +75,6 @@ from lhkit.tuning.train import (
 _WHOLE_MINUTES = 10
 _AT_A_TIME = 500
 """Conversations played in one go: their records are all in memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataOptions:
-    """What the user asked for. Beside `out` lies its dev file (`dev_path`).
-
-    `openings` is the share (0..1) of the conversations to learn from that are cut before the model
-    first puts results into words (`sequence.opening`): shorter, so that a step holds more of them.
-    `apart` are files or folders of scenarios: what is said nearly as there is left out.
-    """
-
-    out: Path
-    count: int = 6_000
-    seed: int = 0
-    dev_share: float = 0.05
-    korean_share: float = KOREAN_SHARE
-    openings: float = 0.0
-    apart: tuple[Path, ...] = ()
 
 
 def dev_path(out: Path) -> Path:
@@ -192,23 +176,6 @@ def _show(
     _tell(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
-    """What to train on, where to, and how. `base` None is the embedded Gemma, `start` afresh.
-
-    `is_whole` where what comes afterwards is done by the same command, and need not be told.
-    `keep_every_minutes` of work an adapter is kept in `into/kept`.
-    """
-
-    data: Path
-    into: Path
-    base: Path | None = None
-    start: Path | None = None
-    tuning: TuneSettings = field(default_factory=TuneSettings)
-    is_whole: bool = False
-    keep_every_minutes: float | None = None
-
-
 async def train_adapter(options: TrainOptions, settings: Settings, *, progress: bool = True) -> int:
     """Train an adapter, or go on where it was stopped; return the exit code.
 
@@ -219,6 +186,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         TuningError: data, base model or checkpoint cannot be used.
         SetupError: packages or weights are missing.
     """
+    settings = in_dtype(settings, options.dtype)
     if options.start is not None:
         require_adapter(options.start)
     if options.base is not None:
@@ -227,7 +195,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
     measured = read_sequences(dev) if dev.exists() else ()
     base = options.base or await _embedded(settings)  # may take minutes: the data are read already
     material = Material(train=learnt, dev=measured, base=base, start=options.start)
-    tuning = _chosen(options.tuning, settings)
+    tuning = _chosen(options.recipe, settings)
     stop = threading.Event()
     work = asyncio.create_task(
         asyncio.to_thread(
@@ -254,7 +222,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         with tqdm.external_write_mode(file=sys.stderr):  # the bar steps aside
             _tell(text("tune.stopping"), to_stderr=True)
         log = await work
-        if is_over(options.tuning, log):  # it was the last step: nothing is left to go on with
+        if is_over(options.recipe, log):  # it was the last step: nothing is left to go on with
             _show_training(log, options, settings)
         else:
             _tell(text("tune.stopped", step=len(log)), to_stderr=True)
@@ -364,15 +332,6 @@ _ENOUGH = 0.7
 """Share of different conversations below which a file is told to hold too few phrases."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitOptions:
-    """What the user asked for. `locale` None means every language that the toolset opens."""
-
-    toolset: str
-    out: Path
-    locale: str | None = None
-
-
 async def write_skeleton(options: InitOptions, settings: Settings) -> int:
     """Write a phrase file to fill in; return the exit code.
 
@@ -429,57 +388,33 @@ def _registries(
     )
 
 
-async def make_written_data(
-    options: DataOptions,
-    toolset: str | None,
-    author: str,
-    settings: Settings,
-    *,
-    progress: bool = True,
-) -> int:
-    """Play conversations that Python code writes, and write what there is to learn from them.
+async def make_data(options: DataOptions, settings: Settings, *, progress: bool = True) -> int:
+    """Play conversations and write what there is to learn from them; return the exit code.
 
-    Args:
-        options: what the user asked for.
-        toolset: a reference as in `toolset.load`; life-helper for None.
-        author: `FILE.py:NAME` or `package.module:NAME` of an `expert.Author`.
-        settings: of this process.
-        progress: show bars.
+    They are what Python code writes, what people reviewed, or drawn from a phrase file; then a line
+    for each tool says in the end how the wishes for it ended.
 
     Raises:
-        UsageError: no such toolset or author, its code fails, or nothing is left to learn
-            from.
-        TuningError: a conversation could not be played.
+        UsageError: no such toolset, file or author, its code fails, shares or a number that cannot
+            be, or nothing is left to learn from.
+        TuningError: the phrase file is wrong or does not fit the tools, or a conversation could
+            not be played.
     """
-    own = load(toolset or DEFAULT)
-    await write_played(_told_by(author, options), own, options, settings, progress=progress)
-    return 0
-
-
-async def make_reviewed_data(
-    options: DataOptions,
-    toolset: str | None,
-    talks: Path,
-    settings: Settings,
-    *,
-    progress: bool = True,
-) -> int:
-    """Play conversations that people reviewed, and write what there is to learn from them.
-
-    Args:
-        options: what the user asked for; all conversations are played, whatever `count` says.
-        toolset: a reference as in `toolset.load`; life-helper for None.
-        talks: a file of `Review.to_training`.
-        settings: of this process.
-        progress: show bars.
-
-    Raises:
-        UsageError: no such toolset or file, or nothing is left to learn from.
-        TuningError: a conversation could not be played.
-    """
-    own = load(toolset or DEFAULT)
-    told = tuple(reviewed_conversations(read_talks(talks), own))
-    await write_played(told, own, options, settings, progress=progress)
+    sources = (options.phrases, options.conversations, options.reviewed)
+    if sum(each is not None for each in sources) > 1:
+        raise UsageError("--phrases, --conversations and --reviewed: give one of them")
+    if options.phrases is not None:
+        await _write_drawn(options.phrases, options, settings, progress=progress)
+    elif options.conversations is not None:
+        own = load(options.toolset or DEFAULT)
+        told = _told_by(options.conversations, options)
+        await write_played(told, own, options, settings, progress=progress)
+    elif options.reviewed is not None:
+        own = load(options.toolset or DEFAULT)
+        told = tuple(reviewed_conversations(read_talks(options.reviewed), own))
+        await write_played(told, own, options, settings, progress=progress)
+    else:
+        raise UsageError(f"tune data needs --phrases FILE: {HOW}; or {_CONVERSATIONS} FILE.py:NAME")
     return 0
 
 
@@ -499,27 +434,11 @@ def _told_by(author: str, options: DataOptions) -> tuple[Conversation, ...]:
     return told
 
 
-async def make_own_data(
-    options: DataOptions,
-    toolset: str | None,
-    phrases: Path | None,
-    settings: Settings,
-    *,
-    progress: bool = True,
-) -> int:
-    """Draw conversations from a phrase file, play them and write them; return the exit code.
-
-    In the end a line for each tool says how the wishes for it ended.
-
-    Raises:
-        UsageError: no such toolset, or shares or a number that cannot be.
-        TuningError: the phrase file is wrong or does not fit the tools, or a conversation could
-            not be played.
-    """
-    if phrases is None:
-        raise UsageError(f"tune data needs --phrases FILE: {HOW}; or {_CONVERSATIONS} FILE.py:NAME")
+async def _write_drawn(
+    phrases: Path, options: DataOptions, settings: Settings, *, progress: bool
+) -> None:
     book = read_phrases(phrases)
-    own = load(toolset or DEFAULT)
+    own = load(options.toolset or DEFAULT)
     if quoted := lines_to_quote(phrases):
         lines = ", ".join(map(str, quoted))
         asked = load_catalog(settings.locale).text("tune_own.quote", file=phrases, lines=lines)
@@ -550,7 +469,6 @@ async def make_own_data(
     for answers in answers_of(book, said):
         line = printable(_told(answers, load_catalog(settings.locale)))
         Console().print(line, soft_wrap=True, highlight=False, markup=False)
-    return 0
 
 
 def _told(answers: Answers, catalog: Catalog) -> str:
@@ -619,32 +537,6 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
 # `lhkit tune run`: from phrases to a model, in one command.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What the user asked for. Data, training and model lie in `into`."""
-
-    toolset: str
-    phrases: Path
-    into: Path
-    tuning: TuneSettings
-    count: int
-    seed: int = 0
-    base: Path | None = None
-    start: Path | None = None
-    apart: tuple[Path, ...] = ()
-    keep_every_minutes: float | None = None
-
-    @property
-    def data(self) -> Path:
-        """The conversations to learn from."""
-        return self.into / "data.jsonl"
-
-    @property
-    def model(self) -> Path:
-        """The folder of the whole model."""
-        return self.into / "model"
-
-
 async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = True) -> int:
     """Draw conversations from phrases, train on them, and merge; return the exit code.
 
@@ -652,22 +544,28 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
     by which the training knows itself again, and what is merged already stays.
 
     Raises:
-        UsageError: as `make_own_data`.
-        TuningError: as `make_own_data` and `train_adapter`.
+        UsageError: as `make_data`.
+        TuningError: as `make_data` and `train_adapter`.
         SetupError: packages or weights are missing.
     """
+    settings = in_dtype(settings, options.dtype)
     if options.base is not None:
         require_base(options.base)
     data = DataOptions(
-        out=options.data, count=options.count, seed=options.seed, apart=options.apart
+        out=options.data,
+        count=options.count,
+        seed=options.seed,
+        toolset=options.toolset,
+        phrases=options.phrases,
+        apart=options.apart,
     )
-    await make_own_data(data, options.toolset, options.phrases, settings, progress=progress)
+    await make_data(data, settings, progress=progress)
     training = TrainOptions(
         data=options.data,
         into=options.into / "training",
         base=options.base,
         start=options.start,
-        tuning=options.tuning,
+        tuning=options.recipe,
         is_whole=True,
         keep_every_minutes=options.keep_every_minutes,
     )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
-from lhkit.commands.tune import DataOptions, make_reviewed_data
+from lhkit.commands.tune import DataOptions, make_data
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.author.lint import lint
@@ -268,8 +268,8 @@ async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     written = review.to_training(tmp_path / "reviewed.jsonl")
     assert len(read_talks(written)) == 2
     out = tmp_path / "train.jsonl"
-    options = DataOptions(out=out, count=1, seed=0, dev_share=0, korean_share=0, openings=0)
-    await make_reviewed_data(options, None, written, Settings(), progress=False)
+    options = DataOptions(out=out, count=1, dev_share=0, korean_share=0, reviewed=written)
+    await make_data(options, Settings(), progress=False)
     learnt = [
         line["text"][begin:end]
         for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())

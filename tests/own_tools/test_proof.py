@@ -19,7 +19,7 @@ from evals.own_tools.proof import (
     share,
 )
 from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.commands.tune import DataOptions, dev_path, make_own_data
+from lhkit.commands.tune import DataOptions, dev_path, make_data
 from lhkit.errors import SetupError
 from lhkit.harness.scenario import load_scenarios
 from lhkit.settings import Settings
@@ -44,8 +44,15 @@ async def test_phrases_play_with_their_tools_and_nothing_is_near_any_scenario(
     name: str, tmp_path: Path
 ) -> None:
     own, settings = OWN[name], Settings(locale="en")
-    options = DataOptions(out=tmp_path / "own.jsonl", count=DRAWN, seed=own.seed, apart=SCENARIOS)
-    await make_own_data(options, own.toolset, own.phrases, settings, progress=False)
+    options = DataOptions(
+        out=tmp_path / "own.jsonl",
+        count=DRAWN,
+        seed=own.seed,
+        toolset=own.toolset,
+        phrases=own.phrases,
+        apart=SCENARIOS,
+    )
+    await make_data(options, settings, progress=False)
     texts = [*read_sequences(options.out), *read_sequences(dev_path(options.out))]
     assert len(texts) > 0.9 * DRAWN
     assert {each.group for each in texts} == {"ko", "en"}

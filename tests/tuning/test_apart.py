@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions, make_own_data
+from lhkit.commands.tune import DataOptions, make_data
 from lhkit.errors import UsageError
 from lhkit.settings import Settings
 from lhkit.tuning.apart import Apart
@@ -27,9 +27,17 @@ SAY = ["what is on?", "what's there to see on Friday?"]
 async def said(folder: Path, *, apart: tuple[Path, ...]) -> set[str]:
     text = WORLD + phrases(tools=tools(list_events={**LISTING, "say": SAY}))
     (folder / "p.yaml").write_text(text, encoding="utf-8")
-    options = DataOptions(out=folder / "o.jsonl", count=40, seed=1, dev_share=0, apart=apart)
+    options = DataOptions(
+        out=folder / "o.jsonl",
+        count=40,
+        seed=1,
+        dev_share=0,
+        toolset=REFERENCE,
+        phrases=folder / "p.yaml",
+        apart=apart,
+    )
     settings = Settings(locale="en")
-    await make_own_data(options, REFERENCE, folder / "p.yaml", settings, progress=False)
+    await make_data(options, settings, progress=False)
     return {spoken(each.text)[0] for each in read_sequences(options.out)}
 
 

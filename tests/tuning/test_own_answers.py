@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions, make_own_data
+from lhkit.commands.tune import DataOptions, make_data
 from lhkit.errors import TuningError
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
@@ -88,11 +88,14 @@ async def lines(
     """Return what is told of each tool."""
     (folder / "shelf.py").write_text(SHELF, encoding="utf-8")
     (folder / "p.yaml").write_text(phrases, encoding="utf-8")
-    options = DataOptions(out=folder / "out.jsonl", count=80, seed=1)
-    reference = f"{folder / 'shelf.py'}:Shelf"
-    await make_own_data(
-        options, reference, folder / "p.yaml", Settings(locale=locale), progress=False
+    options = DataOptions(
+        out=folder / "out.jsonl",
+        count=80,
+        seed=1,
+        toolset=f"{folder / 'shelf.py'}:Shelf",
+        phrases=folder / "p.yaml",
     )
+    await make_data(options, Settings(locale=locale), progress=False)
     told = (line.partition(": ") for line in capsys.readouterr().out.splitlines())
     return {tool: words for tool, _, words in told if tool in {"find_book", "lend_book"}}
 

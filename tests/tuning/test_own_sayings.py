@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.commands.tune import DataOptions, make_own_data
+from lhkit.commands.tune import DataOptions, make_data
 from lhkit.errors import TuningError
 from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.settings import Settings
@@ -132,10 +132,15 @@ def tools(**of: Any) -> dict[str, Any]:
 async def learnt(folder: Path, text: str, count: int = 60, locale: str = "en") -> list[list[str]]:
     """Return what the user and the model say in each conversation."""
     (folder / "p.yaml").write_text(text, encoding="utf-8")
-    options = DataOptions(out=folder / "out.jsonl", count=count, seed=1, dev_share=0)
-    reference = f"{__name__}:diaries"
-    settings = Settings(locale=locale)
-    await make_own_data(options, reference, folder / "p.yaml", settings, progress=False)
+    options = DataOptions(
+        out=folder / "out.jsonl",
+        count=count,
+        seed=1,
+        dev_share=0,
+        toolset=f"{__name__}:diaries",
+        phrases=folder / "p.yaml",
+    )
+    await make_data(options, Settings(locale=locale), progress=False)
     return [spoken(each.text) for each in read_sequences(options.out)]
 
 

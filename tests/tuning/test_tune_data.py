@@ -1,8 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions, dev_path, make_written_data
+from lhkit.commands.tune import DataOptions, dev_path, make_data
 from lhkit.errors import UsageError
 from lhkit.settings import Settings
 from lhkit.text import printable
@@ -31,8 +32,8 @@ def author(tmp_path: Path) -> str:
 
 
 async def made(options: DataOptions, author: str, locale: str = "ko") -> int:
-    settings = Settings(locale=locale)
-    return await make_written_data(options, None, author, settings, progress=False)
+    asked = replace(options, conversations=author)
+    return await make_data(asked, Settings(locale=locale), progress=False)
 
 
 @pytest.mark.anyio
