@@ -1,4 +1,4 @@
-"""How commands are spelt: options, help, exit codes."""
+"""How commands are spelt: names, help, exit codes. Their options are in `commands.options`."""
 
 import logging
 import sys
@@ -24,25 +24,25 @@ from lhkit import __version__
 from lhkit.commands.options import (
     DIALECTS,
     AcceptOptions,
+    AsJsonl,
     ChatOptions,
     DoctorOptions,
-    Dtype,
     EvalOptions,
     ExportModelOptions,
     ExportOptions,
+    ImportChatsOptions,
     LintOptions,
     Locale,
     MatrixOptions,
     MutateOptions,
+    NewFolder,
     ParityOptions,
     PromptOptions,
     ReportOptions,
     RescoreOptions,
     RunFolder,
-    Runtime,
+    ServeOptions,
     ServeToolsOptions,
-    in_dtype,
-    served_by,
 )
 from lhkit.commands.tune_options import Base, DataOptions, InitOptions, RunOptions, TrainOptions
 from lhkit.errors import LhkitError, UsageError
@@ -295,7 +295,7 @@ def _filled(told: str) -> str:
     return told.replace(DIALECTS, ", ".join(dialects.DIALECTS))
 
 
-# Options are declared where their command is, in `commands/options.py`.
+# Options: fields of what a command takes, and parameters of what typer calls.
 
 
 def _spelt_out(command: Callable[[Any], None]) -> Callable[..., None]:
@@ -390,10 +390,6 @@ def add_prompt(cli: typer.Typer, run: Run) -> None:
 # `import`: what others have written down becomes scenarios and a toolset.
 
 
-Into = Annotated[Path, typer.Option(file_okay=False, help="A new folder for what is made.")]
-AsJsonl = Annotated[bool, typer.Option("--jsonl", help="Scenarios one a line, instead of YAML.")]
-
-
 def add_import(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit import` with its formats."""
     imports = typer.Typer(
@@ -407,45 +403,12 @@ def add_import(cli: typer.Typer, run: Run) -> None:
 
 def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
     @imports.command("openai-messages")
-    def openai_messages_(
-        file: Annotated[
-            Path, typer.Argument(dir_okay=False, help="Recorded chats: JSON, or one a line.")
-        ],
-        into: Into,
-        tools: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="JSON of the tools, as OpenAI's API takes it."),
-        ] = None,
-        handlers: Annotated[
-            str | None,
-            typer.Option(
-                metavar="FILE.py:NAME",
-                help="Functions (data, **args) that do the work; else results are played back.",
-            ),
-        ] = None,
-        data: Annotated[
-            Path | None,
-            typer.Option(dir_okay=False, help="JSON that the functions begin with."),
-        ] = None,
-        jsonl: AsJsonl = False,
-    ) -> None:
+    @_spelt_out
+    def openai_messages_(options: ImportChatsOptions) -> None:
         """Recorded chats with tool calls: each becomes a scenario that can be played at once."""
         from lhkit.commands.imports import import_chats  # noqa: PLC0415 - scipy
 
-        if data is not None and handlers is None:
-            raise typer.BadParameter("--data is what --handlers begin with: give both")
-        finish(
-            run,
-            lambda settings: import_chats(
-                file,
-                into,
-                settings,
-                as_jsonl=jsonl,
-                tools=tools,
-                handlers=handlers,
-                data=data,
-            ),
-        )
+        finish(run, lambda settings: import_chats(options, settings))
 
 
 def _add_bfcl(imports: typer.Typer, run: Run) -> None:
@@ -454,7 +417,7 @@ def _add_bfcl(imports: typer.Typer, run: Run) -> None:
         path: Annotated[
             Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")
         ],
-        into: Into,
+        into: NewFolder,
         jsonl: AsJsonl = False,
     ) -> None:
         """BFCL's multi-turn conversations, played with its own classes."""
@@ -473,7 +436,7 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
         path: Annotated[
             Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
         ],
-        into: Into,
+        into: NewFolder,
         split: Annotated[
             str, typer.Option(help="test (what tau-bench reports), dev, train (retail's), or all.")
         ] = "test",
@@ -489,7 +452,7 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: import_benchmark(read, path, into, settings, as_jsonl=jsonl))
 
 
-# `compare`, `parity` and `rescore`: options of the commands that look at runs which are over.
+# `compare`, `parity` and `rescore`: the commands that look at runs which are over.
 
 
 def add_compare(cli: typer.Typer, run: Run) -> None:
@@ -549,7 +512,7 @@ def add_merge(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: merge_runs(tuple(runs), into, settings))
 
 
-# `matrix`: options of the command that plays a suite.
+# `matrix`: the command that plays a suite.
 
 
 def add_matrix(cli: typer.Typer, run: Run) -> None:
@@ -579,7 +542,7 @@ def add_init(tune: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: write_skeleton(options, settings))
 
 
-# `report`: options of the command that writes a run down.
+# `report`: the command that writes a run down.
 
 
 def add_report(cli: typer.Typer, run: Run) -> None:
@@ -594,7 +557,7 @@ def add_report(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: report_run(options, settings))
 
 
-# `export`: options of the command that writes a run for other tools.
+# `export`: the command that writes a run for other tools.
 
 
 def add_export(cli: typer.Typer, run: Run) -> None:
@@ -610,7 +573,7 @@ def add_export(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: command(options, settings))
 
 
-# `export-model`: options of the command that writes a model for another runtime.
+# `export-model`: the command that writes a model for another runtime.
 
 
 def add_export_model(cli: typer.Typer, run: Run) -> None:
@@ -625,7 +588,7 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: export_model(options, settings))
 
 
-# `eval` and `audit`: options of the commands that play scenarios and read records.
+# `eval` and `audit`: the commands that play scenarios and read records.
 
 
 def add_eval(cli: typer.Typer, run: Run) -> None:
@@ -655,31 +618,7 @@ def add_audit(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: audit_run(folder, settings))
 
 
-# `chat`, `serve` and `doctor`: options of the commands around a served model.
-
-
-_ServerParser = Annotated[
-    bool,
-    typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
-]
-_Served = Annotated[
-    str | None,
-    typer.Argument(
-        help="gemma (default) or gemma-base (embedded), a name such as org/model, or a GGUF file."
-    ),
-]
-_Device = Annotated[str | None, typer.Option(help="gpu (default) or cpu, for org/model only.")]
-_Port = Annotated[
-    int | None,
-    typer.Option(min=1, max=65_535, help="Default: a free port; for org/model vLLM's own."),
-]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")]
-_Weights = Annotated[
-    Path | None, typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL.")
-]
-_Compiled = Annotated[
-    bool, typer.Option("--compile", help="Embedded: start later, answer faster. For long runs.")
-]
+# `chat`, `serve` and `doctor`: the commands around a served model.
 
 
 def add_chat(cli: typer.Typer, run: Run) -> None:
@@ -758,58 +697,12 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit serve`."""
 
     @cli.command()
-    def serve(
-        model: _Served = None,
-        port: _Port = None,
-        dry_run: _DryRun = False,
-        device: _Device = None,
-        dtype: Dtype = None,
-        runtime: Runtime = None,
-        server_parser: _ServerParser = False,
-        compiled: _Compiled = False,
-        weights: _Weights = None,
-    ) -> None:
+    @_spelt_out
+    def serve(options: ServeOptions) -> None:
         """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
-        from lhkit.commands.serve import embedded_line, serve_embedded, serve_line  # noqa: PLC0415 - aiohttp
-        from lhkit.models.weights import EMBEDDED, EMBEDDED_NAMES  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.serve import serve_model  # noqa: PLC0415 - aiohttp
 
-        if weights is not None and model is not None:
-            raise typer.BadParameter(
-                f"--weights is served instead of {model}: leave one of them out"
-            )
-        name = model or EMBEDDED
-        is_dry_other = dry_run and name not in EMBEDDED_NAMES
-        if weights is None and (
-            "/" in name or name.endswith((".gguf", ".litertlm")) or is_dry_other
-        ):
-            if runtime is not None:
-                raise typer.BadParameter(f"--runtime is for gemma and gemma-base, not for {name}")
-            finish(
-                run,
-                lambda settings: serve_line(
-                    name,
-                    device or "gpu",
-                    in_dtype(settings, dtype),
-                    port,
-                    server_parser=server_parser,
-                    dry_run=dry_run,
-                    compiled=compiled,
-                ),
-            )
-        if device is not None:
-            raise typer.BadParameter(f"--device is for org/model, not for {weights or name}")
-        command = embedded_line if dry_run else serve_embedded
-        finish(
-            run,
-            lambda settings: command(
-                name,
-                port,
-                served_by(settings, runtime, dtype),
-                server_parser=server_parser,
-                compiled=compiled,
-                weights=weights,
-            ),
-        )
+        finish(run, lambda settings: serve_model(options, settings))
 
 
 def add_doctor(cli: typer.Typer, run: Run) -> None:

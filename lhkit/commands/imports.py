@@ -10,6 +10,7 @@ from rich.text import Text
 from tqdm import tqdm
 
 from lhkit.commands.console import wide_console
+from lhkit.commands.options import ImportChatsOptions
 from lhkit.errors import UsageError
 from lhkit.harness.author.lint import NO_GOLD, Finding, Level, lint
 from lhkit.harness.author.written import yaml_text
@@ -40,24 +41,20 @@ def _ending(*, as_jsonl: bool) -> str:
     return "jsonl" if as_jsonl else "yaml"
 
 
-async def import_chats(
-    file: Path,
-    into: Path,
-    settings: Settings,
-    *,
-    as_jsonl: bool = False,
-    tools: Path | None = None,
-    handlers: str | None = None,
-    data: Path | None = None,
-) -> int:
+async def import_chats(options: ImportChatsOptions, settings: Settings) -> int:
     """Turn recorded chats into a folder; return 1 if a chat had to be left out.
 
     Raises:
-        UsageError: a file is not there or is wrong, or something is in the folder already.
+        UsageError: a file is not there or is wrong, data have no functions, or something is in the
+            folder already.
     """
-    _require_free(into)
-    imported = await import_messages(file, tools=tools, functions=handlers, data=data)
-    return await _settle(imported, into, settings, _ending(as_jsonl=as_jsonl))
+    if options.data is not None and options.handlers is None:
+        raise UsageError("--data is what --handlers begin with: give both")
+    _require_free(options.into)
+    imported = await import_messages(
+        options.file, tools=options.tools, functions=options.handlers, data=options.data
+    )
+    return await _settle(imported, options.into, settings, _ending(as_jsonl=options.as_jsonl))
 
 
 async def import_benchmark(

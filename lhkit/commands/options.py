@@ -90,6 +90,8 @@ OtherToolset = Annotated[
         help="Tools of your own; package.module:NAME works too. Default: life-helper.",
     ),
 ]
+NewFolder = Annotated[Path, typer.Option(file_okay=False, help="A new folder for what is made.")]
+AsJsonl = Annotated[bool, typer.Option("--jsonl", help="Scenarios one a line, instead of YAML.")]
 Markdown = Annotated[
     Path | None,
     typer.Option(
@@ -305,6 +307,47 @@ class ChatOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What `lhkit serve` serves: a `model`, or `weights` as `lhkit tune merge` writes them.
+
+    With `server_parser` the server also parses calls itself, for `--dialect openai`. A `compiled`
+    one takes longer until it serves, and is faster then.
+    """
+
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="gemma (default) or gemma-base (embedded), a name such as org/model, or a GGUF "
+            "file."
+        ),
+    ] = None
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Default: a free port; for org/model vLLM's own."),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print the line that serves MODEL.")
+    ] = False
+    device: Annotated[
+        str | None, typer.Option(help="gpu (default) or cpu, for org/model only.")
+    ] = None
+    dtype: Dtype = None
+    runtime: Runtime = None
+    server_parser: Annotated[
+        bool,
+        typer.Option("--server-parser", help="The server parses calls, too: for --dialect openai."),
+    ] = False
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="Embedded: start later, answer faster. For long runs."),
+    ] = False
+    weights: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeToolsOptions:
     """What `lhkit mcp serve` serves; `world` and `file` as in `lhkit chat`."""
 
@@ -329,7 +372,7 @@ class DoctorOptions:
     dialect: Dialect = "json"
 
 
-# `lint`, `mutate`, `accept` and `prompt`: for those who write scenarios and tools.
+# `lint`, `mutate`, `accept`, `prompt` and `import`: for those who write scenarios and tools.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,6 +454,31 @@ class PromptOptions:
         str | None, typer.Option(help=f"{LOCALES}. Default: the scenario's, else as in chat.")
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Prompt and counts as JSON.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportChatsOptions:
+    """Which chats `lhkit import openai-messages` makes scenarios and a toolset of."""
+
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, help="Recorded chats: JSON, or one a line.")
+    ]
+    into: NewFolder
+    tools: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="JSON of the tools, as OpenAI's API takes it."),
+    ] = None
+    handlers: Annotated[
+        str | None,
+        typer.Option(
+            metavar=SHAPE,
+            help="Functions (data, **args) that do the work; else results are played back.",
+        ),
+    ] = None
+    data: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="JSON that the functions begin with.")
+    ] = None
+    as_jsonl: AsJsonl = False
 
 
 # `parity`, `rescore`, `report`, `export` and `export-model`: of what is there already.

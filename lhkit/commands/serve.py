@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lhkit import app
+from lhkit.commands.options import ServeOptions, in_dtype, served_by
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
@@ -30,6 +31,7 @@ from lhkit.models.serving import (
     find_running,
 )
 from lhkit.models.weights import (
+    EMBEDDED,
     EMBEDDED_NAMES,
     file_sha256,
     served_dtype,
@@ -51,38 +53,53 @@ _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
 
 
-async def serve_line(
-    model: str,
-    device: str,
-    settings: Settings,
-    port: int | None = None,
-    *,
-    server_parser: bool,
-    dry_run: bool,
-    compiled: bool = False,
-) -> int:
-    """Print the command line that serves `model` well, and run it unless it is a dry run.
+async def serve_model(options: ServeOptions, settings: Settings) -> int:
+    """Serve until Ctrl-C or SIGTERM, or only print the line that does; return the exit code.
 
-    A GGUF file is served by llama.cpp, a `.litertlm` by LiteRT-LM, any other name by vLLM.
-
-    With `server_parser` the server also parses calls itself, for `--dialect openai`. Where `model`
-    is a folder and it is run, the server tells its hash. On a CPU it computes in what this
-    processor is quick in, on a graphics card in what vLLM chooses, if the settings ask for nothing
-    else. Returns the exit code, that of vLLM if it ran.
+    The embedded models and a folder of `weights`, under its name, are lhkit's own to serve: they
+    can be found. Any other line is run as it is printed, and the exit code is that of the server. A
+    GGUF file is served by llama.cpp, a `.litertlm` by LiteRT-LM, any other name by vLLM.
 
     Raises:
-        UsageError: no such device, no parser is known for the model, or `compiled`, which is for
-            the embedded ones.
+        UsageError: no such model or device, options that do not go together, no model in the
+            folder, or one with a name that is taken.
         MissingPackageError: vLLM, or for a file llama.cpp or LiteRT-LM, is not installed here.
         WeightsError: the folder cannot be read.
+        SetupError: the server cannot be started, or died.
     """
+    if options.weights is not None and options.model is not None:
+        raise UsageError(f"--weights is served instead of {options.model}: leave one of them out")
+    model = options.model or EMBEDDED
+    if options.weights is None and _is_served_by_a_line(model, options):
+        if options.runtime is not None:
+            raise UsageError(f"--runtime is for gemma and gemma-base, not for {model}")
+        return await _serve_line(model, options, in_dtype(settings, options.dtype))
+    if options.device is not None:
+        raise UsageError(f"--device is for org/model, not for {options.weights or model}")
+    serve = _embedded_line if options.dry_run else _serve_embedded
+    return await serve(model, options, served_by(settings, options.runtime, options.dtype))
+
+
+def _is_served_by_a_line(model: str, options: ServeOptions) -> bool:
+    is_dry_other = options.dry_run and model not in EMBEDDED_NAMES
+    return "/" in model or model.endswith((GGUF, LITERTLM)) or is_dry_other
+
+
+async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> int:
+    """Print the command line that serves `model` well, and run it unless it is a dry run.
+
+    Where `model` is a folder and it is run, the server tells its hash. On a CPU it computes in what
+    this processor is quick in, on a graphics card in what vLLM chooses, if the settings ask for
+    nothing else.
+    """
+    device, port, dry_run = options.device or "gpu", options.port, options.dry_run
     if model.endswith(GGUF):
         return await _gguf_line(Path(model), port, dry_run=dry_run)
     if model.endswith(LITERTLM):
         return await _litert_line(Path(model), port, dry_run=dry_run)
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
-    if compiled:
+    if options.compiled:
         raise UsageError("--compile is for gemma and gemma-base: any other vLLM line is yours")
     known: Device = "gpu" if device == "gpu" else "cpu"
     dtype: ServedDtype = settings.dtype or "auto"
@@ -90,7 +107,9 @@ async def serve_line(
         precision = chosen(settings.dtype)
         dtype = precision.dtype
         _say(precision.words(load_catalog(settings.locale)))
-    command = serve_command(model, known, dtype=dtype, port=port, server_parser=server_parser)
+    command = serve_command(
+        model, known, dtype=dtype, port=port, server_parser=options.server_parser
+    )
     if not dry_run:
         is_folder = await asyncio.to_thread(Path(model).is_dir)
         sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
@@ -127,20 +146,9 @@ async def _litert_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     return await _ended(command)
 
 
-async def embedded_line(
-    model: str,
-    port: int | None,
-    settings: Settings,
-    *,
-    server_parser: bool,
-    compiled: bool = False,
-    weights: Path | None = None,
-) -> int:
-    """Print the command line that serves an embedded model, or `weights`; return the exit code.
-
-    Raises:
-        UsageError: no such embedded model, no model in the folder, or the adapter is missing.
-    """
+async def _embedded_line(model: str, options: ServeOptions, settings: Settings) -> int:
+    """Print the command line that serves an embedded model, or the weights."""
+    port, weights = options.port, options.weights
     if settings.runtime == LLAMA_CPP:
         return await _light_line(app.embedded_name(model), port, settings, weights)
     if weights is None:
@@ -156,8 +164,8 @@ async def embedded_line(
         now,
         dtype=served_dtype(settings.dtype),
         port=port,
-        server_parser=server_parser,
-        compiled=compiled,
+        server_parser=options.server_parser,
+        compiled=options.compiled,
     )
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
     _say_dtype(settings)
@@ -218,27 +226,8 @@ async def _ended(command: Sequence[str]) -> int:
             await process.wait()
 
 
-async def serve_embedded(
-    model: str,
-    port: int | None,
-    settings: Settings,
-    *,
-    server_parser: bool,
-    compiled: bool = False,
-    weights: Path | None = None,
-) -> int:
-    """Serve until Ctrl-C or SIGTERM; return the exit code.
-
-    With `compiled` it takes longer until it serves, and is faster then.
-
-    With `weights`, a folder such as `lhkit tune merge` writes, that model is served the same way,
-    under the folder's name.
-
-    Raises:
-        UsageError: no such embedded model, no model in the folder, or a folder with a name that
-            is taken.
-        SetupError: the server cannot be started, or died.
-    """
+async def _serve_embedded(model: str, options: ServeOptions, settings: Settings) -> int:
+    weights = options.weights
     if weights is not None and settings.runtime == LLAMA_CPP:
         raise _not_by_llama_cpp(weights)
     name = app.embedded_name(model) if weights is None else _own_name(weights)
@@ -251,15 +240,7 @@ async def serve_embedded(
         return 0
     _say_dtype(settings)
     with setup_progress() as reports:
-        server = await _server(
-            name,
-            reports,
-            port,
-            settings,
-            server_parser=server_parser,
-            compiled=compiled,
-            weights=weights,
-        )
+        server = await _server(name, reports, options, settings)
         await server.__aenter__()
     try:
         await app.require_same_weights(server, settings)
@@ -293,34 +274,27 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
 
 
 async def _server(
-    name: str,
-    reports: app.Reports,
-    port: int | None,
-    settings: Settings,
-    *,
-    server_parser: bool,
-    compiled: bool,
-    weights: Path | None,
+    name: str, reports: app.Reports, options: ServeOptions, settings: Settings
 ) -> LocalServer[ServerPlan]:
-    if weights is None:
+    if options.weights is None:
         return await app.own_server(
             settings,
             reports,
             name=name,
-            port=port,
-            server_parser=server_parser,
-            compiled=compiled,
+            port=options.port,
+            server_parser=options.server_parser,
+            compiled=options.compiled,
         )
-    folder, now = await asyncio.to_thread(weights.resolve), settings.now()
+    folder, now = await asyncio.to_thread(options.weights.resolve), settings.now()
     plan = serving_plan(
         name,
         folder,
         settings.cache_dir,
         now,
         dtype=served_dtype(settings.dtype),
-        port=port,
-        server_parser=server_parser,
-        compiled=compiled,
+        port=options.port,
+        server_parser=options.server_parser,
+        compiled=options.compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
     )
     return VllmServer(plan, report=reports.server)

@@ -17,6 +17,7 @@ from lhkit.commands.options import (
     EvalOptions,
     ExportModelOptions,
     ExportOptions,
+    ImportChatsOptions,
     LintOptions,
     MatrixOptions,
     MutateOptions,
@@ -24,6 +25,7 @@ from lhkit.commands.options import (
     PromptOptions,
     ReportOptions,
     RescoreOptions,
+    ServeOptions,
     ServeToolsOptions,
 )
 from lhkit.commands.tune_options import DataOptions, InitOptions, RunOptions, TrainOptions
@@ -55,12 +57,14 @@ def taken(line: str) -> Any:
         ("eval", EvalOptions()),
         ("matrix suite.toml", MatrixOptions(suite=Path("suite.toml"))),
         ("chat", ChatOptions()),
+        ("serve", ServeOptions()),
         ("mcp serve", ServeToolsOptions()),
         ("doctor", DoctorOptions()),
         ("lint", LintOptions()),
         ("mutate", MutateOptions()),
         ("accept runs/one a", AcceptOptions(run=RUN, sample="a")),
         ("prompt", PromptOptions()),
+        ("import openai-messages runs/one --into new", ImportChatsOptions(file=RUN, into=NEW)),
         ("parity runs/one two", ParityOptions(run_a=RUN, run_b=Path("two"))),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
@@ -93,6 +97,10 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
         (
             "eval --ray local --replicas 2 --gpus-per-replica 1 --cpus-per-replica 0.5",
             EvalOptions(ray="local", replicas=2, gpus=1, cpus=0.5),
+        ),
+        (
+            "serve --weights new --compile --dry-run",
+            ServeOptions(weights=NEW, compiled=True, dry_run=True),
         ),
         ("chat --db kept.sqlite3 --locale en", ChatOptions(file=Path("kept.sqlite3"), locale="en")),
         (

@@ -15,7 +15,7 @@ import pytest
 
 from lhkit.commands import export_model as export_module
 from lhkit.commands.export_model import FORMATS, Check, ExportModelOptions, export_model
-from lhkit.commands.serve import serve_line
+from lhkit.commands.serve import ServeOptions, serve_model
 from lhkit.errors import LhkitError, MissingPackageError, UsageError, WeightsError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_export
@@ -354,7 +354,8 @@ async def test_without_the_converter_a_sentence_says_how_to_get_one(
 
 
 async def served(file: str, settings: Settings, *, dry_run: bool) -> int:
-    return await serve_line(file, "gpu", settings, 8099, server_parser=False, dry_run=dry_run)
+    options = ServeOptions(model=file, port=8099, dry_run=dry_run)
+    return await serve_model(options, settings)
 
 
 async def test_a_gguf_file_is_served_by_llama_cpp(

@@ -9,7 +9,7 @@ import pytest
 
 from lhkit import app
 from lhkit.commands import serve
-from lhkit.commands.serve import embedded_line, serve_line
+from lhkit.commands.serve import ServeOptions, serve_model
 from lhkit.errors import UsageError
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.serving import alias_of
@@ -40,7 +40,8 @@ async def test_the_embedded_line_is_printed_without_making_anything(
 ) -> None:
     settings = Settings(cache_dir=tmp_path)
     monkeypatch.setattr(app, "embedded_folder", lambda name, _settings: tmp_path / f"of-{name}")
-    assert await embedded_line(model, 8123, settings, server_parser=server_parser) == 0
+    options = ServeOptions(model=model, port=8123, dry_run=True, server_parser=server_parser)
+    assert await serve_model(options, settings) == 0
     words = shlex.split(capsys.readouterr().out)
     assert words[0] == "env"
     assert "HF_HUB_OFFLINE=1" in words
@@ -56,11 +57,12 @@ async def test_the_line_of_a_folder_names_the_folder(
 ) -> None:
     folder = tmp_path / "mine"
     settings = Settings(cache_dir=tmp_path / "cache")
+    options = ServeOptions(weights=folder, port=8123, dry_run=True)
     with pytest.raises(UsageError, match="holds no model"):
-        await embedded_line("gemma", None, settings, server_parser=False, weights=folder)
+        await serve_model(options, settings)
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    assert await embedded_line("gemma", 8123, settings, server_parser=False, weights=folder) == 0
+    assert await serve_model(options, settings) == 0
     words = shlex.split(capsys.readouterr().out)
     assert words[words.index("--model") + 1] == str(folder)
     assert words[words.index("--served-model-name") + 1] == "mine"
@@ -76,7 +78,7 @@ async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
 ) -> None:
     monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
     settings = Settings(cache_dir=tmp_path)
-    await embedded_line("gemma", 8123, settings, server_parser=False, compiled=compiled)
+    await serve_model(ServeOptions(port=8123, dry_run=True, compiled=compiled), settings)
     words = shlex.split(capsys.readouterr().out)
     assert ("--enforce-eager" in words) != compiled
     assert (f"VLLM_CACHE_ROOT={tmp_path / 'vllm'}" in words) == compiled
@@ -84,22 +86,38 @@ async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
 
 async def test_a_line_of_another_model_is_not_compiled_for_it() -> None:
     with pytest.raises(UsageError, match="--compile is for gemma"):
-        await serve_line(
-            "org/m", "gpu", Settings(), server_parser=False, dry_run=True, compiled=True
-        )
+        await serve_model(ServeOptions(model="org/m", dry_run=True, compiled=True), Settings())
 
 
-async def test_a_model_that_is_not_embedded_has_no_embedded_line(tmp_path: Path) -> None:
+async def test_a_name_of_no_model_at_all_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no embedded model 'nope'"):
-        await embedded_line("nope", None, Settings(cache_dir=tmp_path), server_parser=False)
+        await serve_model(ServeOptions(model="nope"), Settings(cache_dir=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (ServeOptions(model="gemma", weights=Path("mine")), "--weights is served instead of gemma"),
+        (ServeOptions(model="org/m", runtime="llama.cpp"), "--runtime is for gemma and gemma-base"),
+        (ServeOptions(model="gemma", device="cpu"), "--device is for org/model, not for gemma"),
+        (
+            ServeOptions(weights=Path("mine"), device="cpu"),
+            "--device is for org/model, not for mine",
+        ),
+    ],
+)
+async def test_options_that_do_not_go_together_are_refused(
+    options: ServeOptions, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=told):
+        await serve_model(options, Settings(cache_dir=tmp_path))
 
 
 async def test_a_line_with_a_parser_names_the_template_that_ships(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = await serve_line(
-        "google/gemma-3n-E2B-it", "gpu", Settings(), server_parser=True, dry_run=True
-    )
+    options = ServeOptions(model="google/gemma-3n-E2B-it", server_parser=True, dry_run=True)
+    code = await serve_model(options, Settings())
     words = shlex.split(capsys.readouterr().out)
     assert code == 0
     assert Path(words[words.index("--chat-template") + 1]).name == "gemma3_pythonic.jinja"
@@ -123,7 +141,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
     settings = Settings(cache_dir=tmp_path)
-    await serve_line(str(folder), "gpu", settings, server_parser=False, dry_run=dry_run)
+    await serve_model(ServeOptions(model=str(folder), dry_run=dry_run), settings)
     words = shlex.split(capsys.readouterr().out)
     alias = alias_of(await weights_sha256(folder, tmp_path))
     named = [] if dry_run else ["--served-model-name", str(folder), alias]
@@ -144,7 +162,7 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
 
     monkeypatch.setattr(serve, "_run", ran)
     settings = Settings(locale="en")
-    await serve_line("google/gemma-3-1b-it", device, settings, server_parser=False, dry_run=False)
+    await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
     words, dtype = shlex.split(printed.out), chosen().dtype
     assert (f"Computes in {dtype}" in printed.err) == said
@@ -158,7 +176,7 @@ async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
     dtype: Dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(cache_dir=tmp_path, dtype=dtype, locale="en")
-    await embedded_line("gemma", None, settings, server_parser=False)
+    await serve_model(ServeOptions(dry_run=True), settings)
     printed = capsys.readouterr()
     words = shlex.split(printed.out)
     assert words[words.index("--dtype") + 1] == dtype

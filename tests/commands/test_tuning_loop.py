@@ -68,9 +68,7 @@ def trained(folder: Path, says: str) -> Path:
 @asynccontextmanager
 async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServer]:
     """Run `lhkit serve --weights`; it ends with the block."""
-    serving = asyncio.create_task(
-        serve.serve_embedded("gemma", None, settings, server_parser=False, weights=weights)
-    )
+    serving = asyncio.create_task(serve.serve_model(serve.ServeOptions(weights=weights), settings))
     try:
         async with asyncio.timeout(PATIENCE_S):
             while (found := await find_running(settings.cache_dir, weights.name)) is None:
@@ -120,7 +118,7 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
 ) -> None:
     folder = trained(tmp_path / "tuned/model", "wrong")
     async with served(folder, settings):
-        again = serve.serve_embedded("gemma", None, settings, server_parser=False, weights=folder)
+        again = serve.serve_model(serve.ServeOptions(weights=folder), settings)
         assert await again == 0
         assert "model is already served in" in capsys.readouterr().out
         trained(folder, "right")

@@ -39,7 +39,7 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Return how long a function's body is, without its documentation and the functions inside it.
 
-    A list of parameters, such as all the options of a command, is no reason to split a function.
+    A list of parameters is no reason to split a function.
     """
     documented = len((ast.get_docstring(function, clean=False) or "").splitlines())
     first, last = function.body[0].lineno, function.end_lineno or function.lineno

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.imports import import_chats
+from lhkit.commands.imports import ImportChatsOptions, import_chats
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict
@@ -122,9 +122,12 @@ def only(told: Imported) -> Scenario:
     return scenario_of(written)
 
 
-async def folder_of(tmp_path: Path, chat: Any, **more: Any) -> tuple[Path, int]:
-    into = tmp_path / "mine"
-    return into, await import_chats(put(tmp_path, chat), into, load_settings(), **more)
+async def folder_of(
+    tmp_path: Path, chat: Any, into: Path | None = None, **more: Any
+) -> tuple[Path, int]:
+    into = into or tmp_path / "mine"
+    options = ImportChatsOptions(file=put(tmp_path, chat), into=into, **more)
+    return into, await import_chats(options, load_settings())
 
 
 def toolset_in(into: Path) -> Toolset:
@@ -330,4 +333,4 @@ async def test_a_file_that_holds_no_chats_is_refused_with_its_place(
 async def test_a_folder_with_something_in_it_is_not_written_into(tmp_path: Path) -> None:
     put(tmp_path, "kept", "mine.txt")
     with pytest.raises(UsageError, match="is there already: name a new folder"):
-        await import_chats(put(tmp_path, CHAT), tmp_path, load_settings())
+        await folder_of(tmp_path, CHAT, tmp_path)

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lhkit.commands.serve import serve_line
+from lhkit.commands.serve import ServeOptions, serve_model
 from lhkit.errors import (
     ContextTooLongError,
     MissingPackageError,
@@ -335,7 +335,8 @@ def test_the_quantisation_is_told_by_the_manifest_of_that_very_file(tmp_path: Pa
 
 
 async def served(file: str, *, dry_run: bool) -> int:
-    return await serve_line(file, "gpu", Settings(), 8099, server_parser=False, dry_run=dry_run)
+    options = ServeOptions(model=file, port=8099, dry_run=dry_run)
+    return await serve_model(options, Settings())
 
 
 async def test_a_litertlm_file_is_served_by_litert_lm(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.commands import tune
-from lhkit.commands.serve import serve_embedded
+from lhkit.commands.serve import ServeOptions, serve_model
 from lhkit.commands.tune import TrainOptions, dev_path, merge_adapter, train_adapter
 from lhkit.errors import TuningError, UsageError
 from lhkit.settings import Settings
@@ -84,14 +84,9 @@ async def test_serving_a_folder_that_cannot_be_served_is_one_sentence(
     tmp_path: Path, name: str, sentence: str
 ) -> None:
     (tmp_path / name).mkdir()
+    options = ServeOptions(weights=tmp_path / name)
     with pytest.raises(UsageError, match=sentence):
-        await serve_embedded(
-            "gemma",
-            None,
-            Settings(cache_dir=tmp_path / "cache"),
-            server_parser=False,
-            weights=tmp_path / name,
-        )
+        await serve_model(options, Settings(cache_dir=tmp_path / "cache"))
 
 
 @pytest.mark.anyio
