@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.author import (
-    AcceptOptions,
-    LintOptions,
-    MutateOptions,
-    accept_sample,
-    lint_paths,
-    mutate_paths,
-)
+from lhkit.commands.author import accept_sample, lint_paths, mutate_paths
+from lhkit.commands.options import AcceptOptions, LintOptions, MutateOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios

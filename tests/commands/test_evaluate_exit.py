@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.evaluate import EvalOptions, Thresholds, evaluate, judged
+from lhkit.commands.evaluate import Thresholds, evaluate, judged
+from lhkit.commands.options import EvalOptions, RescoreOptions
 from lhkit.commands.report import compare_runs
-from lhkit.commands.rescore import RescoreOptions, rescore_run
+from lhkit.commands.rescore import rescore_run
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from lhkit.commands import export_model as export_module
-from lhkit.commands.export_model import FORMATS, Check, ExportModelOptions, export_model
-from lhkit.commands.serve import ServeOptions, serve_model
+from lhkit.commands.export_model import FORMATS, Check, export_model
+from lhkit.commands.options import ExportModelOptions, ServeOptions
+from lhkit.commands.serve import serve_model
 from lhkit.errors import LhkitError, MissingPackageError, UsageError, WeightsError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_export

@@ -11,7 +11,8 @@ import pytest
 
 from lhkit import app
 from lhkit.commands import evaluate
-from lhkit.commands.evaluate import MatrixOptions, run_matrix
+from lhkit.commands.evaluate import run_matrix
+from lhkit.commands.options import MatrixOptions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.messages import ModelIdentity

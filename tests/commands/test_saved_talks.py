@@ -10,8 +10,9 @@ import yaml
 from rich.console import Console
 
 from lhkit.app import open_chat
-from lhkit.commands.author import LintOptions, lint_paths
-from lhkit.commands.chat import ChatOptions, TerminalChat, open_talk
+from lhkit.commands.author import lint_paths
+from lhkit.commands.chat import TerminalChat, open_talk
+from lhkit.commands.options import ChatOptions, LintOptions
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict

@@ -9,7 +9,8 @@ import pytest
 
 from lhkit import app
 from lhkit.commands import serve
-from lhkit.commands.serve import ServeOptions, serve_model
+from lhkit.commands.options import ServeOptions
+from lhkit.commands.serve import serve_model
 from lhkit.errors import UsageError
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.serving import alias_of

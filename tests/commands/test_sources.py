@@ -13,7 +13,8 @@ import pytest
 
 from lhkit import app
 from lhkit.commands import evaluate as evaluate_module
-from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Verdict, encode_record
 from lhkit.models import weights

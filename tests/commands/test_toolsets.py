@@ -12,10 +12,17 @@ import pytest
 
 from lhkit.app import ModelChoice
 from lhkit.commands import evaluate as evaluate_module
-from lhkit.commands.author import LintOptions, MutateOptions, lint_paths, mutate_paths
-from lhkit.commands.chat import ChatOptions, open_talk
-from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.commands.rescore import RescoreOptions, rescore_run
+from lhkit.commands.author import lint_paths, mutate_paths
+from lhkit.commands.chat import open_talk
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import (
+    ChatOptions,
+    EvalOptions,
+    LintOptions,
+    MutateOptions,
+    RescoreOptions,
+)
+from lhkit.commands.rescore import rescore_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lhkit.commands import serve
-from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions, ServeOptions
 from lhkit.harness.log import read_records
 from lhkit.models.serving import RunningServer, ServerSettings, find_running
 from lhkit.models.weights import serving_plan
@@ -68,7 +69,7 @@ def trained(folder: Path, says: str) -> Path:
 @asynccontextmanager
 async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServer]:
     """Run `lhkit serve --weights`; it ends with the block."""
-    serving = asyncio.create_task(serve.serve_model(serve.ServeOptions(weights=weights), settings))
+    serving = asyncio.create_task(serve.serve_model(ServeOptions(weights=weights), settings))
     try:
         async with asyncio.timeout(PATIENCE_S):
             while (found := await find_running(settings.cache_dir, weights.name)) is None:
@@ -118,7 +119,7 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
 ) -> None:
     folder = trained(tmp_path / "tuned/model", "wrong")
     async with served(folder, settings):
-        again = serve.serve_model(serve.ServeOptions(weights=folder), settings)
+        again = serve.serve_model(ServeOptions(weights=folder), settings)
         assert await again == 0
         assert "model is already served in" in capsys.readouterr().out
         trained(folder, "right")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions
 from lhkit.commands.watch import screen
 from lhkit.harness.metrics import tally
 from lhkit.harness.record import (

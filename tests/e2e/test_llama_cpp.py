@@ -11,7 +11,8 @@ import pytest
 import xllamacpp
 
 from lhkit import app
-from lhkit.commands.export_model import ExportModelOptions, export_model
+from lhkit.commands.export_model import export_model
+from lhkit.commands.options import ExportModelOptions
 from lhkit.errors import ModelError
 from lhkit.harness.parity import forced, parity, said_first
 from lhkit.harness.report.parity import facts_of

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.commands.tune import InitOptions, write_skeleton
+from lhkit.commands.tune import write_skeleton
+from lhkit.commands.tune_options import InitOptions
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model, silent_model

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.imports import ImportChatsOptions, import_chats
+from lhkit.commands.imports import import_chats
+from lhkit.commands.options import ImportChatsOptions
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import Verdict

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.commands.evaluate import EvalOptions, evaluate
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions
 from lhkit.harness.log import Provenance, footprint_of, read_manifest
 from lhkit.harness.run import replay
 from lhkit.lifehelper.toolset import LIFE_HELPER

@@ -14,7 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lhkit.commands.serve import ServeOptions, serve_model
+from lhkit.commands.options import ServeOptions
+from lhkit.commands.serve import serve_model
 from lhkit.errors import (
     ContextTooLongError,
     MissingPackageError,

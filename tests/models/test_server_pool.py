@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.commands.evaluate import EvalOptions, addresses_of, concurrency_for, evaluate
+from lhkit.commands.evaluate import addresses_of, concurrency_for, evaluate
+from lhkit.commands.options import EvalOptions
 from lhkit.errors import ModelError, ServerUnreachableError, UsageError
 from lhkit.harness.log import read_manifest, read_records
 from lhkit.harness.metrics import summarise

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
-from lhkit.commands.tune import DataOptions, make_data
+from lhkit.commands.tune import make_data
+from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.author.lint import lint

@@ -18,8 +18,10 @@ from evals.own_tools.proof import (
     served,
     share,
 )
-from lhkit.commands.evaluate import EvalOptions, evaluate
-from lhkit.commands.tune import DataOptions, dev_path, make_data
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions
+from lhkit.commands.tune import dev_path, make_data
+from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import SetupError
 from lhkit.harness.scenario import load_scenarios
 from lhkit.settings import Settings

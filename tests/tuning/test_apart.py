@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions, make_data
+from lhkit.commands.tune import make_data
+from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import UsageError
 from lhkit.settings import Settings
 from lhkit.tuning.apart import Apart

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions, make_data
+from lhkit.commands.tune import make_data
+from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import TuningError
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings

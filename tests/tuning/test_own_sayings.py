@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.commands.tune import DataOptions, make_data
+from lhkit.commands.tune import make_data
+from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import TuningError
 from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.settings import Settings

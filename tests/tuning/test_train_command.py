@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from lhkit.commands import tune
-from lhkit.commands.serve import ServeOptions, serve_model
-from lhkit.commands.tune import TrainOptions, dev_path, merge_adapter, train_adapter
+from lhkit.commands.options import ServeOptions
+from lhkit.commands.serve import serve_model
+from lhkit.commands.tune import dev_path, merge_adapter, train_adapter
+from lhkit.commands.tune_options import TrainOptions
 from lhkit.errors import TuningError, UsageError
 from lhkit.settings import Settings
 from lhkit.tuning.data import Exchange, read_sequences, sequences_of, write_sequences

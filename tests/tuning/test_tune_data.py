@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import DataOptions, dev_path, make_data
+from lhkit.commands.tune import dev_path, make_data
+from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import UsageError
 from lhkit.settings import Settings
 from lhkit.text import printable

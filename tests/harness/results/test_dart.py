@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.benchmarks import peers
-from lhkit.commands.export import ExportOptions, export_schema
+from lhkit.commands.export import export_schema
+from lhkit.commands.options import ExportOptions
 from lhkit.errors import UsageError
 from lhkit.harness.dart import dart_declarations
 from lhkit.harness.plan import tool_specs

@@ -12,7 +12,8 @@ import fastparquet  # noqa: TID253 - what is written is read by it
 import pytest
 
 from evals.benchmarks import peers
-from lhkit.commands.export import ExportOptions, export_run
+from lhkit.commands.export import export_run
+from lhkit.commands.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness import export
 from lhkit.harness.author.baselines import gold_model

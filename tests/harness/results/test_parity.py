@@ -10,7 +10,8 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from lhkit.commands.parity import ParityOptions, parity_runs
+from lhkit.commands.options import ParityOptions
+from lhkit.commands.parity import parity_runs
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.log import RECORDS, footprint_of
 from lhkit.harness.parity import (
