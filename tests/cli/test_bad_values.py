@@ -115,6 +115,12 @@ BAD: list[tuple[str, str]] = [
     ("eval --split all --limit 1000 --repeats 10000", "more than 100000 samples"),
     ("tune init --toolset nothing --out new.yaml", "has no colon and name"),
     ("tune init --toolset x.py:y --out new.yaml --locale fr", "no locale 'fr'"),
+    # what does not go together, or says nothing
+    (f"{EVAL} --replicas 2", "--replicas is for --ray: give both, or neither"),
+    ("matrix suite.toml --cpus-per-replica 1", "--cpus-per-replica is for --ray"),
+    ("serve google/gemma-3-4b-it --runtime llama.cpp", "--runtime is for gemma and gemma-base"),
+    ("export", "RUN: name the folder of a run, or give --schema dart"),
+    ("import openai-messages one.yaml --into new --data one.yaml", "--handlers begin with"),
     # a folder for a file, a file for a folder, what is not there
     (f"{EVAL} --runs-dir one.yaml", "--runs-dir"),
     (f"{EVAL} --runs-dir taken --name file", "taken/file"),
