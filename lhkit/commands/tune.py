@@ -6,7 +6,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from itertools import islice
@@ -20,11 +22,12 @@ from tqdm.auto import tqdm
 from lhkit.commands.options import in_dtype
 from lhkit.commands.progress import setup_progress
 from lhkit.commands.tune_options import DataOptions, InitOptions, RunOptions, TrainOptions
-from lhkit.errors import TuningError, UsageError
+from lhkit.errors import ModelError, RunError, SetupError, TuningError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.reviews import read_talks
 from lhkit.harness.scenario import load_scenarios
 from lhkit.locales import Catalog, available_locales, load_catalog
+from lhkit.models.light import require_llama_cpp
 from lhkit.models.weights import ensure_weights, file_sha256, require_adapter
 from lhkit.precision import chosen
 from lhkit.settings import Settings, hardware
@@ -55,8 +58,11 @@ from lhkit.tuning.phrases.generate import (
 )
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.reviewed import reviewed_conversations
+from lhkit.tuning.scores import Score, all_scores, score_words
+from lhkit.tuning.scoring import EvalSet, Scorer, eval_set
 from lhkit.tuning.teacher import Conversation, simulate
 from lhkit.tuning.train import (
+    ADAPTER,
     BrokenCheckpoint,
     Forecast,
     LeftOut,
@@ -176,8 +182,17 @@ def _show(
     _tell(text)
 
 
-async def train_adapter(options: TrainOptions, settings: Settings, *, progress: bool = True) -> int:
+async def train_adapter(
+    options: TrainOptions,
+    settings: Settings,
+    *,
+    scored_on: EvalSet | None = None,
+    progress: bool = True,
+) -> int:
     """Train an adapter, or go on where it was stopped; return the exit code.
+
+    On `scored_on` it is scored before the first step and at each adapter that is kept on the way;
+    the end is the caller's to score.
 
     Interrupting saves a checkpoint after the step at work, so that nothing is lost; that is told.
     After the last step there is nothing to go on with: then the adapter is told.
@@ -197,6 +212,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
     material = Material(train=learnt, dev=measured, base=base, start=options.start)
     tuning = _chosen(options.recipe, settings)
     stop = threading.Event()
+    pauses = _Pauses(_scoring(options, scored_on, base, settings))
     work = asyncio.create_task(
         asyncio.to_thread(
             train,
@@ -211,6 +227,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
                 locale=settings.locale,
                 notify=_teller(settings),
                 keep_every_minutes=options.keep_every_minutes,
+                pause=pauses,
             ),
         )
     )
@@ -221,6 +238,7 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         text = load_catalog(settings.locale).text
         with tqdm.external_write_mode(file=sys.stderr):  # the bar steps aside
             _tell(text("tune.stopping"), to_stderr=True)
+        await pauses.end()
         log = await work
         if is_over(options.recipe, log):  # it was the last step: nothing is left to go on with
             _show_training(log, options, settings)
@@ -229,6 +247,68 @@ async def train_adapter(options: TrainOptions, settings: Settings, *, progress: 
         raise
     _show_training(log, options, settings)
     return 0
+
+
+class _Pauses:
+    """Does some work on this loop whenever the thread that trains pauses, until it is ended."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def __call__(self) -> None:
+        """Wait until the work is done, or ended; called in the thread that trains."""
+        with suppress(CancelledError):
+            asyncio.run_coroutine_threadsafe(self._run(), self._loop).result()
+
+    async def end(self) -> None:
+        """Cancel what is being done, and do nothing more."""
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        if not self._is_over:
+            self._task = asyncio.current_task()
+            await self._work()
+
+
+def _scorer(options: TrainOptions, asked: EvalSet, base: Path, settings: Settings) -> Scorer:
+    def tell(score: Score) -> None:
+        with tqdm.external_write_mode(file=sys.stdout):  # the bar steps aside
+            _tell(score_words(score, load_catalog(settings.locale)))
+
+    return Scorer(
+        asked=asked,
+        base=base,
+        start=options.start,
+        folder=options.into,
+        settings=settings,
+        tell=tell,
+    )
+
+
+def _scoring(
+    options: TrainOptions, scored_on: EvalSet | None, base: Path, settings: Settings
+) -> Callable[[], Awaitable[None]]:
+    """Return what a training pauses for. Once it has worked, a fault is told and no end."""
+
+    async def score() -> None:
+        if scored_on is None:
+            return
+        try:
+            await _scorer(options, scored_on, base, settings).score_due()
+        except (SetupError, ModelError, RunError) as error:
+            if not all_scores(options.into):
+                raise
+            with tqdm.external_write_mode(file=sys.stderr):
+                text = load_catalog(settings.locale).text
+                _tell(text("tune.unscored", error=error), to_stderr=True)
+
+    return score
 
 
 def _chosen(tuning: TuneSettings, settings: Settings) -> TuneSettings:
@@ -301,7 +381,7 @@ def _minutes(minutes: float) -> str:
 
 def _show_training(log: Sequence[Point], options: TrainOptions, settings: Settings) -> None:
     measured = [point.dev_loss for point in log if point.dev_loss is not None]
-    adapter = options.into / "adapter"
+    adapter = options.into / ADAPTER
     text = load_catalog(settings.locale).text
     trained = text(
         "tune.trained",
@@ -538,26 +618,28 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
 
 
 async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = True) -> int:
-    """Draw conversations from phrases, train on them, and merge; return the exit code.
+    """Draw conversations from phrases, train on them, merge, and score; return the exit code.
 
     Given again it goes on wherever it was stopped: the same phrases are played to the same data,
     by which the training knows itself again, and what is merged already stays.
 
     Raises:
-        UsageError: as `make_data`.
+        UsageError: as `make_data`, or scenarios to be scored on are wrong.
         TuningError: as `make_data` and `train_adapter`.
         SetupError: packages or weights are missing.
+        ModelError: the scenarios could not be played.
     """
     settings = in_dtype(settings, options.dtype)
     if options.base is not None:
         require_base(options.base)
+    scored_on = _scored_on(options)
     data = DataOptions(
         out=options.data,
         count=options.count,
         seed=options.seed,
         toolset=options.toolset,
         phrases=options.phrases,
-        apart=options.apart,
+        apart=(*options.apart, *options.scored_on),
     )
     await make_data(data, settings, progress=progress)
     training = TrainOptions(
@@ -569,12 +651,29 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         is_whole=True,
         keep_every_minutes=options.keep_every_minutes,
     )
-    await train_adapter(training, settings, progress=progress)
-    adapter = training.into / "adapter"
+    await train_adapter(training, settings, scored_on=scored_on, progress=progress)
+    adapter = training.into / ADAPTER
     if await asyncio.to_thread(is_merged, adapter, options.model):
         _tell(load_catalog(settings.locale).text("tune.merged", folder=options.model))
-        return 0
-    return await merge_adapter(adapter, options.model, options.base, settings)
+    else:
+        await merge_adapter(adapter, options.model, options.base, settings)
+    if scored_on is not None:
+        base = options.base or await _embedded(settings)
+        await _scorer(training, scored_on, base, settings).score_due()
+    return 0
+
+
+def _scored_on(options: RunOptions) -> EvalSet | None:
+    """Return what the training is scored on, if it is, before anything else is done.
+
+    Raises:
+        MissingPackageError: llama.cpp is not installed.
+        UsageError: the scenarios are wrong, or not for these tools.
+    """
+    if not options.scored_on:
+        return None
+    require_llama_cpp()
+    return eval_set(options.scored_on, load(options.toolset))
 
 
 def is_merged(adapter: Path, model: Path) -> bool:

@@ -208,6 +208,7 @@ class TrainOptions:
 class RunOptions:
     """What `lhkit tune run` makes of phrases. Data, training and model lie in `into`.
 
+    `scored_on` are scenarios that score the training while it goes on.
     `tuning` is as in `TrainOptions`.
     """
 
@@ -227,6 +228,15 @@ class RunOptions:
     start: Start = None
     apart: ApartFrom = ()
     keep_every_minutes: KeepEvery = None
+    scored_on: Annotated[
+        tuple[Path, ...],
+        typer.Option(
+            "--eval",
+            metavar="SCENARIOS",
+            help="File or folder of scenarios to score it on, by llama.cpp: before the first step, "
+            "at each --keep-every, at the end. Left out of the data as by --apart.",
+        ),
+    ] = ()
     dtype: Dtype = None
     tuning: TuneSettings | None = None
 

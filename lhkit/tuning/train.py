@@ -39,6 +39,7 @@ from lhkit.tuning.data import (
     tokenised,
 )
 from lhkit.tuning.recipe import TuneSettings
+from lhkit.tuning.scores import shown_scores
 
 # What a training needs of the machine, estimated before it starts: memory and room on the disk.
 #
@@ -282,12 +283,18 @@ def ignore(_notice: Notice) -> None:
     """Tell nobody."""
 
 
+def go_on() -> None:
+    """Wait for nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSurroundings:
     """What a training runs in. By default this machine is looked at, and nobody is told.
 
     `facts` of the machine go into the manifest; `locale` is that of the curves' labels.
     `keep_every_minutes` of work the adapter is kept as it is then, in `kept` of the folder.
+    `pause` is called before the first step and whenever an adapter was kept, in the thread that
+    trains: it goes on when that returns, and the time does not count.
     """
 
     machine: Machine | None = None
@@ -295,6 +302,7 @@ class TrainingSurroundings:
     locale: str = DEFAULT_LOCALE
     notify: Callable[[Notice], None] = ignore
     keep_every_minutes: float | None = None
+    pause: Callable[[], None] = go_on
 
 
 # What a training learns from and begins with, and the hashes by which it is known again.
@@ -348,6 +356,7 @@ def recipe_of(material: Material, settings: TuneSettings) -> dict[str, Any]:
 STATE = "state.pt"
 STATE_BEFORE = "state.previous.pt"
 LOG = "log.jsonl"
+ADAPTER = "adapter"
 _RECIPE = "recipe.json"
 
 _UNREADABLE = (
@@ -366,7 +375,7 @@ class Checkpoint:
     @property
     def adapter(self) -> Path:
         """The folder of the finished adapter."""
-        return self.folder / "adapter"
+        return self.folder / ADAPTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -527,13 +536,24 @@ def finished_log(checkpoint: Checkpoint) -> Sequence[Mapping[str, Any]]:
         return ()
     require_same(checkpoint)
     try:
-        lines = (checkpoint.folder / LOG).read_text(encoding="utf-8").splitlines()
-        log = [json.loads(line) for line in lines]
+        log = read_log(checkpoint.folder)
         told = json.loads((checkpoint.adapter / MANIFEST).read_text(encoding="utf-8"))
         steps_done = told["steps_done"]
     except (OSError, ValueError, KeyError, TypeError):
         return ()
     return log if len(log) == steps_done else ()
+
+
+def read_log(folder: Path) -> list[Mapping[str, Any]]:
+    """Return the rows of a training's log as its last checkpoint left them; none before the first.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is broken.
+    """
+    path = folder / LOG
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 _BEFORE: Final[Mapping[str, Any]] = {"dtype": "bfloat16", "minutes": None, "patience": 0}
@@ -803,13 +823,14 @@ class _Work:
         batches = _epochs(rows, self.settings)
         for _ in range(begun.step):
             next(batches)
+        self.around.pause()
         steps = None if self.settings.minutes is not None else self.settings.steps
         with tqdm(total=steps, initial=begun.step, unit="step", disable=not progress) as bar:
             while not is_over(self.settings, self.log):
                 before_s = spent_s(self.log)
                 self._step(next(batches), optimizer)
-                self._keep_if_due(before_s)
                 give_back_memory(self.memory_bytes)
+                self._keep_if_due(before_s, optimizer)
                 bar.set_postfix(loss=f"{self.log[-1].loss:.3f}", dev=_shown(self.log))
                 bar.update()
                 is_stopped = stop()
@@ -893,13 +914,15 @@ class _Work:
             measured = [adapter.loss_of(self.model, batch) for batch in self.dev]
         return sum(float(total) for total, _ in measured) / sum(count for _, count in measured)
 
-    def _keep_if_due(self, before_s: float) -> None:
-        """Keep the adapter where this step passed another so many minutes of work."""
+    def _keep_if_due(self, before_s: float, optimizer: Any) -> None:
+        """Keep the adapter where this step passed another so many minutes of work, and pause."""
         if self.around.keep_every_minutes is None:
             return
         every_s = 60 * self.around.keep_every_minutes
         if spent_s(self.log) // every_s > before_s // every_s:
             self._put_adapter(self.checkpoint.folder / KEPT / f"step-{len(self.log):06}")
+            self._save(optimizer, is_last=False)  # a pause may be long, and be the end
+            self.around.pause()
 
     def _save(self, optimizer: Any, *, is_last: bool) -> None:
         progress = Progress(step=len(self.log), log=[asdict(point) for point in self.log])
@@ -924,7 +947,8 @@ class _Work:
         if self.settings.patience:
             manifest["kept_step"] = best_step(self.log)
         write_whole(folder / MANIFEST, as_json(manifest).encode())
-        curves.save_curves(folder, rows, locale=self.around.locale)
+        scores = shown_scores(self.checkpoint.folder)
+        curves.save_curves(folder, rows, scores=scores, locale=self.around.locale)
 
     def _finish(self) -> None:
         """Put the adapter in its place."""

@@ -8,6 +8,7 @@ import pytest
 
 from lhkit.errors import MissingPackageError
 from lhkit.tuning import curves
+from lhkit.tuning.scores import Score
 
 LOG: list[dict[str, Any]] = [
     {
@@ -42,6 +43,45 @@ def test_the_picture_holds_every_step_its_average_and_what_was_measured() -> Non
     assert smooth[1] == pytest.approx((0.8 * 0.2 * 3.0 + 0.2 * 1.5) / (1 - 0.8**2))
     rates = rows(curves.curves(LOG, locale="en"))[-1]
     assert [row["rate"] for row in rates] == pytest.approx([1e-4, 2e-4, 3e-4, 4e-4])
+
+
+SCORES = [
+    Score(
+        step=step,
+        seconds=60.0 * step,
+        right_calls=step,
+        counted_calls=4,
+        passed=step,
+        valid=valid,
+        asked_sha256="a",
+        adapter_sha256="b",
+        served_as="Q8_0, llama.cpp 1",
+    )
+    for step, valid in ((0, 8), (3, 8), (4, 0))
+]
+
+
+@pytest.mark.parametrize(
+    ("locale", "names"),
+    [("ko", ("맞은 호출", "통과한 시나리오")), ("en", ("right calls", "scenarios passed"))],
+)
+def test_scores_have_a_panel_in_percent_over_the_same_steps_and_say_what_played(
+    tmp_path: Path, locale: str, names: tuple[str, str]
+) -> None:
+    spec = curves.curves(LOG, scores=SCORES, locale=locale)
+    _, scores, rates = rows(spec)
+    calls, passed = (
+        [(row["step"], row["share"]) for row in scores if row["series"] == name] for name in names
+    )
+    assert calls == [(0, 0), (3, 75), (4, 100)]
+    assert passed == [(0, 0), (3, 37.5)]  # of nothing there is no share
+    assert [row["step"] for row in rates] == [1, 2, 3, 4]
+    assert spec["resolve"]["scale"]["x"] == "shared"
+    curves.save_curves(tmp_path, LOG, scores=SCORES, locale=locale)
+    svg = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    assert all(name in svg for name in (*names, "Q8_0, llama.cpp 1"))
+    curves.save_curves(tmp_path, LOG, locale=locale)
+    assert names[0] not in (tmp_path / "curves.svg").read_text(encoding="utf-8")
 
 
 def test_the_average_of_equal_losses_is_that_loss_from_the_first_step() -> None:
