@@ -745,7 +745,7 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
     @tune.command("train")
     @_spelt_out
     def train_(options: TrainOptions) -> None:
-        """Train an adapter on the CPU. The same command again goes on where it was stopped."""
+        """Train an adapter. The same command again goes on where it was stopped."""
         from lhkit.commands.tune import train_adapter  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: train_adapter(options, settings))

@@ -45,12 +45,13 @@ class Processor:
 class Precision:
     """A type of number, and why it is this one.
 
-    `why`: `asked` (by option or setting), `native`, `emulated` (bf16 would be), or `unknown` (the
-    processor's flags cannot be read here, so the type that is quick on every processor is taken).
+    `why`: `asked` (by option or setting), `card` (a graphics card computes), `native`, `emulated`
+    (bf16 would be), or `unknown` (the processor's flags cannot be read here, so the type that is
+    quick on every processor is taken).
     """
 
     dtype: Dtype
-    why: Literal["asked", "native", "emulated", "unknown"]
+    why: Literal["asked", "card", "native", "emulated", "unknown"]
     processor: Processor
 
     def words(self, catalog: Catalog) -> str:
@@ -78,12 +79,15 @@ def _common_flags(lines: Iterable[str]) -> frozenset[str] | None:
     return frozenset.intersection(*cores) if cores else None
 
 
-def chosen(asked: str | None = None, processor: Processor | None = None) -> Precision:
+def chosen(
+    asked: str | None = None, processor: Processor | None = None, *, on_card: bool = False
+) -> Precision:
     """Return the type that was asked for, else the one that the processor is quick in.
 
     Args:
         asked: a name of `DTYPES`; None leaves the choice to the processor.
         processor: None: this machine's.
+        on_card: a graphics card computes, which is quick in bf16.
 
     Raises:
         UsageError: there is no such type.
@@ -91,6 +95,8 @@ def chosen(asked: str | None = None, processor: Processor | None = None) -> Prec
     found = processor or this_processor()
     if asked is not None:
         return Precision(dtype=dtype_of(asked), why="asked", processor=found)
+    if on_card:
+        return Precision(dtype="bfloat16", why="card", processor=found)
     if found.flags is None:
         return Precision(dtype="float32", why="unknown", processor=found)
     if found.bf16_flags:

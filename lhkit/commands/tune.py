@@ -34,7 +34,7 @@ from lhkit.settings import Settings, hardware
 from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import DEFAULT, Toolset, load, load_named, opened, registry_of, their_code
-from lhkit.tuning.adapter import merge, require_base, require_mergeable
+from lhkit.tuning.adapter import merge, require_base, require_device, require_mergeable
 from lhkit.tuning.apart import Apart
 from lhkit.tuning.data import (
     TrainingSequence,
@@ -202,6 +202,7 @@ async def train_adapter(
         SetupError: packages or weights are missing.
     """
     settings = in_dtype(settings, options.dtype)
+    require_device(options.recipe.device)
     if options.start is not None:
         require_adapter(options.start)
     if options.base is not None:
@@ -313,7 +314,8 @@ def _scoring(
 
 def _chosen(tuning: TuneSettings, settings: Settings) -> TuneSettings:
     """Return how to train, with what to compute in; say that."""
-    precision = chosen(tuning.dtype or settings.dtype)
+    on_card = tuning.device == "cuda"
+    precision = chosen(tuning.dtype or settings.dtype, on_card=on_card)
     _tell(precision.words(load_catalog(settings.locale)), to_stderr=True)
     return replace(tuning, dtype=precision.dtype)
 
@@ -630,6 +632,7 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         ModelError: the scenarios could not be played.
     """
     settings = in_dtype(settings, options.dtype)
+    require_device(options.recipe.device)
     if options.base is not None:
         require_base(options.base)
     scored_on = _scored_on(options)

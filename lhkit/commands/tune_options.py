@@ -7,7 +7,13 @@ from typing import Annotated
 import typer
 
 from lhkit.commands.options import LOCALES, MOST, SHAPE, Dtype, OtherToolset
-from lhkit.tuning.recipe import FROM_NOTHING, KOREAN_SHARE, AdapterShape, TuneSettings
+from lhkit.tuning.recipe import (
+    FROM_NOTHING,
+    KOREAN_SHARE,
+    AdapterShape,
+    TrainingDevice,
+    TuneSettings,
+)
 
 MOST_SEED = 2**32
 MOST_RANK = 1_024  # beyond the width of the embedded model an adapter is no smaller than it
@@ -62,6 +68,10 @@ KeepEvery = Annotated[
         max=MOST,
         help="Keep the adapter every so many minutes of work, in FOLDER/kept: to score it later.",
     ),
+]
+TrainOn = Annotated[
+    TrainingDevice,
+    typer.Option("--device", help="cpu, or cuda: a graphics card, where torch finds one."),
 ]
 Start = Annotated[
     Path | None,
@@ -185,6 +195,7 @@ class TrainOptions:
     patience: Patience = 0
     keep_every_minutes: KeepEvery = None
     dtype: Dtype = None
+    device: TrainOn = "cpu"
     tuning: TuneSettings | None = None
     is_whole: bool = False
 
@@ -201,6 +212,7 @@ class TrainOptions:
             seed=self.seed,
             minutes=self.minutes,
             patience=self.patience,
+            device=self.device,
         )
 
 
@@ -238,6 +250,7 @@ class RunOptions:
         ),
     ] = ()
     dtype: Dtype = None
+    device: TrainOn = "cpu"
     tuning: TuneSettings | None = None
 
     @property
@@ -249,6 +262,7 @@ class RunOptions:
             minutes=self.minutes,
             batch_tokens=self.batch_tokens,
             patience=self.patience,
+            device=self.device,
             seed=self.seed,
         )
 

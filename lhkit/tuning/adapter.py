@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lhkit import __version__
-from lhkit.errors import LhkitError, MissingPackageError, TuningError
+from lhkit.errors import LhkitError, MissingPackageError, SetupError, TuningError
 from lhkit.files import version_of
 from lhkit.models.weights import (
     ADAPTER_CARD,
@@ -27,7 +27,7 @@ from lhkit.models.weights import (
 )
 from lhkit.precision import Dtype
 from lhkit.tuning.data import IGNORED, Batch, Encode, TrainingSequence
-from lhkit.tuning.recipe import AdapterShape
+from lhkit.tuning.recipe import AdapterShape, TrainingDevice
 
 # What a training's `manifest.json` says: what was learnt from, how, with what, and how far. Pure.
 #
@@ -227,15 +227,15 @@ def _of_row(
 
 
 @lru_cache(maxsize=64)
-def _hidden(queries: int, keys: int, window: int | None) -> Any:
+def _hidden(queries: int, keys: int, window: int | None, device: Any) -> Any:
     """Return what the last `queries` of so many places may not see, (queries, keys), True: hidden.
 
     All layers of a kind ask for the same.
     """
     import torch
 
-    at = torch.arange(keys - queries, keys)[:, None]
-    places = torch.arange(keys)[None]
+    at = torch.arange(keys - queries, keys, device=device)[:, None]
+    places = torch.arange(keys, device=device)[None]
     later = places > at
     return later if window is None else later | (places <= at - window)
 
@@ -245,14 +245,14 @@ def _attended(query: Any, key: Any, value: Any, *, window: int | None) -> Any:
     import torch
 
     heads, count, width = query.shape
-    hidden = _hidden(count, key.shape[1], window)
+    hidden = _hidden(count, key.shape[1], window, query.device)
     scores = query.reshape(key.shape[0], -1, width) @ key.transpose(1, 2)
     scores = scores.view(heads, count, -1).masked_fill_(hidden, float("-inf"))
     weights = torch.softmax(scores, dim=-1)  # sums in fp32, whatever the type
     return (weights.view(key.shape[0], -1, key.shape[1]) @ value).view(heads, count, width)
 
 
-# The model side of tuning: a LoRA adapter on a Gemma, and the loss of a batch on a CPU.
+# The model side of tuning: a LoRA adapter on a Gemma, and the loss of a batch where the model is.
 #
 # The common prefix of a batch runs once, with gradient, and all rows lie behind it without padding
 # (`packed_attention`). The result is the same as running each row whole (a test shows it, also
@@ -285,8 +285,40 @@ def require_packages() -> None:
         ) from error
 
 
-def load_model(folder: Path, dtype: Dtype = "bfloat16") -> Any:
-    """Return the base model of a folder on the CPU; what it computes is in that type, too.
+def require_device(device: TrainingDevice) -> None:
+    """Refuse a device that torch cannot use here.
+
+    Raises:
+        SetupError: there is none, or torch was built without it.
+    """
+    if device == "cpu":
+        return
+    require_packages()
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SetupError(
+            f"torch {torch.__version__} finds no graphics card here: leave --device out, or "
+            "install a torch with CUDA on a machine that has one"
+        )
+
+
+def device_name(device: TrainingDevice) -> str:
+    """Return what a manifest calls a device: of a graphics card its model."""
+    import torch
+
+    return device if device == "cpu" else torch.cuda.get_device_name()
+
+
+def free_memory_bytes(device: TrainingDevice) -> int | None:
+    """Return how much memory of its own a device has free; None: it takes the machine's."""
+    import torch
+
+    return None if device == "cpu" else torch.cuda.mem_get_info()[0]
+
+
+def load_model(folder: Path, dtype: Dtype = "bfloat16", device: TrainingDevice = "cpu") -> Any:
+    """Return the base model of a folder on a device; what it computes is in that type, too.
 
     Raises:
         TuningError: the folder holds no model that transformers can read.
@@ -297,9 +329,10 @@ def load_model(folder: Path, dtype: Dtype = "bfloat16") -> Any:
     AttentionInterface.register(NAME, packed_attention)
     try:
         with _no_bars():
-            return AutoModelForCausalLM.from_pretrained(
+            model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=getattr(torch, dtype), attn_implementation=NAME
             )
+            return model.to(device)
     except (OSError, ValueError, KeyError) as error:
         raise TuningError(
             f"{folder} holds no base model to tune: give the folder of a Gemma with --base "
@@ -409,22 +442,23 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
         )
 
 
-def operations_a_second(dtype: Dtype) -> float:
-    """Return how many floating-point operations this processor does in products of matrices.
+def operations_a_second(dtype: Dtype, device: TrainingDevice = "cpu") -> float:
+    """Return how many floating-point operations a device does in products of matrices.
 
     Measured in a blink, on matrices as large as those of a step: the best of a few.
     """
     import torch
 
     size = 1_024
-    left, right = (torch.rand(size, size).to(getattr(torch, dtype)) for _ in range(2))
+    numbers = (torch.rand(size, size) for _ in range(2))
+    left, right = (each.to(device, getattr(torch, dtype)) for each in numbers)
     times = [_seconds_of(left, right) for _ in range(_PRODUCTS)]
     return 2.0 * size**3 / max(min(times), 1e-9)
 
 
 def _seconds_of(left: Any, right: Any) -> float:
     begun_s = time.perf_counter()
-    left @ right
+    (left @ right)[0, 0].item()  # a graphics card is done when it is asked
     return time.perf_counter() - begun_s
 
 
@@ -465,7 +499,8 @@ def weighted_mean(losses: Any, batch: Batch, *, decisive_weight: float) -> Any:
     """Return the mean of a batch's losses, in which a decisive token counts `decisive_weight`."""
     import torch
 
-    weights = torch.where(torch.tensor(batch.decisive), decisive_weight, 1.0)
+    decisive = torch.tensor(batch.decisive, device=losses.device)
+    weights = torch.where(decisive, decisive_weight, 1.0)
     return (losses * weights).sum() / weights.sum()
 
 
@@ -476,20 +511,23 @@ def token_losses(model: Any, batch: Batch) -> Any:
 
     tokens = [*batch.prefix, *chain.from_iterable(batch.rows)]
     labels = torch.tensor([*[IGNORED] * len(batch.prefix), *chain.from_iterable(batch.labels)])
+    learnt = (labels != IGNORED).nonzero()[:, 0]
     packing = Packing(prefix=len(batch.prefix), rows=tuple(map(len, batch.rows)))
     base = model.base_model.model
-    is_bf16 = base.dtype == torch.bfloat16
-    with torch.autocast("cpu", torch.bfloat16, enabled=is_bf16), disable_input_dtype_casting(model):
+    device = base.device
+    in_bf16 = torch.autocast(device.type, torch.bfloat16) if base.dtype == torch.bfloat16 else None
+    with in_bf16 or nullcontext(), disable_input_dtype_casting(model):
         hidden = base.model(
-            torch.tensor([tokens]),
-            position_ids=torch.tensor([packing.positions]),
+            torch.tensor([tokens], device=device),
+            position_ids=torch.tensor([packing.positions], device=device),
             attention_mask=dict.fromkeys(base.config.layer_types),  # the packing says it all
             packing=packing,
             use_cache=False,
         ).last_hidden_state[0]
-        learnt = (labels != IGNORED).nonzero()[:, 0]
-        logits = base.lm_head(hidden[learnt - 1])  # the wide head only where it counts
-    return torch.nn.functional.cross_entropy(logits.float(), labels[learnt], reduction="none")
+        before = (learnt - 1).to(device)
+        logits = base.lm_head(hidden[before])  # the wide head only where it counts
+    wanted = labels[learnt].to(device)
+    return torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
 
 
 # An adapter and its base model to a folder of plain weights that any server can load.

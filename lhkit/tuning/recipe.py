@@ -6,8 +6,12 @@ here, since the command line reads it.
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from lhkit.precision import Dtype
+
+TrainingDevice: TypeAlias = Literal["cpu", "cuda"]
+"""What `--device` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,8 @@ class TuneSettings:
     cosine. `batch_tokens` counts the tokens after the common prefix. In a step's loss a token that
     decides what an answer does (`sequence.decisive_spans`) counts `decisive_weight` times as much
     as another. `dtype` is what the base model computes in; None: what this processor is quick in.
-    The adapter is always learnt in fp32.
+    The adapter is always learnt in fp32. `device` is where it all happens: the processor, or a
+    graphics card by CUDA.
 
     With `minutes` a training ends after so many minutes of work, in one go or in several: the rate
     follows the time instead of the steps, of which there are at most `steps`. With `patience` it
@@ -49,6 +54,7 @@ class TuneSettings:
     dev_every_steps: int = 50
     seed: int = 0
     dtype: Dtype | None = None
+    device: TrainingDevice = "cpu"
 
     def rate(self, step: int, spent_s: float = 0.0) -> float:
         """Return the learning rate of a step, counted from 0, before which work took `spent_s`."""

@@ -38,7 +38,7 @@ from lhkit.tuning.data import (
     require_marks,
     tokenised,
 )
-from lhkit.tuning.recipe import TuneSettings
+from lhkit.tuning.recipe import TrainingDevice, TuneSettings
 from lhkit.tuning.scores import shown_scores
 
 # What a training needs of the machine, estimated before it starts: memory and room on the disk.
@@ -78,12 +78,13 @@ class Machine:
     disk_bytes: int
 
 
-def this_machine(folder: Path) -> Machine:
-    """Look at this machine; `folder` need not be there yet."""
+def this_machine(folder: Path, device: TrainingDevice = "cpu") -> Machine:
+    """Look at this machine; `folder` need not be there yet. Of a graphics card its own memory."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     memory_bytes = psutil.virtual_memory().available
     with suppress(OSError, ValueError):  # no container, or one without a limit
         memory_bytes = min(memory_bytes, int(_CGROUP_LIMIT.read_text()))
+    memory_bytes = adapter.free_memory_bytes(device) or memory_bytes
     return Machine(memory_bytes=memory_bytes, disk_bytes=shutil.disk_usage(there).free)
 
 
@@ -458,7 +459,7 @@ def load_weights(checkpoint: Checkpoint, model: Any, step: int) -> None:
 
     path = checkpoint.folder / BEST
     try:
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, weights_only=True, map_location="cpu")
         found = state["step"]
     except _UNREADABLE as error:
         raise TuningError(
@@ -519,7 +520,7 @@ def _loaded(path: Path, model: Any, optimizer: Any) -> Progress:
     import torch
     from peft import set_peft_model_state_dict  # noqa: PLC0415 - heavy
 
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, weights_only=True, map_location="cpu")
     progress = Progress(step=state["step"], log=state["log"])
     set_peft_model_state_dict(model, state["adapter"])
     optimizer.load_state_dict(state["optimizer"])
@@ -556,7 +557,12 @@ def read_log(folder: Path) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-_BEFORE: Final[Mapping[str, Any]] = {"dtype": "bfloat16", "minutes": None, "patience": 0}
+_BEFORE: Final[Mapping[str, Any]] = {
+    "dtype": "bfloat16",
+    "minutes": None,
+    "patience": 0,
+    "device": "cpu",
+}
 """Settings that older recipes do not name, as they were then."""
 
 
@@ -689,12 +695,14 @@ def train(
         TuningError: data or base cannot be used, memory or disk are too small, or the folder holds
             another training.
         MissingPackageError: a package of the extra `tune` is not installed.
+        SetupError: torch has no such device here.
     """
     adapter.require_packages()
     curves.require_packages()
+    adapter.require_device(settings.device)
     around = surroundings or TrainingSurroundings()
-    machine = around.machine or this_machine(folder)
-    dtype = settings.dtype or chosen().dtype
+    machine = around.machine or this_machine(folder, settings.device)
+    dtype = settings.dtype or chosen(on_card=settings.device == "cuda").dtype
     settings = replace(settings, dtype=dtype)
     shape = base_shape(material.base, dtype)
     require_start(material)
@@ -711,10 +719,10 @@ def train(
         rank=settings.adapter.rank,
         machine=machine,
     )
-    pace = adapter.operations_a_second(dtype)
+    pace = adapter.operations_a_second(dtype, settings.device)
     around.notify(_plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace))
     model = adapter.with_adapter(
-        adapter.load_model(material.base, dtype),
+        adapter.load_model(material.base, dtype, settings.device),
         settings.adapter,
         seed=settings.seed,
         start=material.start,
@@ -782,7 +790,7 @@ def _read(
         base_name=material.base.name,
         data=data_facts(material.train, left_out=len(too_long)),
         dev=data_facts(material.dev, left_out=len(dev_too_long)),
-        machine=around.facts,
+        machine={**around.facts, "device": adapter.device_name(settings.device)},
     )
     return rows, dev, origin
 

@@ -147,7 +147,7 @@ def test_a_training_of_before_there_were_minutes_is_gone_on_with(
     trained(tiny_gemma, tmp_path, stop_after=4)
     path = tmp_path / "recipe.json"
     recipe = json.loads(path.read_text(encoding="utf-8"))
-    for key in ("minutes", "patience"):
+    for key in ("minutes", "patience", "device"):
         del recipe["settings"][key]
     path.write_text(json.dumps(recipe), encoding="utf-8")
     log = train(material(tiny_gemma), settings(), tmp_path, clock=ticking(), progress=False)

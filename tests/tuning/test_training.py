@@ -226,7 +226,8 @@ def test_with_each_checkpoint_come_a_manifest_and_the_curves(
         assert told["learnt_tokens"] == sum(row["learnt_tokens"] for row in log)
         assert (tmp_path / "curves.svg").is_file()
         assert (tmp_path / "curves.png").is_file()
-    assert (told["base"]["name"], told["machine"]) == (tiny_gemma.name, {"cores": 2})
+    at = {"cores": 2, "device": "cpu"}
+    assert (told["base"]["name"], told["machine"]) == (tiny_gemma.name, at)
     assert (told["data"]["texts"], told["dev"]["texts"]) == (25, 5)
     assert (told["data"]["groups"], told["data"]["kinds"]) == ({"en": 25}, {"demo": 25})
     assert told["settings"]["steps"] == 12
