@@ -9,6 +9,7 @@ Where it was stopped it goes on; what was played is not played again.
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -39,7 +40,8 @@ FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
 BARE, TUNED = "bare", "tuned"
 _MOST_STEPS = 1_000_000
-_SERVED = " is served at "
+_SERVED = re.compile(r" is (?:already )?served(?: in \w+)? at (\S+)")
+"""What `lhkit serve` says; already: where an earlier call was killed and left its server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +204,17 @@ async def served(model: Path) -> AsyncIterator[str]:
         await process.wait()
 
 
+def address_in(line: str) -> str | None:
+    """Return the address that a line of `lhkit serve` tells."""
+    found = _SERVED.search(line)
+    return found and found.group(1).rstrip(".")
+
+
 async def _address(process: asyncio.subprocess.Process, model: Path) -> str:
     if process.stdout is not None:
         async for line in process.stdout:
-            _, mark, rest = line.decode(errors="replace").partition(_SERVED)
-            if mark:
-                return rest.split()[0].rstrip(".")
+            if address := address_in(line.decode(errors="replace")):
+                return address
     raise SetupError(f"{model} could not be served: try `lhkit serve --weights {model}`")
 
 

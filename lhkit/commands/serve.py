@@ -236,7 +236,7 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     if running is not None:
         dtype = f" in {running.dtype}" if running.dtype else ""
         words = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
-        console.print(printable(words))
+        console.print(printable(words), soft_wrap=True)
         return 0
     _say_dtype(settings)
     with setup_progress() as reports:
@@ -245,7 +245,8 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     try:
         await app.require_same_weights(server, settings)
         async with advertised(settings.cache_dir, server):
-            console.print(printable(f"{name} is served at {server.base_url}. Ctrl-C ends it."))
+            words = f"{name} is served at {server.base_url}. Ctrl-C ends it."
+            console.print(printable(words), soft_wrap=True)
             console.print(printable(f"log: {server.settings.log_path}"))
             await _until_told(server)
     finally:

@@ -12,6 +12,7 @@ from evals.own_tools.proof import (
     TUNED,
     Arm,
     Score,
+    address_in,
     arms,
     played,
     row,
@@ -89,6 +90,19 @@ async def test_a_model_that_cannot_be_served_is_named_and_nothing_is_scored(tmp_
     with pytest.raises(SetupError, match=r"pantry-tuned could not be served: try `lhkit serve"):
         async with served(model):
             pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "model is served at http://127.0.0.1:8000/v1. Ctrl-C ends it.",
+        "model is already served in bfloat16 at http://127.0.0.1:8000/v1 (pid 7).",
+        "model is already served at http://127.0.0.1:8000/v1 (pid 7).",
+    ],
+)
+def test_a_model_that_an_earlier_call_left_served_is_found(line: str) -> None:
+    assert address_in(line) == "http://127.0.0.1:8000/v1"
+    assert address_in("log: /served/at/home") is None
 
 
 def test_the_bare_model_is_scored_and_every_adapter_of_a_training_once_in_order(
