@@ -32,6 +32,8 @@ _BUILD_CHARS = 12
 _WATCH_S = 1.0
 _MOST_BYTES = 2**24
 _DEFAULT_TOKENS = 256
+_CUT = "\ufffd"
+"""What the engine tells of a character whose bytes are not whole."""
 _NEVER_WRITTEN = "<unused5>"
 _TRIED_CUTS = 64
 """So many places are tried before a prompt is read anew: a text may fall into other tokens."""
@@ -208,8 +210,10 @@ class KeptSession:
         """Return whether one token more was written than the text has: the one that ended it.
 
         The engine does not tell it. A piece is the text of a token, or of the bytes of characters
-        that have none of their own.
+        that have none of their own: of a character that is cut nobody knows how many.
         """
+        if pieces and pieces[-1].endswith(_CUT):
+            return False
         return written == 1 + sum(len(self._engine.tokens(piece)) for piece in pieces)
 
     def close(self) -> None:
