@@ -414,10 +414,7 @@ def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:
         return
     known = set(registry_of("ko"))
     for each in scenarios:
-        for t, turn in enumerate(each.turns):
-            for c, call in enumerate(turn.expect.calls):
-                if call.tool not in known and not call.optional:
-                    raise ScenarioError(
-                        f"{each.id}.turns[{t}].expect.calls[{c}].tool: life-helper has no tool "
-                        f"{call.tool!r}: for other tools give their --toolset"
-                    )
+        for place, tool in each.calls_beyond(known):
+            raise ScenarioError(
+                f"{place}: life-helper has no tool {tool!r}: for other tools give their --toolset"
+            )

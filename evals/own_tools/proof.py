@@ -187,7 +187,7 @@ def arms(training: Path) -> list[Arm]:
 
 @asynccontextmanager
 async def served(model: Path) -> AsyncIterator[str]:
-    """Yield where a merged model is served; the server ends with the block.
+    """Yield where a merged model is served; a server that this starts ends with the block.
 
     Raises:
         SetupError: it does not start.

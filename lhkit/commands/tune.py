@@ -302,7 +302,7 @@ def _scoring(
             return
         try:
             await _scorer(options, scored_on, base, settings).score_due()
-        except (SetupError, ModelError, RunError) as error:
+        except (SetupError, ModelError, RunError, OSError) as error:
             if not all_scores(options.into):
                 raise
             with tqdm.external_write_mode(file=sys.stderr):

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -646,6 +646,13 @@ class Scenario(_Strict):
         turns = self.turns
         gold = (call.tool for turn in turns for call in turn.gold.calls or ())
         return frozenset(gold) | {call.tool for turn in turns for call in turn.expect.calls}
+
+    def calls_beyond(self, tools: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yield place and tool of each call that has to come, and cannot with only these tools."""
+        for t, turn in enumerate(self.turns):
+            for c, wish in enumerate(turn.expect.calls):
+                if not (wish.tool in tools or wish.optional or wish.result == "unknown_tool"):
+                    yield f"{self.id}.turns[{t}].expect.calls[{c}].tool", wish.tool
 
     @property
     def today(self) -> date | None:

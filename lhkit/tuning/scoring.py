@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from lhkit.errors import ModelError, ScenarioError
 from lhkit.harness.log import Provenance
 from lhkit.harness.plan import Plan, plan_run, sha256
-from lhkit.harness.run import replay
+from lhkit.harness.run import is_unanswered, replay
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.models.base import ChatModel
 from lhkit.models.http import Endpoint
@@ -63,11 +63,8 @@ def eval_set(paths: Sequence[Path], toolset: Toolset) -> EvalSet:
 def _unknown_tools(plan: Plan) -> Iterator[str]:
     for scene in plan.scenes:
         known = {tool["name"] for tool in scene.told.tools}
-        for t, turn in enumerate(scene.scenario.turns):
-            for c, call in enumerate(turn.expect.calls):
-                if call.tool not in known and not call.optional:
-                    place = f"{scene.scenario.id}.turns[{t}].expect.calls[{c}].tool"
-                    yield f"{place}: --toolset has no tool {call.tool!r}"
+        for place, tool in scene.scenario.calls_beyond(known):
+            yield f"{place}: --toolset has no tool {tool!r}"
 
 
 Serve: TypeAlias = Callable[
@@ -143,7 +140,7 @@ class Scorer:
 
         Raises:
             SetupError: llama.cpp is not installed or does not start, or its file cannot be written.
-            ModelError: nothing could be played.
+            ModelError: the server failed, or nothing could be played.
             RunError: the folder of the records cannot be used.
             TuningError: the folder of the training cannot be used.
         """
@@ -165,7 +162,9 @@ class Scorer:
             if (path := adapter / MANIFEST).exists():
                 told = json.loads(path.read_text(encoding="utf-8"))
                 best = told.get("kept_step") if is_last else None  # patience chose an earlier one
-                yield _stage(best or told["steps_done"], told["seconds"], adapter)
+                step = best or told["steps_done"]
+                seconds = sum(row["seconds"] for row in read_log(self.folder)[:step])
+                yield _stage(step, seconds, adapter)
 
     async def _score(self, stage: _Stage) -> Score:
         place = self.folder / RUNS / f"step-{stage.step:06}"
@@ -181,6 +180,11 @@ class Scorer:
                 provenance=Provenance(started_at=self.settings.now(), hardware=hardware()),
             )
             served_as = f"{model.identity.dtype}, {model.identity.server}"
+        if unanswered := sum(map(is_unanswered, run.records)):
+            raise ModelError(
+                f"{unanswered} of the {len(self.asked.scenarios)} scenarios of --eval got no "
+                f"answer from the server: give the same command again, or look into {run.folder}"
+            )
         total = run.summary().total
         if not total.valid:
             raise ModelError(

@@ -91,6 +91,16 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
     ("line", "options"),
     [
         (
+            "tune run --toolset a:b --phrases one.yaml --into new --eval two.yaml --device cuda",
+            RunOptions(
+                toolset="a:b",
+                phrases=ONE,
+                into=NEW,
+                scored_on=(TWO,),
+                device="cuda",
+            ),
+        ),
+        (
             f"eval one.yaml two.yaml --base-url {A} --base-url {B} --limit 3 --exit-zero",
             EvalOptions(paths=(ONE, TWO), base_urls=(A, B), limit=3, exit_zero=True),
         ),
@@ -138,6 +148,7 @@ def test_what_is_typed_arrives_as_it_was_typed(line: str, options: object) -> No
         ("--steps 3 --rank 4", {"steps": 3, "adapter": AdapterShape(rank=4, alpha=8)}),
         ("--minutes 2 --patience 3", {"steps": MOST, "minutes": 2, "patience": 3}),
         ("--minutes 2 --steps 5 --seed 7", {"steps": 5, "minutes": 2, "seed": 7}),
+        ("--device cuda", {"device": "cuda"}),
     ],
 )
 def test_how_to_train_is_what_is_typed_and_for_the_rest_the_recipe_from_nothing(
@@ -154,3 +165,4 @@ def test_what_python_says_of_a_training_goes_before_the_options() -> None:
     assert RunOptions(**run, minutes=9, tuning=tuning).recipe == tuning
     typed = replace(FROM_NOTHING, steps=MOST, minutes=9, seed=4)
     assert RunOptions(**run, minutes=9, seed=4).recipe == typed
+    assert RunOptions(**run, device="cuda").recipe.device == "cuda"

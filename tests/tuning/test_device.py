@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import RunOptions, tune_own
+from lhkit.commands.tune import tune_own
+from lhkit.commands.tune_options import RunOptions
 from lhkit.errors import SetupError, TuningError
 from lhkit.precision import Processor, chosen
 from lhkit.settings import Settings

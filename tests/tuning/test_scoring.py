@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,12 +14,19 @@ from tokenizers import Tokenizer, models, normalizers
 
 from lhkit.commands.tune import tune_own
 from lhkit.commands.tune_options import RunOptions
-from lhkit.errors import MissingPackageError, ScenarioError, ServerStartError, TuningError
+from lhkit.errors import (
+    MissingPackageError,
+    ModelError,
+    ScenarioError,
+    ServerFailedError,
+    ServerStartError,
+    TuningError,
+)
 from lhkit.harness.results import Run
 from lhkit.models import light
 from lhkit.models.base import ChatModel
 from lhkit.models.light import write_light
-from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.models.scripted import Reply, Script, ScriptedModel, call, say
 from lhkit.settings import Settings
 from lhkit.toolset import load
 from lhkit.tuning import adapter
@@ -69,6 +76,8 @@ class Playing:
     after: list[int] = field(default_factory=list)
     """For each that was served: the steps that a checkpoint held by then."""
     faults: int = 0
+    is_dying: bool = False
+    """Whether the server dies behind the first conversation."""
 
     @asynccontextmanager
     async def serve(
@@ -79,7 +88,13 @@ class Playing:
         if self.faults:
             self.faults -= 1
             raise ServerStartError("it did not start")
-        yield ScriptedModel([call("add_note", text="stamps"), say("Noted."), say("Bye.")])
+        gone = Reply(error=ServerFailedError("it is gone"))
+        yield ScriptedModel(self._gone_in_small_talk(gone) if self.is_dying else _talk())
+
+    @staticmethod
+    def _gone_in_small_talk(gone: Reply) -> Script:
+        replies = iter(_talk()[:2])
+        return lambda request: gone if "thank you" in str(request.messages) else next(replies)
 
     def scorer(self, asked: EvalSet, folder: Path, start: Path | None = None) -> Scorer:
         return Scorer(
@@ -91,6 +106,10 @@ class Playing:
             tell=self.scored.append,
             serve=self.serve,
         )
+
+
+def _talk() -> list[Reply]:
+    return [call("add_note", text="stamps"), say("Noted."), say("Bye.")]
 
 
 def scored_training(base: Path, folder: Path, scorer: Scorer, *, stop_after: int = 99) -> None:
@@ -132,24 +151,26 @@ async def test_it_is_scored_before_the_first_step_at_each_kept_adapter_and_at_th
     assert Run.load(folder / "scores" / "step-000007").summary().total.passed == 2
 
 
-async def test_time_that_scoring_takes_changes_nothing_in_a_training(
-    own: Path, tiny_gemma: Path
-) -> None:
-    playing = Playing()
-    asked = eval_set([own / "scenarios.yaml"], load("notes.py:Notebook"))
-    scorer = playing.scorer(asked, own / "scored")
-    await asyncio.to_thread(scored_training, tiny_gemma, own / "scored", scorer)
-    around = TrainingSurroundings(keep_every_minutes=4 / 60)
-    train(
-        material(tiny_gemma),
-        settings(),
-        own / "plain",
-        clock=ticking(),
-        progress=False,
-        surroundings=around,
-    )
+def test_time_that_scoring_takes_changes_nothing_in_a_training(own: Path, tiny_gemma: Path) -> None:
+    paused: list[int] = []
+    for name, ticks in (("scored", 1_000), ("plain", 0)):
+        clock = ticking()
+
+        def pause(clock: Callable[[], float] = clock, ticks: int = ticks) -> None:
+            paused.append(sum(1 for _ in range(ticks) if clock() >= 0))
+
+        around = TrainingSurroundings(keep_every_minutes=4 / 60, pause=pause)
+        train(
+            material(tiny_gemma),
+            settings(),
+            own / name,
+            clock=clock,
+            progress=False,
+            surroundings=around,
+        )
     logs = [(own / each / "log.jsonl").read_text() for each in ("scored", "plain")]
     assert logs[0] == logs[1]
+    assert paused == [1_000] * 4 + [0] * 4
 
 
 async def test_a_training_that_was_stopped_scores_no_step_twice(
@@ -178,6 +199,20 @@ async def test_what_could_not_be_scored_is_scored_the_next_time(
     assert shown_scores(folder) == ()
     await scorer.score_due()
     assert [each.step for each in shown_scores(folder)] == [0, 2]
+
+
+async def test_what_a_server_that_died_left_unanswered_makes_no_score_and_is_played_the_next_time(
+    own: Path, tiny_gemma: Path
+) -> None:
+    playing, folder = Playing(is_dying=True), own / "training"
+    train(material(tiny_gemma), settings(steps=2), folder, clock=ticking(), progress=False)
+    scorer = playing.scorer(eval_set([own / "scenarios.yaml"], load("notes.py:Notebook")), folder)
+    with pytest.raises(ModelError, match="1 of the 2 scenarios of --eval got no answer"):
+        await scorer.score_due()
+    assert all_scores(folder) == ()
+    playing.is_dying = False
+    await scorer.score_due()
+    assert {(each.step, each.valid) for each in shown_scores(folder)} == {(0, 2), (2, 2)}
 
 
 async def test_scores_of_other_scenarios_or_tools_are_not_shown_beside_these(
@@ -226,6 +261,7 @@ async def test_where_an_earlier_adapter_was_the_best_it_is_scored_as_the_step_th
     await playing.scorer(asked, folder).score_due()
     assert [each.step for each in shown_scores(folder)] == [0, told["kept_step"]]
     assert told["kept_step"] < told["steps_done"]
+    assert playing.scored[-1].seconds == told["kept_step"]  # a step takes a second
 
 
 def test_scores_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -275,6 +311,13 @@ async def test_wrong_scenarios_are_named_before_anything_is_drawn(
     with pytest.raises(ScenarioError, match=sentence):
         await tune_own(options(own, tiny_gemma), Settings(locale="en"), progress=False)
     assert not (own / "tuned").exists()
+
+
+def test_a_call_that_is_expected_to_name_no_tool_is_asked_for_as_lint_has_it(own: Path) -> None:
+    lawless = SCENARIOS.replace("args: {text: stamps}", "result: unknown_tool")
+    lawless = lawless.replace("tool: add_note", "tool: burn_notes")
+    (own / "scenarios.yaml").write_text(lawless, encoding="utf-8")
+    assert len(eval_set([own / "scenarios.yaml"], load("notes.py:Notebook")).scenarios) == 2
 
 
 async def test_without_llama_cpp_it_is_said_what_to_install_before_anything_is_drawn(
@@ -367,7 +410,9 @@ async def test_who_interrupts_while_it_is_scored_ends_that_and_the_same_command_
     with monkeypatch.context() as patched:
         patched.setattr(Scorer, "score_due", endless)
         work = asyncio.create_task(tune_own(asked, here, progress=False))
-        await is_playing.wait()
+        begun = asyncio.create_task(is_playing.wait())
+        await asyncio.wait({work, begun}, return_when=asyncio.FIRST_COMPLETED)
+        assert not work.done()
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
