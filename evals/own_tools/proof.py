@@ -1,19 +1,16 @@
-"""From phrases to a scored table: data, training, merging, and the scenarios before and after.
+"""From phrases to a scored table: `lhkit tune run --eval`, and its figures beside the page.
 
     python -m evals.own_tools.proof pantry [--minutes 60] [--into runs/own-tools]
+    python -m evals.own_tools.proof pantry --sentences 300 --minutes 15   # what fewer words bring
 
-What is called is what anybody calls for tools of their own: `lhkit tune run` with `--apart` and
-`--keep-every`, then `lhkit eval` of the bare model, of what was kept on the way and of the last.
-Where it was stopped it goes on; what was played is not played again.
+Where it was stopped it goes on; what was played is not played again. `NAME.json` holds a row for
+each training: with how many sentences, at which rank, from what, and its scores on the way.
 """
 
 import asyncio
 import json
-import re
-import signal
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,27 +18,20 @@ from typing import Annotated, Any
 import typer
 
 from lhkit.cli import finish
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import EvalOptions
-from lhkit.commands.tune import is_merged, merge_adapter, tune_own
-from lhkit.commands.tune_options import RunOptions
-from lhkit.errors import RunError, SetupError
+from lhkit.commands.tune import tune_own
+from lhkit.commands.tune_options import RunOptions, Start
 from lhkit.files import write_whole
-from lhkit.harness.metrics import Tally
-from lhkit.harness.results import Run
-from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.shares import wilson
+from lhkit.harness.report.page import BLUE, RED
+from lhkit.harness.scenario import read_yaml
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.settings import Settings, hardware
-from lhkit.tuning.recipe import FROM_NOTHING
-from lhkit.tuning.train import KEPT
+from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape
+from lhkit.tuning.scores import Score, share_words, shown_scores
 
 FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
-BARE, TUNED = "bare", "tuned"
 _MOST_STEPS = 1_000_000
-_SERVED = re.compile(r" is (?:already )?served(?: in \w+)? at (\S+)")
-"""What `lhkit serve` says; already: where an earlier call was killed and left its server."""
+_TALKS = ("small_talk", "out_of_scope", "near_misses")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,222 +72,212 @@ SCENARIOS = (*(each.scenarios for each in OWN.values()), *scenario_paths("all"))
 """Nothing that is nearly said there is learnt from, whichever tools it is for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """What a model makes of the scenarios, after so many minutes and steps of training."""
+def _said(locale: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what holds sentences of a language that stand alone, under `say`."""
+    yield from (tool for tool in locale["tools"].values() if tool.get("say"))
+    for kind in _TALKS:
+        yield from locale.get(kind, ())
 
-    arm: str
-    minutes: float
-    steps: int
-    right_calls: int
-    counted_calls: int
-    passed: int
-    valid: int
 
-    @classmethod
-    def of(cls, arm: str, told: Mapping[str, Any], total: Tally) -> "Score":
-        """Return the score of a run; `told` is the manifest of the adapter that played."""
-        return cls(
-            arm=arm,
-            minutes=round(told.get("seconds", 0.0) / 60, 1),
-            steps=told.get("steps_done", 0),
-            right_calls=total.right_calls,
-            counted_calls=total.counted_calls,
-            passed=total.passed,
-            valid=total.valid,
+def sentences(phrases: Mapping[str, Any]) -> int:
+    """Return how many sentences a phrase file holds: each way to say each line."""
+    return sum(
+        len(each["say"])
+        for locale in phrases["locales"].values()
+        for each in (
+            *_said(locale),
+            *(line for talk in locale.get("follow_ups", ()) for line in talk["lines"]),
         )
-
-
-def row(score: Score) -> str:
-    """Return a score as a row of the table."""
-    return (
-        f"| {score.arm} | {score.minutes:g} | {score.steps} | "
-        f"{share(score.right_calls, score.counted_calls)} | {share(score.passed, score.valid)} |"
     )
 
 
-def share(part: int, whole: int) -> str:
-    """Return so many of so many, with the share and its 95 % interval [Wilson]."""
-    if not whole:
-        return "–"
-    interval = wilson(part, whole)
-    ends = f"{100 * interval.low:.0f}–{100 * interval.high:.0f}"
-    return f"{part} of {whole}, {100 * part / whole:.0f} % [{ends}]"
+def thinned(text: str, most: int, seed: int) -> str:
+    """Return a phrase file with about `most` of its sentences, drawn evenly from everywhere.
+
+    Of each tool, each talk and the follow-ups one stays at least; words, worlds and replies stay.
+    """
+    phrases = read_yaml(text).value
+    share = min(1.0, most / sentences(phrases))
+    rng = random.Random(f"thinned/{seed}")  # noqa: S311 - training data, no secret
+    for locale in phrases["locales"].values():
+        for each in _said(locale):
+            each["say"] = _drawn(each["say"], share, rng)
+        if told := locale.get("follow_ups"):
+            locale["follow_ups"] = _drawn(told, share, rng)
+    return json.dumps(phrases, ensure_ascii=False, indent=1)  # JSON is YAML
 
 
-def table(scores: Sequence[Score]) -> str:
+def _drawn(values: Sequence[Any], share: float, rng: random.Random) -> list[Any]:
+    return rng.sample(values, max(1, round(share * len(values))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A training and its scores; `start` names the adapter that it went on from, empty: none."""
+
+    sentences: int
+    rank: int
+    minutes: float
+    start: str
+    scores: tuple[Score, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """What stands before its scores in the table."""
+        start = f", from {self.start}" if self.start else ""
+        return f"{self.sentences:,} sentences, rank {self.rank}{start}"
+
+    @property
+    def folder(self) -> str:
+        """What its folder is called."""
+        start = f"-from-{self.start}" if self.start else ""
+        return f"{self.sentences}-sentences-{self.minutes:g}-minutes-rank-{self.rank}{start}"
+
+    def is_like(self, other: "Training", *, but: str = "") -> bool:
+        """Return True if the other is this training again, or differs in the field `but` alone."""
+        fields = {"sentences", "rank", "minutes", "start"} - {but}
+        return all(getattr(self, each) == getattr(other, each) for each in fields)
+
+
+def read_trainings(file: Path) -> list[Training]:
+    """Return what was kept of a toolset's trainings."""
+    if not file.exists():
+        return []
+    told = json.loads(file.read_text(encoding="utf-8"))["trainings"]
+    return [
+        Training(**{**each, "scores": tuple(Score(**score) for score in each["scores"])})
+        for each in told
+    ]
+
+
+def table(trainings: Sequence[Training]) -> str:
     """Return the scores as Markdown."""
     head = (
-        "| model | minutes | steps | right calls | scenarios passed |",
+        "| phrases | minutes | steps | right calls | scenarios passed |",
         "| --- | --: | --: | --- | --- |",
     )
-    return "\n".join([*head, *map(row, scores)])
+    rows = (
+        f"| {training.told if not number else ''} | {score.seconds / 60:.0f} | {score.step} | "
+        f"{share_words(score.right_calls, score.counted_calls)} | "
+        f"{share_words(score.passed, score.valid)} |"
+        for training in trainings
+        for number, score in enumerate(training.scores)
+    )
+    return "\n".join([*head, *rows])
 
 
-def chart(scores: Sequence[Score]) -> Any:
-    """Return the two shares over the minutes of training."""
+def chart(trainings: Sequence[Training]) -> Any:
+    """Return the two shares over the minutes of the longest training, and over the sentences.
+
+    The second is of trainings that differ in nothing else, where there are such.
+    """
+    import altair as alt
+
+    longest = max(trainings, key=lambda each: (each.minutes, each.sentences))
+    panels = [_panel([(each.seconds / 60, each) for each in longest.scores], "minutes of training")]
+    groups = [
+        [each for each in trainings if each.is_like(one, but="sentences")] for one in trainings
+    ]
+    if len(like := max(groups, key=len)) > 1:
+        title = f"sentences in the phrase file, {like[0].minutes:g} minutes"
+        panels.append(_panel([(each.sentences, each.scores[-1]) for each in like], title))
+    return alt.hconcat(*panels, background="white")
+
+
+def _panel(points: Sequence[tuple[float, Score]], title: str) -> Any:
     import altair as alt
 
     rows = [
-        {"minutes": each.minutes, "what": what, "share": 100 * part / whole if whole else None}
-        for each in scores
+        {"x": x, "what": what, "share": 100 * part / whole}
+        for x, score in points
         for what, part, whole in (
-            ("right calls", each.right_calls, each.counted_calls),
-            ("scenarios passed", each.passed, each.valid),
+            ("right calls", score.right_calls, score.counted_calls),
+            ("scenarios passed", score.passed, score.valid),
         )
+        if whole
     ]
+    colours = alt.Scale(domain=["right calls", "scenarios passed"], range=[BLUE, RED])
     base = alt.Chart(alt.Data(values=rows)).encode(  # type: ignore[no-untyped-call]  # altair's own
-        x=alt.X("minutes:Q", title="minutes of training"),
+        x=alt.X("x:Q", title=title),
         y=alt.Y("share:Q", title="percent", scale=alt.Scale(domain=[0, 100])),
-        color=alt.Color("what:N", title=None),
+        color=alt.Color("what:N", title=None, scale=colours),
     )
-    marks = base.mark_line(point=True)
-    return marks.properties(width=480, height=260, background="white")
+    return base.mark_line(point=True).properties(width=360, height=240)
 
 
-def draw(scores: Sequence[Score], file: Path) -> None:
-    """Write the chart as SVG."""
+def keep(figures: Path, training: Training) -> list[Training]:
+    """Put a training among the figures of its toolset, draw all, and return them."""
     import vl_convert  # noqa: PLC0415 - heavy
 
-    write_whole(file, f"{vl_convert.vegalite_to_svg(chart(scores).to_json())}\n".encode())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """A model to score. `adapter` None is the bare one, which lhkit serves by itself."""
-
-    name: str
-    adapter: Path | None = None
-
-    def told(self) -> Mapping[str, Any]:
-        """Return the manifest of its training; nothing for the bare model."""
-        if self.adapter is None:
-            return {}
-        told: Mapping[str, Any] = json.loads((self.adapter / "manifest.json").read_bytes())
-        return told
-
-
-def arms(training: Path) -> list[Arm]:
-    """Return the bare model, the adapters that were kept on the way, and the last one."""
-    last = Arm(name=TUNED, adapter=training / "adapter")
-    kept = [Arm(name=each.name, adapter=each) for each in sorted((training / KEPT).glob("step-*"))]
-    done = last.told()["steps_done"]
-    return [Arm(name=BARE), *(each for each in kept if each.told()["steps_done"] < done), last]
-
-
-@asynccontextmanager
-async def served(model: Path) -> AsyncIterator[str]:
-    """Yield where a merged model is served; a server that this starts ends with the block.
-
-    Raises:
-        SetupError: it does not start.
-    """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "lhkit", "serve", "--weights", str(model)),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield await _address(process, model)
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        await process.wait()
-
-
-def address_in(line: str) -> str | None:
-    """Return the address that a line of `lhkit serve` tells."""
-    found = _SERVED.search(line)
-    return found and found.group(1).rstrip(".")
-
-
-async def _address(process: asyncio.subprocess.Process, model: Path) -> str:
-    if process.stdout is not None:
-        async for line in process.stdout:
-            if address := address_in(line.decode(errors="replace")):
-                return address
-    raise SetupError(f"{model} could not be served: try `lhkit serve --weights {model}`")
-
-
-def is_played(folder: Path, count: int) -> bool:
-    """Return True if so many scenarios were played and judged there."""
-    try:
-        return sum(1 for _ in Run.load(folder).records) >= count
-    except RunError:
-        return False
-
-
-async def played(own: Own, arm: Arm, into: Path, count: int, settings: Settings) -> Score:
-    """Play the scenarios with an arm, unless they were, and return its score."""
-    runs = into / "runs"
-    if not is_played(runs / arm.name, count):
-        options = EvalOptions(
-            paths=(own.scenarios,),
-            toolset=own.toolset,
-            name=arm.name,
-            runs_dir=runs,
-            exit_zero=True,
-        )
-        if arm.adapter is None:
-            await evaluate(replace(options, model="gemma-base"), settings)
-        else:
-            is_last = arm.name == TUNED  # `tune run` has merged it
-            model = into / ("model" if is_last else f"models/{own.name}-{arm.name}")
-            if not await asyncio.to_thread(is_merged, arm.adapter, model):
-                await merge_adapter(arm.adapter, model, None, settings)
-            async with served(model) as address:
-                await evaluate(replace(options, base_urls=(address,)), settings)
-    return Score.of(arm.name, arm.told(), Run.load(runs / arm.name).summary().total)
-
-
-async def score(own: Own, training: Path, into: Path, settings: Settings) -> list[Score]:
-    """Play all arms of a training, and write the figures and the picture."""
-    count = len(load_scenarios([own.scenarios]))
-    scores: list[Score] = []
-    for arm in arms(training):
-        print(f"{own.name}: {arm.name}", flush=True)
-        scores.append(await played(own, arm, into, count, settings))
-        print(row(scores[-1]), flush=True)
-    told = {"machine": hardware(), "scores": [asdict(each) for each in scores]}
+    others = [each for each in read_trainings(figures) if not each.is_like(training)]
+    trainings = sorted([*others, training], key=lambda each: (-each.minutes, -each.sentences))
+    told = {"machine": hardware(), "trainings": [asdict(each) for each in trainings]}
     text = json.dumps(told, indent=2, ensure_ascii=False)
-    write_whole(own.figures, f"{text}\n".encode())
-    draw(scores, own.figures.with_suffix(".svg"))
-    return scores
+    write_whole(figures, f"{text}\n".encode())
+    drawn = vl_convert.vegalite_to_svg(chart(trainings).to_json())
+    write_whole(figures.with_suffix(".svg"), f"{drawn}\n".encode())
+    return trainings
 
 
-async def prove(own: Own, options: RunOptions, settings: Settings) -> int:
-    """Train, unless that is done, and score; return the exit code."""
+async def prove(own: Own, options: RunOptions, told: Training, settings: Settings) -> int:
+    """Train and score, unless that is done; keep and print the figures; return the exit code."""
     await tune_own(options, settings)
-    print(table(await score(own, options.into / "training", options.into, settings)))
+    scores = shown_scores(options.into / "training")
+    print(table(keep(own.figures, replace(told, scores=scores))))
     return 0
 
 
 def main(
     name: Annotated[str, typer.Argument(help="pantry or diary.")],
+    *,
     minutes: Annotated[float, typer.Option(help="Minutes of training.")] = 60,
     keep_every: Annotated[float, typer.Option(help="Minutes between two scores.")] = 15,
+    most: Annotated[
+        int | None,
+        typer.Option("--sentences", min=1, help="Use so many of the sentences. Default: all."),
+    ] = None,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of the adapter.")] = (
+        FROM_NOTHING.adapter.rank
+    ),
     into: Annotated[
         Path, typer.Option(file_okay=False, help="Folder of data, training, models and runs.")
     ] = Path("runs/own-tools"),
-    start: Annotated[
-        Path | None, typer.Option("--from", file_okay=False, help="Adapter to go on from.")
-    ] = None,
+    start: Start = None,
 ) -> None:
     """From phrases to a scored table. The same command again goes on where it was stopped."""
     if name not in OWN:
         raise typer.BadParameter(f"no such toolset {name!r}: choose {' or '.join(OWN)}")
     own = OWN[name]
+    text = own.phrases.read_text(encoding="utf-8")
+    if most is not None:
+        text = thinned(text, most, own.seed)
+    told = Training(
+        sentences=sentences(read_yaml(text).value),
+        rank=rank,
+        minutes=minutes,
+        start="" if start is None else start.name,
+    )
+    folder = into / name / told.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(phrases := folder / "phrases.yaml", text.encode())
     options = RunOptions(
         toolset=own.toolset,
-        phrases=own.phrases,
-        into=into / name,
-        tuning=replace(FROM_NOTHING, steps=_MOST_STEPS, minutes=minutes),
+        phrases=phrases,
+        into=folder,
+        tuning=replace(
+            FROM_NOTHING,
+            steps=_MOST_STEPS,
+            minutes=minutes,
+            adapter=AdapterShape(rank=rank, alpha=2 * rank),
+        ),
         count=own.count,
         seed=own.seed,
         start=start,
         apart=SCENARIOS,
+        scored_on=(own.scenarios,),
         keep_every_minutes=keep_every,
     )
-    finish(asyncio.run, lambda settings: prove(own, options, settings))  # noqa: TID251 - a script
+    finish(asyncio.run, lambda settings: prove(own, options, told, settings))  # noqa: TID251 - a script
 
 
 if __name__ == "__main__":

@@ -6,28 +6,23 @@ from pathlib import Path
 import pytest
 
 from evals.own_tools.proof import (
-    BARE,
     OWN,
     SCENARIOS,
-    TUNED,
-    Arm,
-    Score,
-    address_in,
-    arms,
-    played,
-    row,
-    served,
-    share,
+    Training,
+    keep,
+    read_trainings,
+    sentences,
+    table,
+    thinned,
 )
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import EvalOptions
 from lhkit.commands.tune import dev_path, make_data
 from lhkit.commands.tune_options import DataOptions
-from lhkit.errors import SetupError
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.scenario import load_scenarios, read_yaml
 from lhkit.settings import Settings
 from lhkit.tuning.apart import near
 from lhkit.tuning.data import read_sequences
+from lhkit.tuning.phrases.file import read_phrases
+from lhkit.tuning.scores import Score
 
 DRAWN = 300
 """Of the conversations that `make own-tools` draws, the first ones."""
@@ -67,61 +62,75 @@ async def test_phrases_play_with_their_tools_and_nothing_is_near_any_scenario(
     assert [line for line in lines if next(near(line, scored), None)] == []
 
 
-@pytest.mark.anyio
-async def test_what_was_played_is_scored_without_a_model(tmp_path: Path) -> None:
-    own, settings = OWN["pantry"], Settings(locale="en")
-    options = EvalOptions(
-        paths=(own.scenarios,),
-        toolset=own.toolset,
-        model="gold",
-        name=BARE,
-        runs_dir=tmp_path / "runs",
+@pytest.mark.parametrize("name", OWN)
+def test_thinned_phrases_hold_about_as_many_sentences_of_every_kind(
+    name: str, tmp_path: Path
+) -> None:
+    text = OWN[name].phrases.read_text(encoding="utf-8")
+    whole = read_yaml(text).value
+    half = sentences(whole) // 2
+    (file := tmp_path / "few.yaml").write_text(thinned(text, half, seed=1), encoding="utf-8")
+    few = read_phrases(file)
+    assert 0.8 * half < sentences(few.document.value) < 1.2 * half
+    assert thinned(text, half, seed=1) == file.read_text(encoding="utf-8") != thinned(text, half, 2)
+    for locale, phrases in few.phrases.locales.items():
+        assert phrases.small_talk
+        assert phrases.follow_ups
+        for tool, sayings in phrases.tools.items():
+            said = whole["locales"][locale]["tools"][tool]["say"]
+            assert bool(sayings.say) == bool(said)
+            assert (
+                sayings.values
+                == read_phrases(OWN[name].phrases).phrases.locales[locale].tools[tool].values
+            )
+
+
+def test_no_more_sentences_than_there_are_leave_the_file_as_it_is() -> None:
+    text = OWN["diary"].phrases.read_text(encoding="utf-8")
+    whole = read_yaml(text).value
+    assert sentences(json.loads(thinned(text, 10**6, seed=1))) == sentences(whole)
+
+
+def scored(step: int, passed: int) -> Score:
+    return Score(
+        step=step,
+        seconds=60 * step,
+        right_calls=30,
+        counted_calls=40,
+        passed=passed,
+        valid=40,
+        asked_sha256="",
+        adapter_sha256="",
+        served_as="Q8_0, llama.cpp",
     )
-    assert await evaluate(options, settings) == 0
-    count = len(load_scenarios([own.scenarios]))
-    score = await played(own, Arm(name=BARE), tmp_path, count, settings)
-    assert (score.passed, score.valid, score.minutes, score.steps) == (count, count, 0, 0)
-    assert score.right_calls == score.counted_calls > count / 2
 
 
-@pytest.mark.anyio
-async def test_a_model_that_cannot_be_served_is_named_and_nothing_is_scored(tmp_path: Path) -> None:
-    (model := tmp_path / "pantry-tuned").mkdir()
-    with pytest.raises(SetupError, match=r"pantry-tuned could not be served: try `lhkit serve"):
-        async with served(model):
-            pass
+def training(count: int, *, minutes: float = 15, passed: int = 12) -> Training:
+    scores = (scored(0, 1), scored(9, passed))
+    return Training(sentences=count, rank=32, minutes=minutes, start="", scores=scores)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "model is served at http://127.0.0.1:8000/v1. Ctrl-C ends it.",
-        "model is already served in bfloat16 at http://127.0.0.1:8000/v1 (pid 7).",
-        "model is already served at http://127.0.0.1:8000/v1 (pid 7).",
-    ],
-)
-def test_a_model_that_an_earlier_call_left_served_is_found(line: str) -> None:
-    assert address_in(line) == "http://127.0.0.1:8000/v1"
-    assert address_in("log: /served/at/home") is None
+def test_figures_keep_a_row_for_each_training_and_the_newest_of_two_alike(tmp_path: Path) -> None:
+    figures = tmp_path / "pantry.json"
+    for each in (training(100), training(900, minutes=60), training(900), training(100, passed=8)):
+        kept = keep(figures, each)
+    assert [(each.sentences, each.minutes) for each in kept] == [(900, 60), (900, 15), (100, 15)]
+    assert kept == read_trainings(figures)
+    assert kept[-1].scores[-1].passed == 8
+    assert table(kept[-1:]).splitlines()[2:] == [
+        "| 100 sentences, rank 32 | 0 | 0 | 30/40 75% [60–86] | 1/40 2% [0–13] |",
+        "|  | 9 | 9 | 30/40 75% [60–86] | 8/40 20% [10–35] |",
+    ]
 
 
-def test_the_bare_model_is_scored_and_every_adapter_of_a_training_once_in_order(
+def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing_else(
     tmp_path: Path,
 ) -> None:
-    kept = ((3, "kept/step-000003"), (12, "kept/step-000012"), (20, "kept/step-000020"))
-    for step, folder in (*kept, (20, "adapter")):
-        (tmp_path / folder).mkdir(parents=True)
-        told = json.dumps({"steps_done": step, "seconds": 60 * step})
-        (tmp_path / folder / "manifest.json").write_text(told, encoding="utf-8")
-    found = arms(tmp_path)
-    assert [each.name for each in found] == [BARE, "step-000003", "step-000012", TUNED]
-    assert [each.told().get("steps_done") for each in found] == [None, 3, 12, 20]
-
-
-def test_a_share_is_told_with_its_interval_and_nothing_counted_is_none() -> None:
-    assert share(30, 40) == "30 of 40, 75 % [60–86]"
-    assert share(0, 0) == "–"
-    score = Score(
-        arm="tuned", minutes=60, steps=150, right_calls=30, counted_calls=40, passed=0, valid=0
-    )
-    assert row(score) == "| tuned | 60 | 150 | 30 of 40, 75 % [60–86] | – |"
+    figures = tmp_path / "pantry.json"
+    picture = figures.with_suffix(".svg")
+    keep(figures, training(900, minutes=60))
+    keep(figures, training(100))
+    assert "minutes of training" in picture.read_text(encoding="utf-8")
+    assert "sentences in the phrase file" not in picture.read_text(encoding="utf-8")
+    keep(figures, training(300))
+    assert "sentences in the phrase file, 15 minutes" in picture.read_text(encoding="utf-8")
