@@ -7,11 +7,10 @@ import json
 import os
 import pty
 import shlex
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,6 +40,7 @@ from lhkit.toolset import BareToolset
 from tests.children import search_paths
 from tests.mcp.conftest import LEDGER
 from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
+from tests.written import habits
 
 WRITE = echo_tool(
     "add_habit",
@@ -420,11 +420,6 @@ def chat(
             process.kill()
 
 
-def habits(database: Path) -> int:
-    with closing(sqlite3.connect(database)) as connection:
-        return int(connection.execute("SELECT count(*) FROM habit").fetchone()[0])
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("early", "typed", "rows"), [("네", "", 0), ("네", "네", 1), ("", "네", 1)]
@@ -449,7 +444,7 @@ async def test_lhkit_chat_writes_only_after_a_yes_to_the_question_on_the_screen(
             terminal.type(f"{typed}\r")
             await terminal.until("그랬어요.")
             await terminal.until("나>")
-            assert habits(database) == rows
+            assert len(habits(database)) == rows
             terminal.type("/quit\r")
             await terminal.until("안녕히 가세요.")
             assert await asyncio.to_thread(process.wait) == 0

@@ -1,12 +1,13 @@
 """The panel in a real JupyterLab, driven by a real browser."""
 
 import re
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+
+from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -26,14 +27,6 @@ def database(tmp_path: Path) -> Path:
 def page(open_notebook: OpenNotebook, database: Path) -> Page:
     """Return a page with the demo's panel over `database`."""
     return open_notebook(DEMO.format(path=str(database)))
-
-
-def habits(path: Path) -> list[str]:
-    connection = sqlite3.connect(path)
-    try:
-        return [row[0] for row in connection.execute("SELECT id FROM habit")]
-    finally:
-        connection.close()
 
 
 def say(page: Page, text: str) -> None:

@@ -1,11 +1,12 @@
 """What a stranger does by accident: no row without a meant click, no word lost, no dead panel."""
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+
+from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -19,14 +20,6 @@ OpenNotebook = Callable[..., Page]
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     return tmp_path / "habits.sqlite3"
-
-
-def habits(path: Path) -> list[str]:
-    connection = sqlite3.connect(path)
-    try:
-        return [row[0] for row in connection.execute("SELECT id FROM habit")]
-    finally:
-        connection.close()
 
 
 def command(page: Page, name: str) -> None:

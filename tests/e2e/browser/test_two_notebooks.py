@@ -1,12 +1,12 @@
 """Two notebooks in two tabs, with a panel each, on one chat database."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.written import habits
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -16,11 +16,6 @@ EARLY_MS = 500
 """A card cannot be pressed before it has been there for a moment."""
 
 OpenNotebook = Callable[..., Page]
-
-
-def habits(database: Path) -> int:
-    with closing(sqlite3.connect(database)) as connection:
-        return int(connection.execute("SELECT count(*) FROM habit").fetchone()[0])
 
 
 def asked(page: Page) -> None:
@@ -38,14 +33,14 @@ def test_a_yes_in_one_tab_is_no_yes_in_the_other_and_a_habit_is_added_once(
     one, other = (open_notebook(PANEL.format(path=str(database))) for _ in range(2))
     for page in (one, other):
         asked(page)
-    assert habits(database) == 0
+    assert habits(database) == []
     one.locator(".lhkit-run").click()
     expect(one.locator(".lhkit-confirm").last).to_have_attribute("data-state", "allowed")
     expect(one.locator(".lhkit-stop")).to_be_disabled()
-    assert habits(database) == 1
+    assert len(habits(database)) == 1
     expect(other.locator(".lhkit-confirm").last).to_have_attribute("data-state", "open")
     other.locator(".lhkit-run").click()
     expect(other.locator(".lhkit-confirm").last).to_have_attribute("data-state", "allowed")
     expect(other.locator(".lhkit-stop")).to_be_disabled()
     other.screenshot(path=shots / "two-notebooks.png")
-    assert habits(database) == 1
+    assert len(habits(database)) == 1

@@ -1,0 +1,11 @@
+"""What a database of life-helper really holds, read beside lhkit."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+
+def habits(database: Path) -> list[str]:
+    """Return the ids of the habits that were written."""
+    with closing(sqlite3.connect(database)) as connection:
+        return [row[0] for row in connection.execute("SELECT id FROM habit")]
