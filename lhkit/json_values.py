@@ -18,7 +18,12 @@ MAX_DEPTH = 100
 CLOCK_YEARS = range(1000, 9001)
 """The years that a clock told as text may show: what is counted from it stays in the calendar."""
 
-_ATOMS = frozenset({str, int, bool, type(None)})
+_MOST_DIGITS = 4_300
+"""Of an integer: Python makes no text of a longer one, unless it is told to."""
+
+_BEYOND = 10**_MOST_DIGITS
+_TOO_LONG = f"a number of more than {_MOST_DIGITS:,} digits"
+_ATOMS = frozenset({str, bool, type(None)})
 _KEYS = frozenset({str})
 _TIGHT = (",", ":")
 _ENCODERS = {
@@ -44,14 +49,14 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
         NotJsonError: if JSON cannot carry the value; the message names the Python type.
     """
     kind = type(value)
-    if kind in _ATOMS:  # most values: the end is for subclasses
-        return value
+    if kind in _ATOMS or (kind is int and -_BEYOND < value < _BEYOND):
+        return value  # most values: the end is for subclasses
     if depth > MAX_DEPTH:
         raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
     if kind is dict and _KEYS.issuperset(map(type, value)):
         plain = value.copy()  # the quickest way to a row, most of whose values stay as they are
         for key, item in value.items():
-            if type(item) not in _ATOMS:
+            if type(item) not in _ATOMS and not (type(item) is int and -_BEYOND < item < _BEYOND):
                 plain[key] = plain_json(item, depth=depth + 1)
         return plain
     if isinstance(value, list | tuple):
@@ -118,7 +123,7 @@ def _plain_scalar(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return int(value)
+        return _printable(int(value))
     raise NotJsonError(f"a {type(value).__name__} is not a JSON value")
 
 
@@ -170,6 +175,12 @@ class _ReadOnlyList(list[Any]):
         return list, (list(self),)
 
 
+def _printable(number: int) -> int:
+    if not -_BEYOND < number < _BEYOND:
+        raise NotJsonError(_TOO_LONG)
+    return number
+
+
 def _finite(number: float) -> float:
     if not math.isfinite(number):
         raise NotJsonError(f"{number} is not a JSON number")
@@ -188,7 +199,7 @@ def compact(value: Any) -> str:
     A lone surrogate, which UTF-8 cannot carry, is escaped instead.
 
     Raises:
-        NotJsonError: as `plain_json`; also for an integer too long to print.
+        NotJsonError: as `plain_json`.
     """
     return _dump(plain_json(value), sort_keys=False)
 
@@ -198,16 +209,22 @@ def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
     try:
         return canonical(value) if sort_keys else compact(value)
     except NotJsonError:
-        return repr(value)
+        return _repr(value)
 
 
 def plain_or_repr(value: Any) -> Any:
     """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
     try:
-        compact(value)  # also refuses an integer too long to print
+        return plain_json(value)
     except NotJsonError:
+        return _repr(value)
+
+
+def _repr(value: Any) -> str:
+    try:
         return repr(value)
-    return plain_json(value)
+    except ValueError:
+        return f"<{type(value).__name__}: {_TOO_LONG}>"
 
 
 def shown(value: Any, max_chars: int = 80) -> str:
@@ -226,10 +243,7 @@ def canonical(value: Any) -> str:
 
 
 def _dump(plain: Any, *, sort_keys: bool) -> str:
-    try:
-        text = _ENCODERS[sort_keys].encode(plain)
-    except ValueError as error:  # an integer of more than 4,300 digits
-        raise NotJsonError(str(error)) from error
+    text = _ENCODERS[sort_keys].encode(plain)
     if text.isascii() or _encodes(text):
         return text
     return json.dumps(plain, allow_nan=False, separators=_TIGHT, sort_keys=sort_keys)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.json_values import plain_json
+from lhkit.json_values import json_or_repr, plain_json
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import state_of
 
@@ -95,6 +95,37 @@ def test_plain_data_is_what_json_carries_and_shares_no_part_with_what_it_is_of(v
     plain = plain_json(value)
     assert repr(plain) == repr(json.loads(json.dumps(value)))
     assert not {*containers(plain)} & {*containers(value)}
+
+
+LONG = 10**5_000
+"""More digits than Python makes a text of."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [LONG, -LONG, [LONG], {"deep": [LONG]}],
+    ids=["positive", "negative", "in a list", "deep"],  # pytest cannot print it either
+)
+def test_a_number_too_long_to_be_written_is_refused_with_its_place(value: Any) -> None:
+    with pytest.raises(UsageError, match=r"state\(\): people\[1\]\.n.*4,300 digits"):
+        state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
+    before = state_of(Live({"people": [{"id": 0}]}))
+    with pytest.raises(UsageError, match=r"people\[1\]\.n.*4,300 digits"):
+        state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
+
+
+def test_the_longest_number_that_can_be_written_is_kept() -> None:
+    longest = 10**4_300 - 1
+    state = state_of(Live({"people": [{"n": longest}, {"n": -longest}]}))
+    assert [row["n"] for row in state["people"]] == [longest, -longest]
+    assert str(longest) in json.dumps(state)
+
+
+@pytest.mark.parametrize(
+    "value", [LONG, [LONG], {LONG}, {"a": {LONG: 1}}], ids=["int", "list", "set", "dict"]
+)
+def test_what_cannot_be_told_is_told_by_its_type(value: Any) -> None:
+    assert json_or_repr(value) == f"<{type(value).__name__}: a number of more than 4,300 digits>"
 
 
 @pytest.mark.parametrize("is_on", [True, False])
