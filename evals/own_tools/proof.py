@@ -41,7 +41,7 @@ class Own:
     name: str
     toolset: str
     scenarios: Path
-    count: int = 3_000
+    count: int = 6_000
     seed: int = 1
 
     @property
