@@ -58,7 +58,7 @@ from lhkit.tuning.phrases.generate import (
 )
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.reviewed import reviewed_conversations
-from lhkit.tuning.scores import Score, all_scores, score_words
+from lhkit.tuning.scores import Score, score_words
 from lhkit.tuning.scoring import EvalSet, Scorer, eval_set
 from lhkit.tuning.teacher import Conversation, simulate
 from lhkit.tuning.train import (
@@ -72,6 +72,7 @@ from lhkit.tuning.train import (
     TrainingPlan,
     TrainingSurroundings,
     is_over,
+    read_log,
     train,
 )
 
@@ -191,8 +192,8 @@ async def train_adapter(
 ) -> int:
     """Train an adapter, or go on where it was stopped; return the exit code.
 
-    On `scored_on` it is scored before the first step and at each adapter that is kept on the way;
-    the end is the caller's to score.
+    On `scored_on` it is scored before the first step, if it begins from an adapter, and at each
+    that is kept on the way; the end, and a bare base, are the caller's to score.
 
     Interrupting saves a checkpoint after the step at work, so that nothing is lost; that is told.
     After the last step there is nothing to go on with: then the adapter is told.
@@ -295,7 +296,7 @@ def _scorer(options: TrainOptions, asked: EvalSet, base: Path, settings: Setting
 def _scoring(
     options: TrainOptions, scored_on: EvalSet | None, base: Path, settings: Settings
 ) -> Callable[[], Awaitable[None]]:
-    """Return what a training pauses for. Once it has worked, a fault is told and no end."""
+    """Return what a training pauses for. Once there is something to lose, a fault is only told."""
 
     async def score() -> None:
         if scored_on is None:
@@ -303,7 +304,7 @@ def _scoring(
         try:
             await _scorer(options, scored_on, base, settings).score_due()
         except (SetupError, ModelError, RunError, OSError) as error:
-            if not all_scores(options.into):
+            if not read_log(options.into):
                 raise
             with tqdm.external_write_mode(file=sys.stderr):
                 text = load_catalog(settings.locale).text

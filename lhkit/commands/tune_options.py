@@ -245,8 +245,8 @@ class RunOptions:
         typer.Option(
             "--eval",
             metavar="SCENARIOS",
-            help="File or folder of scenarios to score it on, by llama.cpp: before the first step, "
-            "at each --keep-every, at the end. Left out of the data as by --apart.",
+            help="File or folder of scenarios to score it on, by llama.cpp: at each --keep-every, "
+            "at the end, and what it began from. Left out of the data as by --apart.",
         ),
     ] = ()
     dtype: Dtype = None

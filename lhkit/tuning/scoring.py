@@ -136,7 +136,10 @@ class Scorer:
     async def score_due(self) -> None:
         """Score what it began from, what was kept, and the end, where they have no score yet.
 
-        What was played of one that was broken off is not played again.
+        An adapter that it began from comes first, a bare base last, when all is trained: that has
+        not learnt to end a reply, and takes longer than all others. Before anything is trained it
+        is served once, so that what cannot be served is known at once. What was played of one that
+        was broken off is not played again.
 
         Raises:
             SetupError: llama.cpp is not installed or does not start, or its file cannot be written.
@@ -144,7 +147,11 @@ class Scorer:
             RunError: the folder of the records cannot be used.
             TuningError: the folder of the training cannot be used.
         """
-        for stage in await asyncio.to_thread(lambda: list(self._stages())):
+        stages = await asyncio.to_thread(lambda: list(self._stages()))
+        if not stages:
+            async with self.serve(self.base, None, await self._place(0), self.settings):
+                pass
+        for stage in stages:
             if stage.adapter_sha256 in self._scored():
                 continue
             score = await self._score(stage)
@@ -156,7 +163,8 @@ class Scorer:
         return {each.adapter_sha256 for each in made if each.asked_sha256 == self.asked.sha256}
 
     def _stages(self) -> Iterator[_Stage]:
-        yield _stage(0, 0.0, self.start)
+        if self.start is not None:
+            yield _stage(0, 0.0, self.start)
         kept = sorted((self.folder / KEPT).glob("step-*"))
         for adapter, is_last in (*((each, False) for each in kept), (self.folder / ADAPTER, True)):
             if (path := adapter / MANIFEST).exists():
@@ -165,10 +173,17 @@ class Scorer:
                 step = best or told["steps_done"]
                 seconds = sum(row["seconds"] for row in read_log(self.folder)[:step])
                 yield _stage(step, seconds, adapter)
+                if is_last and self.start is None:
+                    yield _stage(0, 0.0, None)
+
+    async def _place(self, step: int) -> Path:
+        """Return where the records of a step lie, the folder around it made."""
+        place = self.folder / RUNS / f"step-{step:06}"
+        await asyncio.to_thread(place.parent.mkdir, parents=True, exist_ok=True)
+        return place
 
     async def _score(self, stage: _Stage) -> Score:
-        place = self.folder / RUNS / f"step-{stage.step:06}"
-        await asyncio.to_thread(place.parent.mkdir, parents=True, exist_ok=True)
+        place = await self._place(stage.step)
         async with self.serve(self.base, stage.adapter, place, self.settings) as model:
             run = await replay(
                 self.asked.scenarios,

@@ -130,18 +130,20 @@ def scored_training(base: Path, folder: Path, scorer: Scorer, *, stop_after: int
     )
 
 
-async def test_it_is_scored_before_the_first_step_at_each_kept_adapter_and_at_the_end(
+async def test_it_is_scored_at_each_kept_adapter_at_the_end_and_last_the_bare_base(
     own: Path, tiny_gemma: Path
 ) -> None:
     playing, folder = Playing(), own / "training"
     scorer = playing.scorer(eval_set([own / "scenarios.yaml"], load("notes.py:Notebook")), folder)
     await asyncio.to_thread(scored_training, tiny_gemma, folder, scorer)
-    assert [each.step for each in shown_scores(folder)] == [0, 4, 7, 11]
+    assert [each.step for each in shown_scores(folder)] == [4, 7, 11]
     await scorer.score_due()
-    assert playing.served == ["base", "step-000004", "step-000007", "step-000011", "adapter"]
-    assert [each.step for each in playing.scored] == playing.after == [0, 4, 7, 11, 12]
-    assert playing.scored == list(shown_scores(folder))
-    first, *_, last = playing.scored
+    kept = ["step-000004", "step-000007", "step-000011"]
+    assert playing.served == ["base", *kept, "adapter", "base"]  # at first only to see that it is
+    assert playing.after == [0, 4, 7, 11, 12, 12]
+    assert [each.step for each in playing.scored] == [4, 7, 11, 12, 0]
+    assert [each.step for each in shown_scores(folder)] == [0, 4, 7, 11, 12]
+    first, *_, last = shown_scores(folder)
     assert (first.right_calls, first.counted_calls, first.passed, first.valid) == (1, 1, 2, 2)
     assert first.adapter_sha256 == ""
     assert (first.seconds, last.seconds) == (0, 12)
@@ -182,8 +184,20 @@ async def test_a_training_that_was_stopped_scores_no_step_twice(
         await asyncio.to_thread(scored_training, tiny_gemma, folder, scorer, stop_after=stop_after)
     for _ in range(2):
         await scorer.score_due()
-    assert [each.step for each in playing.scored] == sorted({each.step for each in playing.scored})
-    assert {0, 4, 12} <= {each.step for each in playing.scored}
+    steps = [each.step for each in playing.scored]
+    assert sorted(steps) == sorted({*steps}) == [each.step for each in shown_scores(folder)]
+    assert {0, 4, 12} <= {*steps}
+
+
+async def test_what_cannot_be_served_is_known_before_the_first_step(
+    own: Path, tiny_gemma: Path
+) -> None:
+    playing, folder = Playing(), own / "training"
+    scorer = playing.scorer(eval_set([own / "scenarios.yaml"], load("notes.py:Notebook")), folder)
+    playing.faults = 1
+    with pytest.raises(ServerStartError):
+        await asyncio.to_thread(scored_training, tiny_gemma, folder, scorer)
+    assert read_log(folder) == []
 
 
 async def test_what_could_not_be_scored_is_scored_the_next_time(
@@ -226,7 +240,7 @@ async def test_scores_of_other_scenarios_or_tools_are_not_shown_beside_these(
     (own / "scenarios.yaml").write_text(changed, encoding="utf-8")
     again = eval_set([own / "scenarios.yaml"], toolset)
     await playing.scorer(again, folder).score_due()
-    assert [each.step for each in all_scores(folder)] == [0, 2, 0, 2]
+    assert [each.step for each in all_scores(folder)] == [2, 0, 2, 0]
     assert {each.asked_sha256 for each in shown_scores(folder)} == {again.sha256}
     code = (own / "notes.py").read_text(encoding="utf-8")
     (own / "other.py").write_text(code.replace("Add a note;", "Write down;"), encoding="utf-8")
@@ -234,7 +248,7 @@ async def test_scores_of_other_scenarios_or_tools_are_not_shown_beside_these(
     assert other.sha256 != again.sha256
     assert eval_set([own / "scenarios.yaml"], toolset).sha256 == again.sha256
     add_score(folder, replace(all_scores(folder)[0], asked_sha256=other.sha256))
-    assert [each.step for each in shown_scores(folder)] == [0]  # the end is not scored on these
+    assert [each.step for each in shown_scores(folder)] == [2]  # the base is not scored on these
 
 
 async def test_the_adapter_it_went_on_from_is_what_it_began_from(
@@ -261,7 +275,7 @@ async def test_where_an_earlier_adapter_was_the_best_it_is_scored_as_the_step_th
     await playing.scorer(asked, folder).score_due()
     assert [each.step for each in shown_scores(folder)] == [0, told["kept_step"]]
     assert told["kept_step"] < told["steps_done"]
-    assert playing.scored[-1].seconds == told["kept_step"]  # a step takes a second
+    assert playing.scored[0].seconds == told["kept_step"]  # a step takes a second
 
 
 def test_scores_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -392,6 +406,25 @@ async def test_phrases_become_a_model_whose_scores_are_those_of_its_adapters(
     assert await tune_own(asked, here, progress=False) == 0
     assert (folder / SCORES).read_bytes() == before
     assert "After" not in capsys.readouterr().out
+
+
+async def test_once_there_is_something_to_lose_a_fault_is_told_and_the_training_goes_on(
+    own: Path, tiny_gemma: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = replace(options(own, tiny_gemma), keep_every_minutes=1e-6)
+    seen: list[int] = []
+
+    async def failing(scorer: Scorer) -> None:
+        seen.append(len(read_log(scorer.folder)))
+        if seen[-1]:
+            raise OSError("no room")
+
+    monkeypatch.setattr(Scorer, "score_due", failing)
+    with pytest.raises(OSError, match="no room"):  # of what is scored when all is done
+        await tune_own(asked, Settings(locale="en"), progress=False)
+    assert seen == [0, 1, 2, 3, 3]
+    assert capsys.readouterr().err.count("no room") == 3
+    assert (own / "tuned" / "model" / "model.safetensors").exists()
 
 
 async def test_who_interrupts_while_it_is_scored_ends_that_and_the_same_command_goes_on(
