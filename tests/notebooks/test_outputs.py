@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 TUNING = FOLDER / "05_tune.ipynb"
 QUICK = sorted(path for path in FOLDER.glob("*.ipynb") if path != TUNING)
 TRAINING_TIMEOUT_S = 600
-"""Half a minute on two idle cores; CI may have other work on them."""
+"""A minute on two idle cores; CI may have other work on them."""
 
 Nbval = Callable[..., "CompletedProcess[str]"]
 
