@@ -22,7 +22,6 @@ _MOST_DIGITS = 4_300
 """Of an integer: Python makes no text of a longer one, unless it is told to."""
 
 _BEYOND = 10**_MOST_DIGITS
-_TOO_LONG = f"a number of more than {_MOST_DIGITS:,} digits"
 _ATOMS = frozenset({str, bool, type(None)})
 _KEYS = frozenset({str})
 _TIGHT = (",", ":")
@@ -61,7 +60,10 @@ def plain_json(value: Any, *, depth: int = 0) -> Any:
         return plain
     if isinstance(value, list | tuple):
         return [
-            item if type(item) in _ATOMS else plain_json(item, depth=depth + 1) for item in value
+            item
+            if type(item) in _ATOMS or (type(item) is int and -_BEYOND < item < _BEYOND)
+            else plain_json(item, depth=depth + 1)
+            for item in value
         ]
     if isinstance(value, Mapping):
         return {_key(key): plain_json(item, depth=depth + 1) for key, item in value.items()}
@@ -177,7 +179,7 @@ class _ReadOnlyList(list[Any]):
 
 def _printable(number: int) -> int:
     if not -_BEYOND < number < _BEYOND:
-        raise NotJsonError(_TOO_LONG)
+        raise NotJsonError(f"a number of more than {_MOST_DIGITS:,} digits")
     return number
 
 
@@ -209,22 +211,24 @@ def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
     try:
         return canonical(value) if sort_keys else compact(value)
     except NotJsonError:
-        return _repr(value)
+        return repr_of(value)
 
 
 def plain_or_repr(value: Any) -> Any:
     """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
     try:
-        return plain_json(value)
+        compact(value)
     except NotJsonError:
-        return _repr(value)
+        return repr_of(value)
+    return plain_json(value)
 
 
-def _repr(value: Any) -> str:
+def repr_of(value: Any) -> str:
+    """Return a value in Python's own words; what has none, as a number too long, by its type."""
     try:
         return repr(value)
-    except ValueError:
-        return f"<{type(value).__name__}: {_TOO_LONG}>"
+    except ValueError as error:
+        return f"<{type(value).__name__}: {error}>"
 
 
 def shown(value: Any, max_chars: int = 80) -> str:
@@ -243,7 +247,10 @@ def canonical(value: Any) -> str:
 
 
 def _dump(plain: Any, *, sort_keys: bool) -> str:
-    text = _ENCODERS[sort_keys].encode(plain)
+    try:
+        text = _ENCODERS[sort_keys].encode(plain)
+    except ValueError as error:  # where Python is told to make no text of less long integers
+        raise NotJsonError(str(error)) from error
     if text.isascii() or _encodes(text):
         return text
     return json.dumps(plain, allow_nan=False, separators=_TIGHT, sort_keys=sort_keys)

@@ -31,7 +31,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
-from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, json_or_repr, plain_json, plain_rows
+from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, plain_json, plain_rows, repr_of
 from lhkit.locales import available_locales
 from lhkit.settings import DEFAULT_TOOLSET, load_settings
 from lhkit.tools.registry import ToolRegistry
@@ -562,7 +562,7 @@ def _unplain(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
             if isinstance(key, str):
                 yield from _unplain(inner, f"{path}.{key}" if path else key, depth + 1)
             else:
-                told = f"{json_or_repr(key)} ({_a(key)})"
+                told = f"{repr_of(key)} ({_a(key)})"
                 yield f"{path or 'it'} has the key {told}: keys have to be texts"
     elif isinstance(value, list | tuple):
         for i, inner in enumerate(value):
@@ -571,7 +571,7 @@ def _unplain(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
         try:
             plain_json(value)
         except NotJsonError:
-            told = " ".join(json_or_repr(value).split())[:60]
+            told = " ".join(repr_of(value).split())[:60]
             how = "give a text, a number, a list or an object instead"
             yield f"{path} is {_a(value)} ({told}), which JSON cannot carry: {how}"
 

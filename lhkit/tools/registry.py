@@ -410,6 +410,16 @@ def _check_schema(name: str, schema: Any) -> None:
         ) from error
     except RecursionError as error:
         raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
-    fault = schema_fault(schema)
-    if fault is not None:
+    if fault := _untold(schema) or schema_fault(schema):
         raise RegistrationError(f"tool {name!r}: {fault}")
+
+
+def _untold(schema: Mapping[str, Any]) -> str | None:
+    """Return what a model cannot be told of a schema, since JSON cannot carry it; None: nothing."""
+    parts = {f"argument {name!r}": told for name, told in schema.get("properties", {}).items()}
+    for place, told in {**parts, "the schema": schema}.items():
+        try:
+            compact(told)
+        except NotJsonError as error:
+            return f"{place}: {error}"
+    return None

@@ -245,3 +245,20 @@ def test_claims_that_cannot_be_are_refused_with_tool_and_language(
     tool = replace(echo_tool("send"), is_destructive=is_write, claims=claims)
     with pytest.raises(RegistrationError, match=rf"tool 'send': claims\['en'\]: .*{said}"):
         ToolRegistry([tool])
+
+
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        ({"default": 10**5_000}, "a number of more than 4,300 digits"),
+        ({"maximum": 10**5_000}, "a number of more than 4,300 digits"),
+        ({"default": float("nan")}, "nan is not a JSON number"),
+    ],
+    ids=["default", "bound", "nan"],
+)
+def test_a_schema_that_no_model_can_be_told_is_refused_with_the_argument(
+    part: dict[str, Any], fault: str
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "number", **part}}}
+    with pytest.raises(RegistrationError, match=f"tool 'echo': argument 'n': {fault}"):
+        ToolRegistry([echo_tool(parameters=schema)])

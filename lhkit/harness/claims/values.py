@@ -7,6 +7,7 @@ When in doubt nothing is wrong: values of a sort that no argument holds, and nam
 than the arguments', are not judged.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, partial
@@ -172,9 +173,16 @@ def _near(args: Any) -> Iterator[Value]:
 
 def _value(value: Any) -> frozenset[Value]:
     if not isinstance(value, str):
-        return frozenset({("number", float(value))})
+        return _number(value)
     found = values_of(value[:_MOST].replace("_", " "))
     return found if len(value) <= _LONG else frozenset(each for each in found if each[0] in _SORTS)
+
+
+def _number(value: float) -> frozenset[Value]:
+    try:
+        return frozenset({("number", float(value))})
+    except OverflowError:  # an integer beyond the range of floats
+        return frozenset({("number", math.inf if value > 0 else -math.inf)})
 
 
 _MOST, _LONG = 200, 40

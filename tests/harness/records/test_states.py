@@ -2,6 +2,8 @@
 
 import gc
 import json
+import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.json_values import json_or_repr, plain_json
+from lhkit.json_values import NotJsonError, compact, json_or_repr, plain_json, plain_or_repr
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import state_of
 
@@ -107,10 +109,10 @@ LONG = 10**5_000
     ids=["positive", "negative", "in a list", "deep"],  # pytest cannot print it either
 )
 def test_a_number_too_long_to_be_written_is_refused_with_its_place(value: Any) -> None:
-    with pytest.raises(UsageError, match=r"state\(\): people\[1\]\.n.*4,300 digits"):
+    with pytest.raises(UsageError, match=r"state\(\): people\[1\]\.n.* is an int .*4300 digits"):
         state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}))
     before = state_of(Live({"people": [{"id": 0}]}))
-    with pytest.raises(UsageError, match=r"people\[1\]\.n.*4,300 digits"):
+    with pytest.raises(UsageError, match=r"people\[1\]\.n.*4300 digits"):
         state_of(Live({"people": [{"id": 0}, {"id": 1, "n": value}]}), before=before)
 
 
@@ -125,7 +127,39 @@ def test_the_longest_number_that_can_be_written_is_kept() -> None:
     "value", [LONG, [LONG], {LONG}, {"a": {LONG: 1}}], ids=["int", "list", "set", "dict"]
 )
 def test_what_cannot_be_told_is_told_by_its_type(value: Any) -> None:
-    assert json_or_repr(value) == f"<{type(value).__name__}: a number of more than 4,300 digits>"
+    assert json_or_repr(value).startswith(f"<{type(value).__name__}: Exceeds the limit (4300")
+
+
+class Detached:
+    """A row of a database whose session is gone."""
+
+    def __repr__(self) -> str:
+        raise ValueError("detached instance")
+
+
+def test_a_value_that_does_not_tell_itself_is_told_with_its_own_reason() -> None:
+    with pytest.raises(
+        UsageError, match=r"t\[0\]\.a is a Detached \(<Detached: detached instance>\)"
+    ):
+        state_of(Live({"t": [{"a": Detached()}]}))
+
+
+def test_where_python_is_told_to_write_shorter_numbers_these_are_refused_too() -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(640)
+    try:
+        with pytest.raises(NotJsonError):
+            compact({"n": 10**1_000})
+        assert json_or_repr([10**1_000]).startswith("<list: ")
+        assert str(plain_or_repr([10**1_000])).startswith("<list: ")
+    finally:
+        sys.set_int_max_str_digits(before)
+
+
+@pytest.mark.parametrize("key", [(1, 2), None, True, 3])
+def test_a_key_that_is_no_text_is_told_as_python_has_it(key: object) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"has the key {key!r} (a")):
+        state_of(Live({"t": [{"a": {key: 1}}]}))
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -102,3 +102,8 @@ def test_of_three_tried_one_failed(reply: str, *, is_claim: bool) -> None:
     ]
     said = ["put bread, jam and tea on there"]
     assert (false_claim(reply, Happened(said=said, deeds=deeds)) is not None) == is_claim
+
+
+def test_a_number_beyond_the_range_of_floats_is_one_that_nobody_tells() -> None:
+    assert is_false("six eggs please", "Added six eggs.", "add_item", item="eggs", qty=10**309)
+    assert not is_false("eggs please", "Added the eggs.", "add_item", item="eggs", qty=10**309)
