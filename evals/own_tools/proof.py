@@ -20,10 +20,12 @@ import typer
 from lhkit.cli import finish
 from lhkit.commands.tune import tune_own
 from lhkit.commands.tune_options import RunOptions, Start
+from lhkit.errors import TuningError
 from lhkit.files import write_whole
 from lhkit.harness.report.page import BLUE, RED
 from lhkit.harness.scenario import read_yaml
 from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.models.weights import ADAPTER_WEIGHTS, file_sha256
 from lhkit.settings import Settings, hardware
 from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape
 from lhkit.tuning.scores import Score, share_words, shown_scores
@@ -31,6 +33,7 @@ from lhkit.tuning.scores import Score, share_words, shown_scores
 FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
 _MOST_STEPS = 1_000_000
+_DIGITS = 8
 _TALKS = ("small_talk", "out_of_scope", "near_misses")
 
 
@@ -97,7 +100,8 @@ def thinned(text: str, most: int, seed: int) -> str:
     Of each tool, each talk and the follow-ups one stays at least; words, worlds and replies stay.
     """
     phrases = read_yaml(text).value
-    share = min(1.0, most / sentences(phrases))
+    if (share := most / sentences(phrases)) >= 1:
+        return text
     rng = random.Random(f"thinned/{seed}")  # noqa: S311 - training data, no secret
     for locale in phrases["locales"].values():
         for each in _said(locale):
@@ -108,46 +112,60 @@ def thinned(text: str, most: int, seed: int) -> str:
 
 
 def _drawn(values: Sequence[Any], share: float, rng: random.Random) -> list[Any]:
-    return rng.sample(values, max(1, round(share * len(values))))
+    count = max(1, round(share * len(values)))
+    return [values[number] for number in sorted(rng.sample(range(len(values)), count))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A training and its scores; `start` names the adapter that it went on from, empty: none."""
+    """A training and its scores.
 
+    `phrases` is the hash of the whole phrase file, `start` that of the adapter that it went on
+    from, empty: none; eight digits each.
+    """
+
+    phrases: str
     sentences: int
     rank: int
     minutes: float
     start: str
+    machine: Mapping[str, Any]
     scores: tuple[Score, ...] = ()
 
     @property
     def told(self) -> str:
         """What stands before its scores in the table."""
         start = f", from {self.start}" if self.start else ""
-        return f"{self.sentences:,} sentences, rank {self.rank}{start}"
+        return f"{self.sentences:,} sentences of {self.phrases}, rank {self.rank}{start}"
 
     @property
     def folder(self) -> str:
         """What its folder is called."""
         start = f"-from-{self.start}" if self.start else ""
-        return f"{self.sentences}-sentences-{self.minutes:g}-minutes-rank-{self.rank}{start}"
+        words = f"{self.phrases}-{self.sentences}-sentences-{self.minutes:g}-minutes"
+        return f"{words}-rank-{self.rank}{start}"
 
     def is_like(self, other: "Training", *, but: str = "") -> bool:
         """Return True if the other is this training again, or differs in the field `but` alone."""
-        fields = {"sentences", "rank", "minutes", "start"} - {but}
+        fields = {"phrases", "sentences", "rank", "minutes", "start"} - {but}
         return all(getattr(self, each) == getattr(other, each) for each in fields)
 
 
 def read_trainings(file: Path) -> list[Training]:
-    """Return what was kept of a toolset's trainings."""
+    """Return what was kept of a toolset's trainings.
+
+    Raises:
+        TuningError: it was written by another version, or is broken.
+    """
     if not file.exists():
         return []
-    told = json.loads(file.read_text(encoding="utf-8"))["trainings"]
-    return [
-        Training(**{**each, "scores": tuple(Score(**score) for score in each["scores"])})
-        for each in told
-    ]
+    try:
+        return [
+            Training(**{**each, "scores": tuple(Score(**score) for score in each["scores"])})
+            for each in json.loads(file.read_text(encoding="utf-8"))
+        ]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise TuningError(f"{file} cannot be read ({error}): move it away") from error
 
 
 def table(trainings: Sequence[Training]) -> str:
@@ -173,8 +191,9 @@ def chart(trainings: Sequence[Training]) -> Any:
     """
     import altair as alt
 
-    longest = max(trainings, key=lambda each: (each.minutes, each.sentences))
-    panels = [_panel([(each.seconds / 60, each) for each in longest.scores], "minutes of training")]
+    longest = max(trainings, key=lambda each: (not each.start, each.minutes, each.sentences))
+    title = f"minutes of training ({longest.told})"
+    panels = [_panel([(each.seconds / 60, each) for each in longest.scores], title)]
     groups = [
         [each for each in trainings if each.is_like(one, but="sentences")] for one in trainings
     ]
@@ -211,20 +230,40 @@ def keep(figures: Path, training: Training) -> list[Training]:
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
     trainings = sorted([*others, training], key=lambda each: (-each.minutes, -each.sentences))
-    told = {"machine": hardware(), "trainings": [asdict(each) for each in trainings]}
-    text = json.dumps(told, indent=2, ensure_ascii=False)
+    text = json.dumps([asdict(each) for each in trainings], indent=2, ensure_ascii=False)
     write_whole(figures, f"{text}\n".encode())
     drawn = vl_convert.vegalite_to_svg(chart(trainings).to_json())
     write_whole(figures.with_suffix(".svg"), f"{drawn}\n".encode())
     return trainings
 
 
-async def prove(own: Own, options: RunOptions, told: Training, settings: Settings) -> int:
-    """Train and score, unless that is done; keep and print the figures; return the exit code."""
-    await tune_own(options, settings)
-    scores = shown_scores(options.into / "training")
-    print(table(keep(own.figures, replace(told, scores=scores))))
+async def prove(own: Own, options: RunOptions, most: int | None, settings: Settings) -> int:
+    """Train and score, unless that is done; keep and print the figures; return the exit code.
+
+    `options.into` is the folder of all trainings, `options.phrases` the whole file, of which about
+    `most` sentences are used, or all.
+    """
+    read_trainings(own.figures)  # before an hour is spent
+    text = options.phrases.read_text(encoding="utf-8")
+    few = text if most is None else thinned(text, most, own.seed)
+    training = Training(
+        phrases=_hash(options.phrases),
+        sentences=sentences(read_yaml(few).value),
+        rank=options.recipe.adapter.rank,
+        minutes=options.recipe.minutes or 0,
+        start="" if options.start is None else _hash(options.start / ADAPTER_WEIGHTS),
+        machine=hardware(),
+    )
+    folder = options.into / own.name / training.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(phrases := folder / "phrases.yaml", few.encode())
+    await tune_own(replace(options, phrases=phrases, into=folder), settings)
+    print(table(keep(own.figures, replace(training, scores=shown_scores(folder / "training")))))
     return 0
+
+
+def _hash(file: Path) -> str:
+    return file_sha256(file)[:_DIGITS]
 
 
 def main(
@@ -234,7 +273,9 @@ def main(
     keep_every: Annotated[float, typer.Option(help="Minutes between two scores.")] = 15,
     most: Annotated[
         int | None,
-        typer.Option("--sentences", min=1, help="Use so many of the sentences. Default: all."),
+        typer.Option(
+            "--sentences", min=1, help="Use about so many of the sentences. Default: all."
+        ),
     ] = None,
     rank: Annotated[int, typer.Option(min=1, help="Rank of the adapter.")] = (
         FROM_NOTHING.adapter.rank
@@ -248,22 +289,10 @@ def main(
     if name not in OWN:
         raise typer.BadParameter(f"no such toolset {name!r}: choose {' or '.join(OWN)}")
     own = OWN[name]
-    text = own.phrases.read_text(encoding="utf-8")
-    if most is not None:
-        text = thinned(text, most, own.seed)
-    told = Training(
-        sentences=sentences(read_yaml(text).value),
-        rank=rank,
-        minutes=minutes,
-        start="" if start is None else start.name,
-    )
-    folder = into / name / told.folder
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(phrases := folder / "phrases.yaml", text.encode())
     options = RunOptions(
         toolset=own.toolset,
-        phrases=phrases,
-        into=folder,
+        phrases=own.phrases,
+        into=into,
         tuning=replace(
             FROM_NOTHING,
             steps=_MOST_STEPS,
@@ -277,7 +306,7 @@ def main(
         scored_on=(own.scenarios,),
         keep_every_minutes=keep_every,
     )
-    finish(asyncio.run, lambda settings: prove(own, options, told, settings))  # noqa: TID251 - a script
+    finish(asyncio.run, lambda settings: prove(own, options, most, settings))  # noqa: TID251 - a script
 
 
 if __name__ == "__main__":

@@ -301,10 +301,11 @@ def _scoring(
     async def score() -> None:
         if scored_on is None:
             return
+        is_begun = bool(await asyncio.to_thread(read_log, options.into))
         try:
             await _scorer(options, scored_on, base, settings).score_due()
-        except (SetupError, ModelError, RunError, OSError) as error:
-            if not read_log(options.into):
+        except (SetupError, ModelError, RunError, TuningError, OSError) as error:
+            if not is_begun:
                 raise
             with tqdm.external_write_mode(file=sys.stderr):
                 text = load_catalog(settings.locale).text

@@ -137,9 +137,9 @@ class Scorer:
         """Score what it began from, what was kept, and the end, where they have no score yet.
 
         An adapter that it began from comes first, a bare base last, when all is trained: that has
-        not learnt to end a reply, and takes longer than all others. Before anything is trained it
-        is served once, so that what cannot be served is known at once. What was played of one that
-        was broken off is not played again.
+        not learnt to end a reply, and takes longer than all others. Before the first step it is
+        served and asked nothing, so that a server that does not start is known at once. What was
+        played of one that was broken off is not played again.
 
         Raises:
             SetupError: llama.cpp is not installed or does not start, or its file cannot be written.
@@ -148,7 +148,7 @@ class Scorer:
             TuningError: the folder of the training cannot be used.
         """
         stages = await asyncio.to_thread(lambda: list(self._stages()))
-        if not stages:
+        if not stages and not await asyncio.to_thread(self._is_begun):
             async with self.serve(self.base, None, await self._place(0), self.settings):
                 pass
         for stage in stages:
@@ -157,6 +157,9 @@ class Scorer:
             score = await self._score(stage)
             await asyncio.to_thread(self._keep, score)
             self.tell(score)
+
+    def _is_begun(self) -> bool:
+        return bool(read_log(self.folder) or all_scores(self.folder))
 
     def _scored(self) -> set[str]:
         made = all_scores(self.folder)

@@ -10,7 +10,7 @@ LAMPS = ToolRegistry()
 Room = Literal["kitchen", "bedroom", "study", "hall"]
 
 
-@LAMPS.tool(destructive=True)
+@LAMPS.tool(destructive=True, claims={"ko": ["맞췄", "껐"], "en": ["is at", "is off now"]})
 def set_lamp(room: Room, percent: Annotated[int, Field(ge=0, le=100)]) -> ToolResult:
     """Set how bright the lamp of a room is, in percent; 0 is off."""
     return ToolOk({"room": room, "percent": percent})

@@ -17,6 +17,7 @@ from evals.own_tools.proof import (
 )
 from lhkit.commands.tune import dev_path, make_data
 from lhkit.commands.tune_options import DataOptions
+from lhkit.errors import TuningError
 from lhkit.harness.scenario import load_scenarios, read_yaml
 from lhkit.settings import Settings
 from lhkit.tuning.apart import near
@@ -70,7 +71,7 @@ def test_thinned_phrases_hold_about_as_many_sentences_of_every_kind(
     whole = read_yaml(text).value
     half = sentences(whole) // 2
     (file := tmp_path / "few.yaml").write_text(thinned(text, half, seed=1), encoding="utf-8")
-    few = read_phrases(file)
+    few, everything = read_phrases(file), read_phrases(OWN[name].phrases).phrases
     assert 0.8 * half < sentences(few.document.value) < 1.2 * half
     assert thinned(text, half, seed=1) == file.read_text(encoding="utf-8") != thinned(text, half, 2)
     for locale, phrases in few.phrases.locales.items():
@@ -79,16 +80,22 @@ def test_thinned_phrases_hold_about_as_many_sentences_of_every_kind(
         for tool, sayings in phrases.tools.items():
             said = whole["locales"][locale]["tools"][tool]["say"]
             assert bool(sayings.say) == bool(said)
-            assert (
-                sayings.values
-                == read_phrases(OWN[name].phrases).phrases.locales[locale].tools[tool].values
-            )
+            assert sayings.values == everything.locales[locale].tools[tool].values
 
 
-def test_no_more_sentences_than_there_are_leave_the_file_as_it_is() -> None:
+@pytest.mark.parametrize("more", [0, 1, 10**6])
+def test_as_many_sentences_as_there_are_or_more_leave_the_file_as_it_is(more: int) -> None:
     text = OWN["diary"].phrases.read_text(encoding="utf-8")
-    whole = read_yaml(text).value
-    assert sentences(json.loads(thinned(text, 10**6, seed=1))) == sentences(whole)
+    assert thinned(text, sentences(read_yaml(text).value) + more, seed=1) == text
+
+
+def test_what_is_left_of_the_sentences_stands_in_its_order() -> None:
+    text = OWN["diary"].phrases.read_text(encoding="utf-8")
+    whole, few = read_yaml(text).value, json.loads(thinned(text, 200, seed=1))
+    for locale, told in few["locales"].items():
+        for tool, sayings in told["tools"].items():
+            said = whole["locales"][locale]["tools"][tool]["say"]
+            assert sayings["say"] == [each for each in said if each in sayings["say"]]
 
 
 def scored(step: int, passed: int) -> Score:
@@ -105,9 +112,18 @@ def scored(step: int, passed: int) -> Score:
     )
 
 
-def training(count: int, *, minutes: float = 15, passed: int = 12) -> Training:
-    scores = (scored(0, 1), scored(9, passed))
-    return Training(sentences=count, rank=32, minutes=minutes, start="", scores=scores)
+def training(
+    count: int, *, minutes: float = 15, passed: int = 12, phrases: str = "1a2b3c4d"
+) -> Training:
+    return Training(
+        phrases=phrases,
+        sentences=count,
+        rank=32,
+        minutes=minutes,
+        start="",
+        machine={"cores": 2},
+        scores=(scored(0, 1), scored(9, passed)),
+    )
 
 
 def test_figures_keep_a_row_for_each_training_and_the_newest_of_two_alike(tmp_path: Path) -> None:
@@ -118,7 +134,7 @@ def test_figures_keep_a_row_for_each_training_and_the_newest_of_two_alike(tmp_pa
     assert kept == read_trainings(figures)
     assert kept[-1].scores[-1].passed == 8
     assert table(kept[-1:]).splitlines()[2:] == [
-        "| 100 sentences, rank 32 | 0 | 0 | 30/40 75% [60–86] | 1/40 2% [0–13] |",
+        "| 100 sentences of 1a2b3c4d, rank 32 | 0 | 0 | 30/40 75% [60–86] | 1/40 2% [0–13] |",
         "|  | 9 | 9 | 30/40 75% [60–86] | 8/40 20% [10–35] |",
     ]
 
@@ -130,7 +146,19 @@ def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing
     picture = figures.with_suffix(".svg")
     keep(figures, training(900, minutes=60))
     keep(figures, training(100))
+    keep(figures, training(300, phrases="5e6f7a8b"))
     assert "minutes of training" in picture.read_text(encoding="utf-8")
     assert "sentences in the phrase file" not in picture.read_text(encoding="utf-8")
     keep(figures, training(300))
     assert "sentences in the phrase file, 15 minutes" in picture.read_text(encoding="utf-8")
+
+
+def test_figures_of_another_form_are_named_before_anything_is_trained(tmp_path: Path) -> None:
+    (file := tmp_path / "pantry.json").write_text('{"scores": []}', encoding="utf-8")
+    with pytest.raises(TuningError, match=r"pantry\.json cannot be read .*: move it away"):
+        read_trainings(file)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_figures_that_are_kept_can_be_read(name: str) -> None:
+    assert all(each.scores for each in read_trainings(OWN[name].figures))

@@ -200,6 +200,19 @@ async def test_what_cannot_be_served_is_known_before_the_first_step(
     assert read_log(folder) == []
 
 
+async def test_a_training_that_is_begun_serves_nothing_that_it_does_not_score(
+    own: Path, tiny_gemma: Path
+) -> None:
+    playing, folder = Playing(), own / "training"
+    asked = eval_set([own / "scenarios.yaml"], load("notes.py:Notebook"))
+    scorer = playing.scorer(asked, folder)
+    await asyncio.to_thread(scored_training, tiny_gemma, folder, scorer, stop_after=2)
+    assert playing.served == ["base"]
+    await asyncio.to_thread(scored_training, tiny_gemma, folder, scorer, stop_after=1)
+    assert playing.served == ["base"]
+    assert 1 <= len(read_log(folder)) < 4
+
+
 async def test_what_could_not_be_scored_is_scored_the_next_time(
     own: Path, tiny_gemma: Path
 ) -> None:
@@ -417,10 +430,10 @@ async def test_once_there_is_something_to_lose_a_fault_is_told_and_the_training_
     async def failing(scorer: Scorer) -> None:
         seen.append(len(read_log(scorer.folder)))
         if seen[-1]:
-            raise OSError("no room")
+            raise TuningError("there is no room")
 
     monkeypatch.setattr(Scorer, "score_due", failing)
-    with pytest.raises(OSError, match="no room"):  # of what is scored when all is done
+    with pytest.raises(TuningError, match="no room"):  # of what is scored when all is done
         await tune_own(asked, Settings(locale="en"), progress=False)
     assert seen == [0, 1, 2, 3, 3]
     assert capsys.readouterr().err.count("no room") == 3
