@@ -529,7 +529,7 @@ async def _write_drawn(
         _tell(asked, to_stderr=True)
     said: list[Drawn] = []
     misfits: list[MisfitError] = []
-    stages = _stages(own, book, said.append, misfits.append)
+    stages = stages_of(own, book, said.append, misfits.append)
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
     drawn = tuple(
         conversations(
@@ -570,7 +570,7 @@ def _told(answers: Answers, catalog: Catalog) -> str:
     return " ".join(parts)
 
 
-def _stages(
+def stages_of(
     toolset: Toolset,
     book: PhraseFile,
     notify: Callable[[Drawn], None],

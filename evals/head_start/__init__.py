@@ -1,0 +1,1 @@
+"""A head start: many toolsets that nobody has, to learn calling tools from."""
