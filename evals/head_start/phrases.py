@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from evals.head_start.domains import Texts
 from evals.head_start.toolsets import LOCALES, SHAPES, SIDES, TALK, GeneratedToolset, Row, Tool
 from evals.head_start.wording import nouns_of, renamed, roles_in, worded
+from lhkit.harness.matchers import DateIs
+from lhkit.lifehelper.dates.said import said_dates
 from lhkit.tuning.phrases.file import particle_after
 
 _Raw: TypeAlias = dict[str, Any]
@@ -24,6 +26,7 @@ _OPENED, _CLOSED = 0.28, 0.1  # shares of sentences
 _PARTLY_SAID = 0.6
 _FOLLOW_UPS = 7
 _NEAR_MISSES = 5
+_A_DAY = date(2026, 6, 17)
 _ORDINALS = {"first": 0, "second": 1, "third": 2}
 _READ = "read"
 _WORDS = {
@@ -33,7 +36,10 @@ _WORDS = {
 _COUNTED = frozenset("개 권 대 건 장 그루 마리 명 벌 칸 병 상자 곳 자리 자루 켤레 통 줄".split())
 """Korean counters that take words of their own, not Chinese numbers."""
 
-_PARTICLE = re.compile(r"~(으로|이랑|을|이|은|과)?(?=\s|,|$)")
+_LEANING = ("과", "와", "의", "에", "에게", "에서", "된", "긴", "걸음")
+"""Endings of Korean words that nobody says alone."""
+
+_PARTICLE = re.compile(r"~(?:(으로|이랑|을|이|은|과)(?=[\s,]|$))?")
 
 
 def phrases_of(toolset: GeneratedToolset, *, seed: int) -> str:
@@ -196,8 +202,10 @@ class _Speech:
             case "number":
                 return self._numbers(tool)
             case "day":
-                days = self._some(TALK["days"][locale], 7)
-                return [{"say": say, "date": day} for say, day in days] + self._dates()
+                days = [each for each in TALK["days"][locale] if self._is_read_so(each[0], each[1:])]
+                return [
+                    {"say": say, "date": day} for say, day in self._some(days, 7)
+                ] + self._dates()
             case "text":
                 return self._some(TALK["texts"][locale], 6)
             case _:
@@ -214,6 +222,7 @@ class _Speech:
         whole = name[self._locale]
         least = {"en": 4, "ko": 2}[self._locale]
         parts = [each for each in whole.split() if len(each) >= least and each.isalnum()]
+        parts = [each for each in parts if not each.endswith(_LEANING)]
         part = self._rng.choice(parts) if parts and self._rng.random() < _PARTLY_SAID else whole
         return list(dict.fromkeys([whole, part]))
 
@@ -258,6 +267,14 @@ class _Speech:
             say.append(f"{words[number]} {unit}")
         return {"say": say, "value": number}
 
+    def _is_read_so(self, said: str, days: Sequence[str]) -> bool:
+        """Return False where the context tells that the words mean other days."""
+        if not self._toolset.manner.reads_days:
+            return True
+        meant = [DateIs(day).resolved(_A_DAY) for day in days]
+        read = said_dates(said, _A_DAY, self._locale)
+        return all((str(each.first), str(each.last)) == (meant[0], meant[-1]) for each in read)
+
     def _dates(self) -> list[Any]:
         """Return days that are told by their date; all worlds are before them."""
         days = [date(2026, 10, 1) + timedelta(days=self._rng.randrange(90)) for _ in range(3)]
@@ -299,6 +316,7 @@ class _Speech:
                 {"say": say, "args": {tool.names["from"]: {"date": first},
                                       tool.names["to"]: {"date": last}}}
                 for say, first, last in TALK["spans"][self._locale]
+                if self._is_read_so(say, [first, last])
             ]  # fmt: skip
         return {
             "say": self._some(list(self._sentences(tool)), _SENTENCES),
@@ -391,17 +409,16 @@ class _Speech:
         text = worded(raw, self._nouns)
         if text is None:
             return
-        table = self._toolset.manner.table
-        is_list = "{rows}" in text
-        for row in self._tellings(tool) if "{row}" in text else ("",):
-            named = renamed(text.replace("{row}", row), lambda role, key: self._slot(role, key, said))
-            if named is None:
-                continue
-            if is_list:
-                ways = [self._telling("{}", self._brief_roles()), f"{{{self._field('label')}}}"]
-                yield {"text": named, "each": {table: ways}, "join": self._rng.choice((", ", "; "))}
-            else:
-                yield named
+        named = renamed(text, lambda role, key: self._slot(role, key, said))
+        if named is None:
+            return
+        if "{rows}" in text:
+            ways = [self._telling("{}", self._brief_roles()), f"{{{self._field('label')}}}"]
+            each = {self._toolset.manner.table: ways}
+            yield {"text": named, "each": each, "join": self._rng.choice((", ", "; "))}
+        else:
+            for row in self._tellings(tool) if "{row}" in text else ("",):
+                yield named.replace("{row}", row)
 
     def _slot(self, role: str, key: str, said: Mapping[str, str]) -> str | None:
         toolset = self._toolset
@@ -409,6 +426,8 @@ class _Speech:
         match role, key:
             case ("rows", ""):
                 return table
+            case ("row", ""):
+                return role  # is told by `_tellings`
             case ("rows", _):
                 return f"{table}.{self._field(key)}" if self._is_shown(key) else None
             case ("row", _):
