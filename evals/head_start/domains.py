@@ -119,7 +119,7 @@ def _choice(raw: Sequence[Any]) -> Choice:
 def _placing(raw: Sequence[Any]) -> Aspect:
     names, english, korean, places = raw
     choices = tuple(
-        Choice(value=place[0], said=_texts(place), orders={locale: () for locale in LOCALES})
+        Choice(value=place[0], said=_texts(place), orders=dict.fromkeys(LOCALES, ()))
         for place in places
     )
     return Aspect(names=tuple(names), said=_texts((english, korean)), choices=choices)

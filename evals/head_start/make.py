@@ -1,20 +1,20 @@
 """The data of a head start: conversations with many generated toolsets, in one file.
 
-    python -m evals.head_start.make --toolsets 220 --count 8000 --seed 1 \\
-        --out runs/head-start/train.jsonl
+    python -m evals.head_start.make --count 8000 --out runs/head-start/train.jsonl
 
-Each toolset is spoken to in Korean and in English, by a phrase file of its own. Beside the file lies
-its dev file, of domains that the file does not hold: what is measured there is unseen toolsets.
+Each toolset is spoken to in Korean and in English, by a phrase file of its own. The dev file beside
+the data is of domains that the data do not hold: what is measured with it is unseen toolsets.
 """
 
 import asyncio
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
+from zlib import crc32
 
 import typer
 from tqdm.auto import tqdm
@@ -26,8 +26,6 @@ from evals.lessons.conversations import conversations as lessons
 from evals.own_tools.proof import SCENARIOS
 from lhkit.cli import finish
 from lhkit.commands.tune import dev_path, stages_of
-from lhkit.errors import TuningError
-from lhkit.files import write_whole
 from lhkit.harness.scenario import load_scenarios
 from lhkit.settings import Settings
 from lhkit.toolset import Toolset, load
@@ -56,7 +54,7 @@ class HeadStart:
     share that ends at the first calls, `korean_share` that of Korean ones.
     """
 
-    toolsets: int = 220
+    toolsets: int = 300
     count: int = 8_000
     seed: int = 1
     lessons: float = 0.1
@@ -97,9 +95,7 @@ def parts(
         )
     theirs = round(head_start.count * head_start.lessons)
     if theirs:
-        told = tuple(
-            lessons(theirs, seed=head_start.seed, korean_share=head_start.korean_share)
-        )
+        told = tuple(lessons(theirs, seed=head_start.seed, korean_share=head_start.korean_share))
         yield Part(name=_LIFE_HELPER, toolset=load(_LIFE_HELPER), talks=told)
 
 
@@ -138,7 +134,7 @@ def talks_with(
         book,
         stages,
         count=count,
-        seed=head_start.seed,
+        seed=crc32(f"{head_start.seed}/{toolset.name}".encode()),
         korean_share=head_start.korean_share,
     )
     return tuple(replace(each, name=f"{toolset.name}.{each.name}") for each in drawn)
@@ -166,9 +162,7 @@ async def make(
     near = 0
     with tqdm(total=head_start.count, unit="conversation", disable=not progress) as bar:
         for part in parts(head_start, misfits):
-            talks = tuple(
-                each for each in part.talks if is_apart(line.user for line in each.lines)
-            )
+            talks = tuple(each for each in part.talks if is_apart(line.user for line in each.lines))
             near += len(part.talks) - len(talks)
             sequences = await played(replace(part, talks=talks))
             if part.is_kept:
@@ -190,3 +184,51 @@ async def make(
         f"{dev_path(out)}; {near} conversations left out, near a scenario"
     )
     return 0
+
+
+_DEFAULT = HeadStart()
+
+
+def main(
+    *,
+    toolsets: Annotated[int, typer.Option(min=4, help="How many toolsets.")] = _DEFAULT.toolsets,
+    count: Annotated[int, typer.Option(min=1, help="How many conversations.")] = _DEFAULT.count,
+    seed: Annotated[int, typer.Option(min=0, help="Decides everything.")] = _DEFAULT.seed,
+    lessons: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of conversations with life-helper.")
+    ] = _DEFAULT.lessons,
+    openings: Annotated[
+        float, typer.Option(min=0, max=1, help="Share that ends at the first calls.")
+    ] = _DEFAULT.openings,
+    korean_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
+    ] = _DEFAULT.korean_share,
+    dev: Annotated[
+        int, typer.Option(min=0, help="Conversations for measuring, of domains of their own.")
+    ] = _DEFAULT.dev,
+    out: Annotated[Path, typer.Option(dir_okay=False, help="File to write.")] = Path(
+        "runs/head-start/train.jsonl"
+    ),
+    apart: Annotated[
+        list[Path] | None, typer.Option(help="Scenarios to stay away from. Default: all there are.")
+    ] = None,
+) -> None:
+    """Write conversations with many toolsets, for `lhkit tune train`."""
+    head_start = HeadStart(
+        toolsets=toolsets,
+        count=count,
+        seed=seed,
+        lessons=lessons,
+        openings=openings,
+        korean_share=korean_share,
+        dev=dev,
+    )
+
+    async def write(_settings: Settings) -> int:
+        return await make(head_start, out, apart=tuple(apart or SCENARIOS))
+
+    finish(asyncio.run, write)  # noqa: TID251 - a script's own loop
+
+
+if __name__ == "__main__":
+    typer.run(main)

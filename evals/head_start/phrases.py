@@ -7,12 +7,12 @@ toolset has sentences, values and worlds of its own.
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta, timezone
 from typing import Any, TypeAlias
 
 from evals.head_start.domains import Texts
-from evals.head_start.toolsets import LOCALES, SHAPES, SIDES, TALK, GeneratedToolset, Row, Tool
+from evals.head_start.toolsets import SHAPES, SIDES, TALK, GeneratedToolset, Row, Tool
 from evals.head_start.wording import nouns_of, renamed, roles_in, worded
 from lhkit.harness.matchers import DateIs
 from lhkit.lifehelper.dates.said import said_dates
@@ -26,14 +26,18 @@ _OPENED, _CLOSED = 0.28, 0.1  # shares of sentences
 _PARTLY_SAID = 0.6
 _FOLLOW_UPS = 7
 _NEAR_MISSES = 5
+_ZONE = timezone(timedelta(hours=9))
 _A_DAY = date(2026, 6, 17)
 _ORDINALS = {"first": 0, "second": 1, "third": 2}
 _READ = "read"
 _WORDS = {
-    "en": "zero one two three four five six seven eight nine ten eleven twelve".split(),
-    "ko": "영 한 두 세 네 다섯 여섯 일곱 여덟 아홉 열 열한 열두".split(),
+    "en": "zero,one,two,three,four,five,six,seven,eight,nine,ten,eleven,twelve",
+    "ko": "영,한,두,세,네,다섯,여섯,일곱,여덟,아홉,열,열한,열두",
 }
-_COUNTED = frozenset("개 권 대 건 장 그루 마리 명 벌 칸 병 상자 곳 자리 자루 켤레 통 줄".split())
+_COUNTED = frozenset({
+    *("개", "권", "대", "건", "장", "그루", "마리", "명", "벌", "칸", "병"),
+    *("상자", "곳", "자리", "자루", "켤레", "통", "줄"),
+})  # fmt: skip
 """Korean counters that take words of their own, not Chinese numbers."""
 
 _LEANING = ("과", "와", "의", "에", "에게", "에서", "된", "긴", "걸음")
@@ -85,10 +89,10 @@ class _Speech:
     def _world(self) -> _Raw:
         rng, toolset = self._rng, self._toolset
         day = date(2026, 2, 2) + timedelta(days=rng.randrange(230))
-        now = datetime(day.year, day.month, day.day, rng.randrange(7, 21), rng.randrange(60))
+        clock = time(rng.randrange(7, 21), rng.randrange(60), tzinfo=_ZONE)
         numbers = rng.sample(range(len(toolset.present)), len(toolset.present))
         return {
-            "now": now.replace(tzinfo=timezone(timedelta(hours=9))).isoformat(),
+            "now": datetime.combine(day, clock).isoformat(),
             toolset.manner.table: [self._row(number, day) for number in numbers],
         }
 
@@ -107,7 +111,9 @@ class _Speech:
                     row[name] = self._rng.choice(self._people)
                 case "number":
                     row[name] = self._rng.randint(0, toolset.domain.aspects[role].most)
-                case "day":
+                case "text":
+                    pass  # what is noted comes later
+                case _:
                     row[name] = str(today + timedelta(days=self._rng.randint(-6, 30)))
         return row
 
@@ -117,7 +123,7 @@ class _Speech:
 
     def _all(self, texts: Mapping[str, Sequence[str]]) -> list[str]:
         """Return the texts of the language, as far as the domain has the words."""
-        found = (worded(each, self._nouns) for each in texts[self._locale])
+        found = [worded(each, self._nouns) for each in texts[self._locale]]
         return [each for each in found if each is not None]
 
     def _spoken(self, text: str, *, is_alone: bool = True) -> str:
@@ -138,8 +144,8 @@ class _Speech:
     def _in_korean(self, text: str) -> str:
         for ending, others in _ENDINGS.items():
             if text.endswith(ending):
-                other = self._rng.choice(TALK["wrappers"]["ko"] if ending == "줘" else others)
-                return text.removesuffix(ending) + other
+                choices = TALK["wrappers"]["ko"] if ending == "줘" else others
+                return f"{text.removesuffix(ending)}{self._rng.choice(choices)}"
         return text
 
     def _opened(self, text: str) -> str:
@@ -179,37 +185,36 @@ class _Speech:
     # ------------------------------------------------------------------------------ values
     def _values(self, tool: Tool, role: str) -> list[Any]:
         """Return what an argument may be, in words of the language."""
-        toolset, locale = self._toolset, self._locale
-        match role:
-            case "item" if tool.shape == "find":
-                return [
-                    {"say": word, "value": word}
-                    for each in toolset.present
-                    for word in self._words_of(each)
-                ]
-            case "item":
-                return [*map(self._item, toolset.present), *self._said_ids()]
-            case "label":
-                return [each[locale] for each in self._new_names()]
-            case "kind" | "state" | "place":
-                choices = toolset.domain.aspects[role].choices
-                return [
-                    {"say": choice.said[locale], "value": value}
-                    for choice, value in zip(choices, toolset.values(role, locale), strict=True)
-                ]
-            case "person":
-                return list(self._people)
-            case "number":
-                return self._numbers(tool)
-            case "day":
-                days = [each for each in TALK["days"][locale] if self._is_read_so(each[0], each[1:])]
-                return [
-                    {"say": say, "date": day} for say, day in self._some(days, 7)
-                ] + self._dates()
-            case "text":
-                return self._some(TALK["texts"][locale], 6)
-            case _:
-                raise AssertionError(role)
+        if role in {"kind", "state", "place"}:
+            return self._choices(role)
+        if role == "item" and tool.shape == "find":
+            words = [word for each in self._toolset.present for word in self._words_of(each)]
+            return [{"say": word, "value": word} for word in words]
+        makers: Mapping[str, Callable[[], list[Any]]] = {
+            "item": lambda: [*map(self._item, self._toolset.present), *self._said_ids()],
+            "label": lambda: [each[self._locale] for each in self._new_names()],
+            "person": lambda: list(self._people),
+            "number": lambda: self._numbers(tool),
+            "day": self._days,
+            "text": lambda: self._some(TALK["texts"][self._locale], 6),
+        }
+        return makers[role]()
+
+    def _choices(self, role: str) -> list[Any]:
+        choices = self._toolset.domain.aspects[role].choices
+        values = self._toolset.values(role, self._locale)
+        return [
+            {"say": choice.said[self._locale], "value": value}
+            for choice, value in zip(choices, values, strict=True)
+        ]
+
+    def _days(self) -> list[Any]:
+        days = [
+            {"say": say, "date": day}
+            for say, day in TALK["days"][self._locale]
+            if self._is_read_so(say, [day])
+        ]
+        return self._some(days, 7) + self._dates()
 
     def _new_names(self) -> Sequence[Texts]:
         return self._toolset.absent[::2]
@@ -248,7 +253,18 @@ class _Speech:
         """Return things by their ids, where people would say these."""
         if self._toolset.manner.id_style in {"name", "hex"}:
             return []
-        return [{"say": str(each), "value": each} for each in self._some(self._toolset.ids, 2)]
+        thing = self._toolset.domain.thing[self._locale]
+        return [
+            {
+                "say": f"{thing} {each}"
+                if self._locale == "en"
+                else f"{each}번 {thing}"
+                if isinstance(each, int)
+                else [str(each), f"{thing} {each}"],
+                "value": each,
+            }
+            for each in self._some(self._toolset.ids, 2)
+        ]
 
     def _numbers(self, tool: Tool) -> list[Any]:
         most = self._toolset.domain.aspects["number"].most
@@ -258,7 +274,7 @@ class _Speech:
         return [self._number(each) for each in self._some(numbers, 6)]
 
     def _number(self, number: int) -> Any:
-        words = _WORDS[self._locale]
+        words = _WORDS[self._locale].split(",")
         if self._locale == "en":
             return {"say": [str(number), *words[number : number + 1]], "value": number}
         unit = self._nouns["unit"]
@@ -340,7 +356,7 @@ class _Speech:
             yield from self._orders(tool)
 
     def _fitting(self, tool: Tool, raw: str) -> str | None:
-        """Return a sentence with the arguments of a tool; None if it says too much or too little."""
+        """Return a sentence with a tool's arguments; None if it says too much or too little."""
         text = worded(raw, self._nouns)
         said = roles_in(raw) - {"span"}
         if text is None or not said <= tool.names.keys():
@@ -354,7 +370,7 @@ class _Speech:
         values = self._toolset.values("state", self._locale)
         for choice, value in zip(choices, values, strict=True):
             for order in choice.orders[self._locale]:
-                is_order = not order.startswith(("~", "we", "I ", "there", "some"))
+                is_order = order.split()[0] not in _TELLING
                 text = f"!{order}" if self._locale == "en" and is_order else order
                 if self._locale == "en":
                     text = text.replace("~", f"{self._nouns['the']}{{item}}")
@@ -421,26 +437,33 @@ class _Speech:
                 yield named.replace("{row}", row)
 
     def _slot(self, role: str, key: str, said: Mapping[str, str]) -> str | None:
-        toolset = self._toolset
-        table, one = toolset.manner.table, toolset.manner.one
-        match role, key:
-            case ("rows", ""):
-                return table
-            case ("row", ""):
-                return role  # is told by `_tellings`
-            case ("rows", _):
-                return f"{table}.{self._field(key)}" if self._is_shown(key) else None
-            case ("row", _):
-                name = self._field(key)
-                return None if name is None else f"{one}.{name}" if one else name
-            case ("it", _) if toolset.tool("get") is not None:
-                return self._slot("row", key, said)
-            case ("it", _):
-                return self._slot("rows", key, said)
-            case ("count" | "reason" | "span" | "deleted", ""):
+        """Return the slot for what a reply speaks of; None if there is no such thing."""
+        match role:
+            case "rows":
+                return self._rows_slot(key)
+            case "row":
+                return self._row_slot(key, said)
+            case "it":
+                has_get = self._toolset.tool("get") is not None
+                return self._row_slot(key, said) if has_get else self._rows_slot(key)
+            case "count" | "reason" | "span" | "deleted":
                 return role
             case _:
                 return said.get(role)
+
+    def _rows_slot(self, key: str) -> str | None:
+        table = self._toolset.manner.table
+        if not key:
+            return table
+        return f"{table}.{self._field(key)}" if self._is_shown(key) else None
+
+    def _row_slot(self, key: str, said: Mapping[str, str]) -> str | None:
+        if not key:
+            return "row"  # is told by `_tellings`
+        name, one = self._field(key), self._toolset.manner.one
+        if name is None or one:
+            return name and f"{one}.{name}"
+        return f"{name}.value" if key == "day" and name == said.get(key) else name
 
     def _field(self, role: str) -> str | None:
         return self._toolset.fields.get(role)
@@ -534,9 +557,7 @@ class _Speech:
 
     def _line(self, raw: Mapping[str, Any]) -> _Raw | None:
         """Return a line of a follow-up; None if the toolset has not what it takes."""
-        say = [
-            _in_slots(self._spoken(each, is_alone=False)) for each in self._all(raw["say"])
-        ]
+        say = [_in_slots(self._spoken(each, is_alone=False)) for each in self._all(raw["say"])]
         line: _Raw = {"say": say}
         if "answer" in raw:
             line["answer"] = list(map(_in_slots, self._all(raw["answer"])))
@@ -615,6 +636,12 @@ def _in_slots(text: str) -> str:
 def _role_of(slot: str) -> str:
     return slot.removeprefix(_SLOT).rstrip("2")
 
+
+_TELLING = frozenset({
+    *("~", "we", "we're", "a", "an", "the", "nobody", "somebody"),
+    *("guests", "hail", "people", "there's"),
+})  # fmt: skip
+"""With these a sentence begins that tells something and orders nothing."""
 
 _ENDINGS: Mapping[str, Sequence[str]] = {
     "줘": (),

@@ -264,8 +264,8 @@ def _add(desk: _Desk, meant: Row) -> ToolResult:
     row: Row = {name: None for role, name in desk.toolset.fields.items() if role != "text"}
     row |= {desk.at(role): value for role, value in meant.items()}
     if "id" in desk.toolset.fields:
-        label = {"en": f"new {len(desk.rows)}"}
-        row[desk.at("id")] = new_id(desk.toolset.manner.id_style, 901 + len(desk.rows), label)
+        number = 901 + len(desk.rows)
+        row[desk.at("id")] = new_id(desk.toolset.manner.id_style, number, {"en": f"new {number}"})
     if "state" in desk.toolset.fields and "state" not in meant:
         row[desk.at("state")] = desk.toolset.values("state", desk.locale)[0]
     desk.rows.append(row)
@@ -651,6 +651,8 @@ class _Drawing:
                 is_kind_required = "kind" in some and self._chance(0.5)
                 required = ("label", "kind") if is_kind_required else ("label",)
                 optional = [each for each in some if each not in required]
+            case _:
+                pass
         for role in (*required, *optional):
             is_required = role in required
             yield Argument(role=role, name=self._names[role], is_required=is_required)

@@ -8,6 +8,7 @@ from evals.head_start.domains import Domain
 from lhkit.tuning.phrases.file import particle_after
 
 _NOUN = re.compile(r"<(\w+)(?::([^<>]+))?>")
+_A = re.compile(r"\b([Aa]) (?=[aeio])")
 _SLOT = re.compile(r"\{(\w+)(?:\.(\w+))?(?::([^{}]+))?\}")
 
 
@@ -35,9 +36,10 @@ def worded(text: str, nouns: Mapping[str, str]) -> str | None:
     """Return a text with its `<nouns>`, which take Korean particles; None if it needs others."""
     if any(found[1] not in nouns for found in _NOUN.finditer(text)):
         return None
-    return _NOUN.sub(
+    told = _NOUN.sub(
         lambda found: nouns[found[1]] + particle_after(nouns[found[1]], found[2] or ""), text
     )
+    return _A.sub(r"\1n ", told)
 
 
 def roles_in(text: str) -> frozenset[str]:
