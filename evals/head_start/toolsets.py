@@ -571,7 +571,8 @@ class _Drawing:
         return fields | {"text": self._any(_TEXTS)}
 
     def _drawn_names(self) -> Mapping[str, str]:
-        is_named = self._manner.id_style == "name"
+        names = _NAMED_ITEMS if self._manner.id_style == "name" else _ITEM_NAMES
+        own = [each for each in names if each.format(**self._words) != self._manner.one]
         first, last = self._rng.choice(_SPANS)
         aspects = {
             role: name if self._chance(0.7) else self._any(self._domain.aspects[role].names)
@@ -579,7 +580,9 @@ class _Drawing:
             if role in self._domain.aspects
         }
         return {
-            "item": self._any(_NAMED_ITEMS if is_named else _ITEM_NAMES),
+            "item": self._any(
+                own
+            ),  # a reply's `{book.due}` is of the result, not of what was found
             "query": self._any(_QUERIES),
             "label": self._fields["label"],
             "text": self._fields["text"],

@@ -83,6 +83,12 @@ def test_a_toolset_has_no_two_tools_or_arguments_of_one_name() -> None:
             assert len(set(tool.names.values())) == len(tool.arguments)
 
 
+def test_a_reply_tells_the_row_of_a_result_and_not_what_it_was_before() -> None:
+    for each in many():
+        items = {tool.names["item"] for tool in each.tools if "item" in tool.names}
+        assert each.manner.one not in items  # `{book.due}` of phrases is the row looked up, if any
+
+
 def test_some_tools_are_there_and_nobody_asks_for_them() -> None:
     silent = [tool for each in many() for tool in each.tools if not tool.is_asked]
     assert 0.05 < len(silent) / sum(len(each.tools) for each in many()) < 0.3
