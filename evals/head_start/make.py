@@ -10,7 +10,7 @@ import asyncio
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -75,11 +75,13 @@ class Part:
 
 
 def parts(
-    head_start: HeadStart, misfits: list[MisfitError], said: list[Drawn] | None = None
+    head_start: HeadStart,
+    misfits: list[MisfitError],
+    notify: Callable[[Drawn], None] = ignore,
 ) -> Iterator[Part]:
     """Yield each toolset with its conversations; the same arguments give the same ones.
 
-    What does not fit when they are played comes into `misfits`, what was answered into `said`.
+    What does not fit when they are played comes into `misfits`; what is answered is told.
     """
     kept = kept_domains(head_start)
     drawn = list(toolsets(head_start.toolsets, seed=head_start.seed))
@@ -89,7 +91,7 @@ def parts(
     shares = [*zip(to_learn, _shared(ours, len(to_learn)), strict=True)]
     shares += zip(for_dev, _shared(head_start.dev, len(for_dev)), strict=True)
     for toolset, count in shares:
-        talks = talks_with(toolset, count, head_start, misfits, said)
+        talks = talks_with(toolset, count, head_start, misfits, notify)
         yield Part(
             name=toolset.name, toolset=toolset, talks=talks, is_kept=toolset.domain.key in kept
         )
@@ -116,7 +118,7 @@ def talks_with(
     count: int,
     head_start: HeadStart,
     misfits: list[MisfitError],
-    said: list[Drawn] | None = None,
+    notify: Callable[[Drawn], None] = ignore,
 ) -> tuple[Conversation, ...]:
     """Return conversations with a toolset, drawn from its phrase file.
 
@@ -127,7 +129,6 @@ def talks_with(
         file = Path(folder) / f"{toolset.name}.yaml"
         file.write_text(phrases_of(toolset, seed=head_start.seed), encoding="utf-8")
         book = read_phrases(file)
-    notify = ignore if said is None else said.append
     stages = stages_of(toolset, book, notify, misfits.append)
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
     drawn = conversations(
@@ -142,6 +143,8 @@ def talks_with(
 
 async def played(part: Part) -> tuple[TrainingSequence, ...]:
     """Play conversations; those of one toolset and language are a group, since they begin alike."""
+    if not part.talks:
+        return ()
     sequences = await simulate(part.talks, part.toolset, progress=False)
     return tuple(replace(each, group=f"{part.name}.{each.group}") for each in sequences)
 
@@ -159,9 +162,14 @@ async def make(
     misfits: list[MisfitError] = []
     learnt: list[TrainingSequence] = []
     dev: list[TrainingSequence] = []
+    outcomes: Counter[str] = Counter()
     near = 0
+
+    def count(drawn: Drawn) -> None:
+        outcomes[drawn.outcome] += 1
+
     with tqdm(total=head_start.count, unit="conversation", disable=not progress) as bar:
-        for part in parts(head_start, misfits):
+        for part in parts(head_start, misfits, count):
             talks = tuple(each for each in part.talks if is_apart(line.user for line in each.lines))
             near += len(part.talks) - len(talks)
             sequences = await played(replace(part, talks=talks))
@@ -174,16 +182,29 @@ async def make(
                 )
             bar.update(len(part.talks))
     require_playable(misfits)
-    write_sequences(dev_path(out), dev)
+    dev_path(out).unlink(missing_ok=True)
+    if dev:
+        write_sequences(dev_path(out), dev)
     write_sequences(out, learnt)
-    groups = Counter(each.group.rpartition(".")[2] for each in learnt)
-    told = ", ".join(f"{locale} {count}" for locale, count in sorted(groups.items()))
-    typer.echo(
-        f"{len(learnt)} texts ({told}) of {len({each.group for each in learnt})} groups: {out}; "
-        f"{len(dev)} of toolsets in {', '.join(sorted(kept_domains(head_start)))}: "
-        f"{dev_path(out)}; {near} conversations left out, near a scenario"
-    )
+    for line in _told(head_start, learnt, dev, outcomes):
+        typer.echo(line)
+    typer.echo(f"{near} conversations were nearly a scenario and are left out")
     return 0
+
+
+def _told(
+    head_start: HeadStart,
+    learnt: Sequence[TrainingSequence],
+    dev: Sequence[TrainingSequence],
+    outcomes: Counter[str],
+) -> Iterator[str]:
+    """Yield lines that say what was written."""
+    locales = Counter(each.group.rpartition(".")[2] for each in learnt)
+    told = ", ".join(f"{locale} {count}" for locale, count in sorted(locales.items()))
+    yield f"{len(learnt)} texts ({told}) in {len({each.group for each in learnt})} groups"
+    if dev:
+        yield f"{len(dev)} for measuring, about {', '.join(sorted(kept_domains(head_start)))}"
+    yield "wishes: " + ", ".join(f"{count} {key}" for key, count in outcomes.most_common())
 
 
 _DEFAULT = HeadStart()
