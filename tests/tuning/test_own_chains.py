@@ -43,7 +43,7 @@ def drop_thing(args: Mapping[str, Any], boxes: Boxes) -> ToolResult:
         for thing in box["things"]:
             if thing["id"] == args["thing_id"]:
                 box["things"].remove(thing)
-                return ToolOk({"left": len(box["things"])})
+                return ToolOk({"left": len(box["things"]), "thing_id": {"name": "ashes"}})
     return ToolErr("not_found", "no such thing")
 
 
@@ -392,3 +392,32 @@ def test_a_place_in_a_result_is_read_as_people_mean_it(
     place: str, where: dict[str, Any], values: list[Any]
 ) -> None:
     assert list(taken(DATA, place, where).values) == values
+
+
+@pytest.mark.anyio
+async def test_a_reply_tells_a_row_as_the_result_has_it_and_not_as_it_was_looked_up(
+    tmp_path: Path,
+) -> None:
+    phrases = PHRASES.replace("No more {thing_id}, {left} left.", "Now it is {thing_id.name}.")
+    texts = await played(book_of(tmp_path, phrases))
+    ends = {each[-1] for each in told_of(texts, "throw the lamp away")}
+    assert "Now it is ashes." in ends
+    assert "Now it is red lamp." not in ends
+
+
+@pytest.mark.anyio
+async def test_a_slot_of_lines_that_belong_together_may_be_called_as_a_list_of_a_result(
+    tmp_path: Path,
+) -> None:
+    follow_up = """\
+    follow_ups:
+      - slots: {things: [{say: the attic, value: b7}]}
+        lines:
+          - say: ['look into {things}']
+            calls: [{tool: find_things, args: {box_id: '{things}'}}]
+            outcome: several
+            replies: {several: ['{things.name} are in it.']}
+"""
+    texts = await played(book_of(tmp_path, PHRASES + follow_up))
+    told = told_of(texts, "look into the attic")
+    assert [call("find_things", box_id="b7"), "red lamp, rug are in it."] in told

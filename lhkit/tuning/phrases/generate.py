@@ -380,9 +380,10 @@ def _word(wish: Wish, field: _Field, reply: PhraseReply, slot: Gap) -> str | Non
     if str(slot) in wish.words:
         return wish.words[str(slot)]
     if slot.key and slot.name in field.rows:
-        word = word_in({slot.name: field.rows[slot.name]}, slot, wish.told)
-        if word is not None:
-            return word
+        before = {slot.name: field.rows[slot.name]}
+        for source in (field.data, before):  # what a result tells of the row is newer
+            if (word := word_in(source, slot, wish.told)) is not None:
+                return word
     if slot.key == _CALLED_WITH and slot.name in field.args:
         return plain_word(field.args[slot.name])
     ways = reply.ways(slot.name)
@@ -1069,7 +1070,9 @@ class _Drawing:
         for slot in used:
             if slot.name in drawn and str(slot) not in fillings:
                 value = drawn[slot.name]
-                part = value.parts[slot.key] if slot.key else value
+                part = value.parts.get(slot.key) if slot.key else value
+                if part is None:  # of a result, which has a list of that name
+                    continue
                 word = self._rng.choice(part.words) if part.words else ""
                 fillings[str(slot)] = part.filling(self._today, word)
         return fillings
