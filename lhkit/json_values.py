@@ -22,6 +22,7 @@ _MOST_DIGITS = 4_300
 """Of an integer: Python makes no text of a longer one, unless it is told to."""
 
 _BEYOND = 10**_MOST_DIGITS
+_TOO_LONG = f"a number of more than {_MOST_DIGITS:,} digits"
 _ATOMS = frozenset({str, bool, type(None)})
 _KEYS = frozenset({str})
 _TIGHT = (",", ":")
@@ -179,7 +180,7 @@ class _ReadOnlyList(list[Any]):
 
 def _printable(number: int) -> int:
     if not -_BEYOND < number < _BEYOND:
-        raise NotJsonError(f"a number of more than {_MOST_DIGITS:,} digits")
+        raise NotJsonError(_TOO_LONG)
     return number
 
 
@@ -217,10 +218,11 @@ def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
 def plain_or_repr(value: Any) -> Any:
     """Return `value` as plain JSON; what JSON cannot carry is kept as its `repr`."""
     try:
-        compact(value)
+        plain = plain_json(value)
+        _dump(plain, sort_keys=False)
     except NotJsonError:
         return repr_of(value)
-    return plain_json(value)
+    return plain
 
 
 def repr_of(value: Any) -> str:
@@ -228,7 +230,8 @@ def repr_of(value: Any) -> str:
     try:
         return repr(value)
     except ValueError as error:
-        return f"<{type(value).__name__}: {error}>"
+        is_long = "integer string conversion" in str(error)
+        return f"<{type(value).__name__}: {_TOO_LONG if is_long else error}>"
 
 
 def shown(value: Any, max_chars: int = 80) -> str:

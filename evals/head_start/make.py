@@ -26,6 +26,7 @@ from evals.lessons.conversations import conversations as lessons
 from evals.own_tools.proof import SCENARIOS
 from lhkit.cli import finish
 from lhkit.commands.tune import dev_path, stages_of
+from lhkit.errors import UsageError
 from lhkit.harness.scenario import load_scenarios
 from lhkit.settings import Settings
 from lhkit.toolset import Toolset, load
@@ -63,6 +64,16 @@ class HeadStart:
     dev: int = 60
     dev_domains: int = 3
 
+    @property
+    def theirs(self) -> int:
+        """How many conversations are with life-helper."""
+        return round(self.count * self.lessons)
+
+    @property
+    def ours(self) -> int:
+        """How many are with generated toolsets, to learn from."""
+        return self.count - self.theirs - self.dev
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -87,16 +98,14 @@ def parts(
     drawn = list(toolsets(head_start.toolsets, seed=head_start.seed))
     for_dev = [each for each in drawn if each.domain.key in kept]
     to_learn = [each for each in drawn if each.domain.key not in kept]
-    ours = round(head_start.count * (1 - head_start.lessons)) - head_start.dev
-    shares = [*zip(to_learn, _shared(ours, len(to_learn)), strict=True)]
+    shares = [*zip(to_learn, _shared(head_start.ours, len(to_learn)), strict=True)]
     shares += zip(for_dev, _shared(head_start.dev, len(for_dev)), strict=True)
     for toolset, count in shares:
         talks = talks_with(toolset, count, head_start, misfits, notify)
         yield Part(
             name=toolset.name, toolset=toolset, talks=talks, is_kept=toolset.domain.key in kept
         )
-    theirs = round(head_start.count * head_start.lessons)
-    if theirs:
+    if theirs := head_start.theirs:
         told = tuple(lessons(theirs, seed=head_start.seed, korean_share=head_start.korean_share))
         yield Part(name=_LIFE_HELPER, toolset=load(_LIFE_HELPER), talks=told)
 
@@ -155,8 +164,14 @@ async def make(
     """Write the data and its dev file, say what it is, and return the exit code.
 
     Raises:
+        UsageError: nothing would be left to learn from.
         TuningError: phrases do not fit their tools, or it cannot be written.
     """
+    if head_start.ours < 1:
+        raise UsageError(
+            f"--count {head_start.count} leaves nothing to learn from beside --dev "
+            f"{head_start.dev} and --lessons {head_start.lessons:g}: raise --count, or lower these"
+        )
     is_apart = Apart([turn.user for each in load_scenarios(apart) for turn in each.turns])
     rng = random.Random(f"openings/{head_start.seed}")  # noqa: S311 - training data, no secret
     misfits: list[MisfitError] = []

@@ -384,7 +384,7 @@ class _Speech:
     def _side(self, tool: Tool) -> _Raw:
         told = SIDES[tool.shape]
         names = tool.names
-        slot_of = lambda role, _: names.get(role, role)  # noqa: E731 - three times below
+        slot_of = lambda role, _: names.get(role, role)  # noqa: E731 - one line of two uses
         values = {
             names[role]: [
                 {"say": each[0], "value": each[1]} if isinstance(each, list) else each
@@ -482,12 +482,10 @@ class _Speech:
         """Return ways to tell a row that is shown whole; a new one may lack some fields."""
         one = self._toolset.manner.one
         path = f"{one}.{{}}" if one else "{}"
-        bare = self._telling(path, [])
+        if tool.shape == "get":
+            return [self._telling(path, self._aspects())]
         added = [each for each in self._aspects() if each in tool.required]
-        roles = self._aspects() if tool.shape == "get" else added
-        return [self._telling(path, roles)] if tool.shape == "get" else [
-            self._telling(path, roles), bare
-        ]  # fmt: skip
+        return [self._telling(path, roles) for roles in ([added, []] if added else [[]])]
 
     def _telling(self, path: str, roles: Sequence[str]) -> str:
         """Return slots that tell a row: its name, and some of what is known of it."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
+from itertools import count
 from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
@@ -264,12 +265,18 @@ def _add(desk: _Desk, meant: Row) -> ToolResult:
     row: Row = {name: None for role, name in desk.toolset.fields.items() if role != "text"}
     row |= {desk.at(role): value for role, value in meant.items()}
     if "id" in desk.toolset.fields:
-        number = 901 + len(desk.rows)
-        row[desk.at("id")] = new_id(desk.toolset.manner.id_style, number, {"en": f"new {number}"})
+        row[desk.at("id")] = _fresh_id(desk)
     if "state" in desk.toolset.fields and "state" not in meant:
         row[desk.at("state")] = desk.toolset.values("state", desk.locale)[0]
     desk.rows.append(row)
     return desk.one({key: value for key, value in row.items() if value is not None})
+
+
+def _fresh_id(desk: _Desk) -> str | int:
+    """Return an id that no row has; those that a world begins with are of lower numbers."""
+    style, used = desk.toolset.manner.id_style, {row[desk.at("id")] for row in desk.rows}
+    fresh = (new_id(style, number, {"en": f"new {number}"}) for number in count(1_001))
+    return next(each for each in fresh if each not in used)
 
 
 def _remove(desk: _Desk, meant: Row) -> ToolResult:
@@ -580,9 +587,7 @@ class _Drawing:
             if role in self._domain.aspects
         }
         return {
-            "item": self._any(
-                own
-            ),  # a reply's `{book.due}` is of the result, not of what was found
+            "item": self._any(own),
             "query": self._any(_QUERIES),
             "label": self._fields["label"],
             "text": self._fields["text"],
@@ -697,7 +702,7 @@ def new_id(style: IdStyle, number: int, name: Texts) -> str | int:
     letter = slug(name["en"])[0]
     match style:
         case "code":
-            return f"{letter.upper()}{crc32(name['en'].encode()) % 26 % 10}-{number:04}"
+            return f"{letter.upper()}{crc32(name['en'].encode()) % 10}-{number:04}"
         case "short":
             return f"{letter}{number}"
         case "slug":

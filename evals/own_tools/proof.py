@@ -46,16 +46,17 @@ class Own:
     scenarios: Path
     count: int = 6_000
     seed: int = 1
+    folder: Path = FOLDER
 
     @property
     def phrases(self) -> Path:
         """What people say."""
-        return FOLDER / f"{self.name}.yaml"
+        return self.folder / f"{self.name}.yaml"
 
     @property
     def figures(self) -> Path:
         """What came of it."""
-        return FOLDER / f"{self.name}.json"
+        return self.folder / f"{self.name}.json"
 
 
 OWN = {

@@ -401,6 +401,8 @@ def _claims_fault(words: Any, *, writes: bool) -> str | None:
 def _check_schema(name: str, schema: Any) -> None:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError(f'tool {name!r}: the schema must have "type": "object" at its top')
+    if fault := _untold(schema):
+        raise RegistrationError(f"tool {name!r}: {fault}")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
@@ -410,13 +412,15 @@ def _check_schema(name: str, schema: Any) -> None:
         ) from error
     except RecursionError as error:
         raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
-    if fault := _untold(schema) or schema_fault(schema):
+    if fault := schema_fault(schema):
         raise RegistrationError(f"tool {name!r}: {fault}")
 
 
 def _untold(schema: Mapping[str, Any]) -> str | None:
     """Return what a model cannot be told of a schema, since JSON cannot carry it; None: nothing."""
-    parts = {f"argument {name!r}": told for name, told in schema.get("properties", {}).items()}
+    named = schema.get("properties")
+    arguments = named if isinstance(named, Mapping) else {}
+    parts = {f"argument {name!r}": told for name, told in arguments.items()}
     for place, told in {**parts, "the schema": schema}.items():
         try:
             compact(told)

@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from evals.head_start.make import HeadStart, kept_domains, make, parts, played
 from evals.own_tools.proof import SCENARIOS
 from lhkit.commands.tune import dev_path
+from lhkit.errors import UsageError
 from lhkit.harness.scenario import load_scenarios
 from lhkit.tools.validation import Accepted
 from lhkit.toolset import registry_of
@@ -86,6 +88,7 @@ async def test_no_line_is_nearly_one_of_any_scenario(
 
 
 @pytest.mark.anyio
+@pytest.mark.promise("head_start.apart")
 async def test_what_is_nearly_said_in_a_scenario_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,3 +129,12 @@ def test_each_toolset_is_spoken_to_in_its_own_way() -> None:
         part.name: [talk.kind for talk in part.talks] for part in parts(replace(FEW, count=140), [])
     }
     assert len({tuple(each) for each in kinds.values()}) == len(kinds) == FEW.toolsets
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", [{"count": 10, "dev": 60}, {"lessons": 1.0, "dev": 0}])
+async def test_what_would_leave_nothing_to_learn_is_refused(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match="leaves nothing to learn from beside"):
+        await make(replace(FEW, **change), tmp_path / "train.jsonl", progress=False)

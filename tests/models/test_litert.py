@@ -132,13 +132,6 @@ async def test_a_reply_that_the_limit_cuts_within_a_letter_is_cut() -> None:
     assert (cut.reason, cut.truncated) == ("length", True)
 
 
-async def test_a_reply_that_the_limit_cuts_within_a_letter_is_cut() -> None:
-    """Half a letter is told as one sign, whatever number of tokens it is of."""
-    async with connected(FakeEngine(["하", "\ufffd", FULL])) as model:
-        cut = await answered(model, asked(max_tokens=3))
-    assert (cut.reason, cut.truncated) == ("length", True)
-
-
 async def test_a_stop_token_that_the_file_does_not_have_ends_it_by_its_text() -> None:
     """The dialect of life-helper also stops where a turn begins."""
     pieces = ["네", ".", "<start", "_of_", "turn>", "user", ENDLESS]

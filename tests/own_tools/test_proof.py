@@ -1,29 +1,34 @@
 """Own tools, proven: phrases that play, data apart from every scenario, scores of what was run."""
 
 import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from evals.own_tools import proof
 from evals.own_tools.proof import (
     OWN,
     SCENARIOS,
+    Own,
     Training,
     keep,
+    prove,
     read_trainings,
     sentences,
     table,
     thinned,
 )
 from lhkit.commands.tune import dev_path, make_data
-from lhkit.commands.tune_options import DataOptions
+from lhkit.commands.tune_options import DataOptions, RunOptions
 from lhkit.errors import TuningError
 from lhkit.harness.scenario import load_scenarios, read_yaml
 from lhkit.settings import Settings
 from lhkit.tuning.apart import near
 from lhkit.tuning.data import read_sequences
 from lhkit.tuning.phrases.file import read_phrases
-from lhkit.tuning.scores import Score
+from lhkit.tuning.recipe import AdapterShape, TuneSettings
+from lhkit.tuning.scores import Score, add_score
 
 DRAWN = 300
 """Of the conversations that `make own-tools` draws, the first ones."""
@@ -153,12 +158,79 @@ def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing
     assert "sentences in the phrase file, 15 minutes" in picture.read_text(encoding="utf-8")
 
 
-def test_figures_of_another_form_are_named_before_anything_is_trained(tmp_path: Path) -> None:
-    (file := tmp_path / "pantry.json").write_text('{"scores": []}', encoding="utf-8")
-    with pytest.raises(TuningError, match=r"pantry\.json cannot be read .*: move it away"):
-        read_trainings(file)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the training was asked for, and what it left behind."""
+
+    options: list[RunOptions] = field(default_factory=list)
+
+    async def tune_own(self, options: RunOptions, _settings: Settings) -> int:
+        self.options.append(options)
+        (training := options.into / "training").mkdir()
+        add_score(training, scored(9, 12))
+        return 0
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_the_figures_that_are_kept_can_be_read(name: str) -> None:
-    assert all(each.scores for each in read_trainings(OWN[name].figures))
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Train nothing, and keep what was asked for."""
+    asked = Asked()
+    monkeypatch.setattr(proof, "tune_own", asked.tune_own)
+    return asked
+
+
+def own(folder: Path) -> Own:
+    """Return the diary, its figures in a folder of the test's own."""
+    (folder / "diary.yaml").write_bytes(OWN["diary"].phrases.read_bytes())
+    return replace(OWN["diary"], folder=folder)
+
+
+def options(own: Own, folder: Path, start: Path | None = None) -> RunOptions:
+    tuning = TuneSettings(minutes=15, adapter=AdapterShape(rank=8, alpha=16))
+    return RunOptions(
+        toolset=own.toolset,
+        phrases=own.phrases,
+        into=folder / "runs",
+        tuning=tuning,
+        start=start,
+    )
+
+
+@pytest.mark.anyio
+async def test_figures_say_of_which_phrases_and_which_adapter_they_are(
+    asked: Asked, tmp_path: Path
+) -> None:
+    here = own(tmp_path)
+    starts = [tmp_path / name / "adapter" for name in ("one", "two")]
+    for start in starts:
+        start.mkdir(parents=True)
+        (start / "adapter_model.safetensors").write_text(start.parent.name, encoding="utf-8")
+    for start in (None, *starts):
+        assert await prove(here, options(here, tmp_path, start), None, Settings()) == 0
+    assert await prove(here, options(here, tmp_path), 200, Settings()) == 0
+    kept = read_trainings(here.figures)
+    assert len({each.start for each in kept}) == 3
+    assert {each.phrases for each in kept} == {kept[0].phrases}
+    assert min(each.sentences for each in kept) < 400
+    folders = [each.into for each in asked.options]
+    assert len({*folders}) == 4
+    written = [(each / "phrases.yaml").read_bytes() for each in folders]
+    assert written[:3] == [here.phrases.read_bytes()] * 3 != written[3:] * 3
+    assert {each.rank for each in kept} == {8}
+
+
+@pytest.mark.anyio
+async def test_figures_of_another_form_are_named_before_anything_is_trained(
+    asked: Asked, tmp_path: Path
+) -> None:
+    here = own(tmp_path)
+    here.figures.write_text('{"scores": []}', encoding="utf-8")
+    with pytest.raises(TuningError, match=r"diary\.json cannot be read .*: move it away"):
+        await prove(here, options(here, tmp_path), None, Settings())
+    assert asked.options == []
+
+
+def test_the_figures_that_are_kept_can_be_read() -> None:
+    kept = {name: read_trainings(own.figures) for name, own in OWN.items() if own.figures.exists()}
+    assert "pantry" in kept
+    assert all(each.scores for trainings in kept.values() for each in trainings)

@@ -252,9 +252,11 @@ def test_claims_that_cannot_be_are_refused_with_tool_and_language(
     [
         ({"default": 10**5_000}, "a number of more than 4,300 digits"),
         ({"maximum": 10**5_000}, "a number of more than 4,300 digits"),
+        ({"minLength": -(10**5_000)}, "a number of more than 4,300 digits"),
+        ({"enum": 10**5_000}, "a number of more than 4,300 digits"),
         ({"default": float("nan")}, "nan is not a JSON number"),
     ],
-    ids=["default", "bound", "nan"],
+    ids=["default", "bound", "length", "choices", "nan"],
 )
 def test_a_schema_that_no_model_can_be_told_is_refused_with_the_argument(
     part: dict[str, Any], fault: str
