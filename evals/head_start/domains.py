@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ruamel.yaml import YAML
+from lhkit.harness.scenario import read_yaml
 
 FOLDER = Path(__file__).parent
 LOCALES = ("en", "ko")
@@ -55,15 +55,15 @@ class Domain:
     aspects: Mapping[str, Aspect]
 
 
-def read_yaml(name: str) -> Any:
+def words_of(name: str) -> Any:
     """Return what stands in a file of this folder."""
-    return YAML(typ="safe").load(FOLDER / name)
+    return read_yaml((FOLDER / name).read_text(encoding="utf-8")).value
 
 
 @cache
 def domains() -> tuple[Domain, ...]:
     """Return all domains."""
-    return tuple(_domain(key, raw) for key, raw in read_yaml("domains.yaml").items())
+    return tuple(_domain(key, raw) for key, raw in words_of("domains.yaml").items())
 
 
 def _domain(key: str, raw: Mapping[str, Any]) -> Domain:

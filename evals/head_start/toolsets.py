@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
-from evals.head_start.domains import LOCALES, Domain, Texts, domains, read_yaml
+from evals.head_start.domains import LOCALES, Domain, Texts, domains, words_of
 from evals.head_start.wording import camel, nouns_of, slug, worded
 from lhkit import Assistant, ToolDefinition, ToolErr, ToolOk, ToolRegistry, ToolResult
 from lhkit.lifehelper.dates.said import said_dates
@@ -19,9 +19,9 @@ Row: TypeAlias = dict[str, Any]
 IdStyle: TypeAlias = Literal["code", "short", "slug", "hex", "number", "name"]
 """How rows are told apart; by `name` there are no ids, and tools take the name itself."""
 
-SHAPES: Mapping[str, Any] = read_yaml("shapes.yaml")
-SIDES: Mapping[str, Any] = read_yaml("sides.yaml")
-TALK: Mapping[str, Any] = read_yaml("talk.yaml")
+SHAPES: Mapping[str, Any] = words_of("shapes.yaml")
+SIDES: Mapping[str, Any] = words_of("sides.yaml")
+TALK: Mapping[str, Any] = words_of("talk.yaml")
 
 MAX_TURNS = 6
 _WEEKDAYS = {

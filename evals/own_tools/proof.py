@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from lhkit.cli import finish
+from lhkit.commands.options import MOST
 from lhkit.commands.tune import tune_own
 from lhkit.commands.tune_options import RunOptions, Start
 from lhkit.errors import TuningError
@@ -32,7 +33,6 @@ from lhkit.tuning.scores import Score, share_words, shown_scores
 
 FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
-_MOST_STEPS = 1_000_000
 _DIGITS = 8
 _TALKS = ("small_talk", "out_of_scope", "near_misses")
 
@@ -296,7 +296,7 @@ def main(
         into=into,
         tuning=replace(
             FROM_NOTHING,
-            steps=_MOST_STEPS,
+            steps=MOST,
             minutes=minutes,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
         ),

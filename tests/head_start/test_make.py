@@ -17,6 +17,7 @@ from lhkit.toolset import registry_of
 from lhkit.tuning.apart import near
 from lhkit.tuning.data import TrainingSequence, read_sequences
 from lhkit.tuning.phrases.generate import MisfitError, require_playable
+from tests.own_tools.test_proof import said
 
 FEW = HeadStart(toolsets=14, count=56, lessons=0, dev=0)
 TINY = HeadStart(toolsets=5, count=20, lessons=0.2, dev=4, dev_domains=1)
@@ -62,12 +63,6 @@ async def test_a_group_begins_with_its_instructions_and_all_of_its_tools() -> No
     names = registry_of(part.toolset, part.talks[0].world, "en")
     end = max(texts[0].index(f'"name":"{name}"') for name in names)
     assert {each[:end] for each in texts} == {texts[0][:end]}
-
-
-def said(text: str) -> list[str]:
-    """Return what the user says in a text that is learnt from."""
-    turns = [turn.partition("<end_of_turn>")[0] for turn in text.split("<start_of_turn>user\n")[1:]]
-    return [turn.rpartition("\n")[2] for turn in turns if not turn.startswith("Result of ")]
 
 
 @pytest.mark.anyio
