@@ -11,7 +11,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ import typer
 from lhkit.cli import finish
 from lhkit.commands.options import MOST
 from lhkit.commands.tune import tune_own
-from lhkit.commands.tune_options import RunOptions, Start
+from lhkit.commands.tune_options import DecisiveWeight, Openings, RunOptions, Start
 from lhkit.errors import TuningError
 from lhkit.files import write_whole
 from lhkit.harness.report.page import BLUE, RED
@@ -122,7 +122,7 @@ class Training:
     """A training and its scores.
 
     `phrases` is the hash of the whole phrase file, `start` that of the adapter that it went on
-    from, empty: none; eight digits each.
+    from, empty: none; eight digits each. `decisive_weight` and `openings` as of `lhkit tune run`.
     """
 
     phrases: str
@@ -131,25 +131,34 @@ class Training:
     minutes: float
     start: str
     machine: Mapping[str, Any]
+    decisive_weight: float = 1.0
+    openings: float = 0.0
     scores: tuple[Score, ...] = ()
 
     @property
     def told(self) -> str:
         """What stands before its scores in the table."""
-        start = f", from {self.start}" if self.start else ""
-        return f"{self.sentences:,} sentences of {self.phrases}, rank {self.rank}{start}"
+        return f"{self.sentences:,} sentences of {self.phrases}, " + ", ".join(self._how())
 
     @property
     def folder(self) -> str:
         """What its folder is called."""
-        start = f"-from-{self.start}" if self.start else ""
         words = f"{self.phrases}-{self.sentences}-sentences-{self.minutes:g}-minutes"
-        return f"{words}-rank-{self.rank}{start}"
+        return "-".join([words, *(each.replace(" ", "-") for each in self._how())])
+
+    def _how(self) -> Iterator[str]:
+        yield f"rank {self.rank}"
+        if self.decisive_weight != 1:
+            yield f"decisive weight {self.decisive_weight:g}"
+        if self.openings:
+            yield f"openings {self.openings:g}"
+        if self.start:
+            yield f"from {self.start}"
 
     def is_like(self, other: "Training", *, but: str = "") -> bool:
         """Return True if the other is this training again, or differs in the field `but` alone."""
-        fields = {"phrases", "sentences", "rank", "minutes", "start"} - {but}
-        return all(getattr(self, each) == getattr(other, each) for each in fields)
+        names = {each.name for each in fields(self)} - {"machine", "scores", but}
+        return all(getattr(self, each) == getattr(other, each) for each in names)
 
 
 def read_trainings(file: Path) -> list[Training]:
@@ -254,6 +263,8 @@ async def prove(own: Own, options: RunOptions, most: int | None, settings: Setti
         minutes=options.recipe.minutes or 0,
         start="" if options.start is None else _hash(options.start / ADAPTER_WEIGHTS),
         machine=hardware(),
+        decisive_weight=options.recipe.decisive_weight,
+        openings=options.openings,
     )
     folder = options.into / own.name / training.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -281,6 +292,8 @@ def main(
     rank: Annotated[int, typer.Option(min=1, help="Rank of the adapter.")] = (
         FROM_NOTHING.adapter.rank
     ),
+    decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight,
+    openings: Openings = 0,
     into: Annotated[
         Path, typer.Option(file_okay=False, help="Folder of data, training, models and runs.")
     ] = Path("runs/own-tools"),
@@ -298,9 +311,11 @@ def main(
             FROM_NOTHING,
             steps=MOST,
             minutes=minutes,
+            decisive_weight=decisive_weight,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
         ),
         count=own.count,
+        openings=openings,
         seed=own.seed,
         start=start,
         apart=SCENARIOS,

@@ -43,6 +43,22 @@ Base = Annotated[
 BatchTokens = Annotated[
     int, typer.Option(min=1, max=MOST, help="Tokens of a step after the common prefix.")
 ]
+DecisiveWeight = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=MOST,
+        help="How much tools, arguments and the kind of an answer count in the loss.",
+    ),
+]
+Openings = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Share of conversations that end at their first calls: many short ones.",
+    ),
+]
 Minutes = Annotated[
     float | None,
     typer.Option(
@@ -123,14 +139,7 @@ class DataOptions:
     korean_share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
     ] = KOREAN_SHARE
-    openings: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of conversations that end at their first calls: many short ones.",
-        ),
-    ] = 0
+    openings: Openings = 0
     toolset: OtherToolset = None
     phrases: Annotated[
         Path | None,
@@ -179,14 +188,7 @@ class TrainOptions:
     rank: Annotated[int, typer.Option(min=1, max=MOST_RANK, help="Rank of the adapter.")] = (
         FROM_NOTHING.adapter.rank
     )
-    decisive_weight: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=MOST,
-            help="How much tools, arguments and the kind of an answer count in the loss.",
-        ),
-    ] = FROM_NOTHING.decisive_weight
+    decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Decides the order of the data.")
     ] = FROM_NOTHING.seed
@@ -231,7 +233,9 @@ class RunOptions:
     into: Annotated[Path, typer.Option(file_okay=False, help="Folder of data, training and model.")]
     minutes: Minutes = 60
     count: Annotated[int, typer.Option(min=1, max=MOST, help="Number of conversations.")] = 4_000
+    openings: Openings = 0
     batch_tokens: BatchTokens = FROM_NOTHING.batch_tokens
+    decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight
     patience: Patience = 0
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Decides data and their order.")
@@ -261,6 +265,7 @@ class RunOptions:
             steps=MOST,
             minutes=self.minutes,
             batch_tokens=self.batch_tokens,
+            decisive_weight=self.decisive_weight,
             patience=self.patience,
             device=self.device,
             seed=self.seed,

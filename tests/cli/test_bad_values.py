@@ -68,6 +68,8 @@ BAD: list[tuple[str, str]] = [
             (RUN, "--keep-every", f"0 -1 {HUGE} nan inf"),
             (RUN, "--count", f"0 -1 {HUGE} nan"),
             (RUN, "--batch-tokens", f"0 -1 {HUGE} nan"),
+            (RUN, "--decisive-weight", "-1 nan inf 1e300"),
+            (RUN, "--openings", "-0.1 1.1 nan inf"),
             (RUN, "--patience", f"-1 {HUGE} nan"),
             (RUN, "--seed", f"-1 {HUGE} nan"),
         )

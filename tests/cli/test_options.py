@@ -166,3 +166,4 @@ def test_what_python_says_of_a_training_goes_before_the_options() -> None:
     typed = replace(FROM_NOTHING, steps=MOST, minutes=9, seed=4)
     assert RunOptions(**run, minutes=9, seed=4).recipe == typed
     assert RunOptions(**run, device="cuda").recipe.device == "cuda"
+    assert RunOptions(**run, decisive_weight=4).recipe.decisive_weight == 4

@@ -31,6 +31,7 @@ from lhkit.settings import Settings
 from lhkit.toolset import load
 from lhkit.tuning import adapter
 from lhkit.tuning.adapter import merge
+from lhkit.tuning.data import opening, read_sequences
 from lhkit.tuning.recipe import AdapterShape, TuneSettings
 from lhkit.tuning.scores import SCORES, Score, add_score, all_scores, share_words, shown_scores
 from lhkit.tuning.scoring import EvalSet, Scorer, eval_set
@@ -400,9 +401,10 @@ async def test_a_base_with_its_adapter_is_written_as_if_it_had_been_merged_first
 async def test_phrases_become_a_model_whose_scores_are_those_of_its_adapters(
     own: Path, whole_gemma: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = replace(options(own, whole_gemma), keep_every_minutes=1e-6)
+    asked = replace(options(own, whole_gemma), keep_every_minutes=1e-6, openings=1)
     here = Settings(locale="en", cache_dir=own / "cache")
     assert await tune_own(asked, here, progress=False) == 0
+    assert all(each == opening(each) for each in read_sequences(asked.data))
     folder = own / "tuned" / "training"
     scores = shown_scores(folder)
     assert [each.step for each in scores] == [0, 1, 2, 3]  # the third is the end
