@@ -60,6 +60,8 @@ class ToolDefinition:
         Args:
             today: the conversation's day; without one, `TODAY` stays untold.
         """
+        if not self.implied:
+            return self.parameters
         told = {name: each for name, each in self.implied.items() if each != TODAY}
         if today is not None:
             days = self.implied.keys() - told.keys()
