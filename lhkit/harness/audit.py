@@ -217,7 +217,10 @@ def faults_of(said: Finished, schemas: Schemas) -> tuple[ResponseFault | Differe
     found = set(_of_the_text(said, said.calls if calls is None else calls))
     for call in said.calls if calls is None else calls:
         found |= set(_of_the_parse(call)) | set(_of_the_arguments(call, schemas))
-    return (*(fault for fault in ResponseFault if fault in found), *differences(said))
+    return (*sorted(found, key=_IN_ORDER.index), *differences(said))
+
+
+_IN_ORDER = tuple(ResponseFault)
 
 
 def _counted(found: Audit, said: Finished) -> Audit:

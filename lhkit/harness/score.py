@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
@@ -183,10 +184,14 @@ def _alone(j: int, call: CallRecord, *, ok: bool) -> CallScore:
 # "1 000" may be two. With `ignore: spaces` white space does not count: "물 마시기" is "물마시기".
 
 
-def reply_reasons(expected: ExpectedReply, reply: str) -> list[str]:
-    """Return what is wrong with the words of `reply`; empty if nothing is."""
+@lru_cache(maxsize=1024)
+def reply_reasons(expected: ExpectedReply, reply: str) -> tuple[str, ...]:
+    """Return what is wrong with the words of `reply`; empty if nothing is.
+
+    Repeats, and mistakes that are tried, have many alike: they are looked at once.
+    """
     said = _Said(reply, is_spaceless=expected.ignore == "spaces")
-    return [reason for part in (expected, *expected.all_of) for reason in said.lacks(part)]
+    return tuple(reason for part in (expected, *expected.all_of) for reason in said.lacks(part))
 
 
 class _Said:

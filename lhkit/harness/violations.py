@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from datetime import date
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -393,7 +394,12 @@ class _Told:
 
     @classmethod
     def of(cls, happened: Happened) -> "_Told":
-        return cls(as_text=repr(happened), happened=happened)
+        deeds = [*map(_PARTS_OF_A_DEED, happened.deeds)]  # their own `repr` takes twice as long
+        told = repr((happened.said, deeds, happened.claims))
+        return cls(as_text=told, happened=happened)
+
+
+_PARTS_OF_A_DEED = attrgetter(*(each.name for each in fields(Deed)))
 
 
 @lru_cache(maxsize=1024)

@@ -153,13 +153,11 @@ class _Dispatch:
             return
         await self._run(tool, accepted.args)
 
-    def _settle(self, result: ToolResult) -> None:
-        self.trace = replace(self.trace, result=result)
-
     def _unknown_tool(self) -> None:
         known = ", ".join(self.registry)
         _log.warning("unknown tool %r", self.trace.name)
-        self._settle(self._error("unknown_tool", name=self.trace.name, known=known))
+        refused = self._error("unknown_tool", name=self.trace.name, known=known)
+        self.trace = replace(self.trace, result=refused)
 
     def _error(self, code: str, *, key: str | None = None, **values: object) -> ToolErr:
         return ToolErr(code, self.catalog.text(f"dispatch.{key or code}", **values))
@@ -177,16 +175,20 @@ class _Dispatch:
     def _validate(self, tool: ToolDefinition, unreadable: NotAnObject | None) -> Accepted | None:
         started_s = self.clock()
         verdict = unreadable or self._verdict(tool)
-        self.trace = replace(self.trace, validation_s=self.clock() - started_s)
+        spent_s = self.clock() - started_s
         if not isinstance(verdict, Accepted):
             reason = self._refusal(verdict)
             _log.info("arguments of %s refused: %s", tool.name, reason)
-            self._settle(ToolErr("validation", reason))
+            refused = ToolErr("validation", reason)
+            self.trace = replace(self.trace, validation_s=spent_s, result=refused)
             return None
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
         self.trace = replace(
-            self.trace, args=read_only_json(verdict.args), extra_args=verdict.extra
+            self.trace,
+            validation_s=spent_s,
+            args=read_only_json(verdict.args),
+            extra_args=verdict.extra,
         )
         return verdict
 
@@ -250,8 +252,8 @@ class _Dispatch:
             self.trace,
             handler_s=self.clock() - started_s - waited_s,
             waiting_s=self.trace.waiting_s + waited_s,
+            result=self._timed_out(tool) if is_late else self._outcome(returned),
         )
-        self._settle(self._timed_out(tool) if is_late else self._outcome(returned))
         if stopped is not None:
             raise stopped
         if isinstance(returned, _Failed) and isinstance(returned.error, KeyboardInterrupt):
