@@ -27,7 +27,7 @@ from pathlib import Path
 from sysconfig import get_path
 from traceback import extract_tb
 from types import MappingProxyType, ModuleType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import LhkitError, UsageError
@@ -119,6 +119,16 @@ class KnowsRowKeys(Protocol):
         as `{"settings": []}`. Tables that are not named are looked at as if there were no method.
         """
         ...
+
+
+def knows_rules(session: object) -> TypeGuard[KnowsRules]:
+    """Return what `isinstance` does, more quickly: it is asked in every sample."""
+    return hasattr(session, "broken_rules")
+
+
+def knows_row_keys(session: object) -> TypeGuard[KnowsRowKeys]:
+    """Return what `isinstance` does, more quickly: it is asked in every sample."""
+    return hasattr(session, "row_keys")
 
 
 @runtime_checkable
@@ -602,13 +612,13 @@ class SessionAround:
         self, before: Mapping[str, Rows], after: Mapping[str, Rows]
     ) -> Sequence[tuple[str, str]]:
         """Return what the inner session finds; nothing if it has no rules."""
-        if not isinstance(self.inner, KnowsRules):
+        if not knows_rules(self.inner):
             return ()
         return self.inner.broken_rules(before, after)
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
         """Return what the inner session knows; nothing if it cannot say."""
-        return self.inner.row_keys() if isinstance(self.inner, KnowsRowKeys) else {}
+        return self.inner.row_keys() if knows_row_keys(self.inner) else {}
 
     def runs_on(self) -> Mapping[str, str]:
         """Return what the inner session runs on; nothing if it is its own."""

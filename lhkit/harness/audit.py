@@ -208,8 +208,11 @@ def audited(turn: TurnRecord, schemas: Schemas) -> TurnRecord:
     return replace(turn, model_calls=tuple(replace(asked, faults=each) for asked, each in told))
 
 
+_IN_ORDER = tuple(ResponseFault)
+
+
 def faults_of(said: Finished, schemas: Schemas) -> tuple[ResponseFault | Difference, ...]:
-    """Return the fault classes of one response, each once, in the order of `Fault`.
+    """Return the fault classes of one response, each once, in the order of `ResponseFault`.
 
     Where a server parsed it too, its differences from our reading follow.
     """
@@ -218,9 +221,6 @@ def faults_of(said: Finished, schemas: Schemas) -> tuple[ResponseFault | Differe
     for call in said.calls if calls is None else calls:
         found |= set(_of_the_parse(call)) | set(_of_the_arguments(call, schemas))
     return (*sorted(found, key=_IN_ORDER.index), *differences(said))
-
-
-_IN_ORDER = tuple(ResponseFault)
 
 
 def _counted(found: Audit, said: Finished) -> Audit:

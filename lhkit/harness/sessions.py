@@ -8,18 +8,18 @@ from typing import Any
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import normal
 from lhkit.harness.record import BrokenRule, RowKeys, State
-from lhkit.json_values import JSON, as_bytes, plain_json, shown
+from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (
     DEFAULT,
     BareToolset,
     KeepsData,
-    KnowsRowKeys,
-    KnowsRules,
     Session,
     SessionAround,
     SpeaksOn,
     Toolset,
     closed_after,
+    knows_row_keys,
+    knows_rules,
     locales_of,
     name_of,
     open_session,
@@ -39,7 +39,7 @@ def row_keys_of(session: Session, state: State) -> RowKeys:
         UsageError: their code fails, a row of `state` lacks a field of its key, or two rows have
             one key.
     """
-    if not isinstance(session, SessionAround | KnowsRowKeys):  # the first is quickly told
+    if not knows_row_keys(session):
         return {}
     with their_code("session: row_keys()"):
         keys = {
@@ -68,17 +68,13 @@ def row_keys_of(session: Session, state: State) -> RowKeys:
 def rules_broken(session: Session, before: State, after: State) -> tuple[BrokenRule, ...]:
     """Return what the session says against a change of state; it gets copies of both.
 
-    Where nothing changed it is not asked.
-
     Raises:
         UsageError: their code fails, or what it returns is no text.
     """
-    if as_bytes(before) == as_bytes(after):
-        return ()
     knowing = session
     while isinstance(knowing, SessionAround):
         knowing = knowing.inner
-    if not isinstance(knowing, KnowsRules) or not isinstance(session, KnowsRules):
+    if not knows_rules(knowing) or not knows_rules(session):
         return ()
     with their_code("session: broken_rules()"):
         told = session.broken_rules(plain_json(before), plain_json(after))

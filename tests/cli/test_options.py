@@ -91,13 +91,19 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
     ("line", "options"),
     [
         (
-            "tune run --toolset a:b --phrases one.yaml --into new --eval two.yaml --device cuda",
+            "tune run --toolset a:b --phrases one.yaml --into new --eval two.yaml --openings 0.5",
             RunOptions(
                 toolset="a:b",
                 phrases=ONE,
                 into=NEW,
                 scored_on=(TWO,),
-                device="cuda",
+                openings=0.5,
+            ),
+        ),
+        (
+            "tune run --toolset a:b --phrases one.yaml --into n --device cuda --decisive-weight 4",
+            RunOptions(
+                toolset="a:b", phrases=ONE, into=Path("n"), device="cuda", decisive_weight=4
             ),
         ),
         (

@@ -285,9 +285,6 @@ def test_a_world_that_their_code_stumbles_over_is_told_with_their_line(notes: Pa
 
 
 FAULTY = """
-from itertools import count
-
-
 def boom(*_):
     return {}["nowhere"]
 
@@ -300,9 +297,6 @@ class Faulty(Toolset):
         session = super().open(world, locale)
         if self.part == "context":
             return Session(Assistant(context=boom), [])
-        if self.part == "broken_rules":  # only asked where something changed
-            looked = count()
-            object.__setattr__(session, "state", lambda: {"notes": [{"looked": next(looked)}]})
         object.__setattr__(session, self.part, boom)
         return session
 

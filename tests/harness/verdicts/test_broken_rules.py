@@ -10,7 +10,6 @@ from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.record import BrokenRule, Severity, Verdict, decode_line, encode_record
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.sessions import rules_broken
 
 ADD = """
 - id: s
@@ -70,25 +69,6 @@ async def test_a_broken_rule_stands_in_the_record_and_fails_it(
     assert [(each.code, each.severity) for each in record.judgement.violations] == [
         ("r1_one", Severity.ESCAPED) for _ in broken
     ]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "asked"),
-    [
-        (({"id": "n"},), ({"id": "n"},), False),
-        (({"done": 1},), ({"done": True},), True),  # equal to Python, and not the same data
-        (({"id": "n"}, {"id": "m"}), ({"id": "m"}, {"id": "n"}), True),
-    ],
-)
-def test_rules_are_asked_for_where_something_changed(
-    before: tuple[Any, ...], after: tuple[Any, ...], asked: bool
-) -> None:
-    class Severe(RuledSession):
-        def broken_rules(self, *_: Any) -> list[tuple[str, str]]:
-            return [("r2_any", "told")]
-
-    told = rules_broken(Severe(None), {"notes": before}, {"notes": after})
-    assert bool(told) is asked
 
 
 @pytest.mark.anyio

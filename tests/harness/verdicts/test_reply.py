@@ -64,11 +64,11 @@ def test_every_whole_number_is_found_written_for_people(n: int, cents: str, sign
     for phrase, text in ((f"{n}", f"{sign}{n:,}{cents}원"), (f"{n:,}", f"{sign}{n}{cents}원")):
         assert reply_reasons(ExpectedReply(contains_all=(phrase,)), text) == ()
     other = f"{sign}{n * 10 + 1:,}원"
-    assert reply_reasons(ExpectedReply(contains_all=(f"{n}",)), other) != []
+    assert reply_reasons(ExpectedReply(contains_all=(f"{n}",)), other) != ()
 
 
 def test_a_curly_apostrophe_is_an_apostrophe() -> None:
     refused = ExpectedReply(contains_any=("couldn't",), excludes=("I've added",))
     assert reply_reasons(refused, "Sorry, I couldn\u2019t do that.") == ()
-    assert reply_reasons(refused, "I couldn't, but I\u2019ve added it.") != []
+    assert reply_reasons(refused, "I couldn't, but I\u2019ve added it.") != ()
     assert reply_reasons(ExpectedReply(matches="^it's"), "it\u2019s") == ()
