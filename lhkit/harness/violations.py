@@ -634,20 +634,23 @@ def _words_of(value: Any) -> str:
 
     Not as JSON text: there a line end is a backslash and an n, which joins the word behind it.
     """
-    return "\n".join(map(nfc, _leaves(value)))
+    words: list[str] = []
+    _note_words(value, words)
+    return nfc("\n".join(words))
 
 
-def _leaves(value: Any) -> Iterator[str]:
+def _note_words(value: Any, words: list[str]) -> None:
     if isinstance(value, str):
-        yield value
+        words.append(value)
     elif isinstance(value, Mapping):
         for name, each in value.items():
-            yield from (*_leaves(name), *_leaves(each))
+            _note_words(name, words)
+            _note_words(each, words)
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _leaves(each)
+            _note_words(each, words)
     elif told := _id_text(value):
-        yield told
+        words.append(told)
 
 
 def _is_hit(
