@@ -642,6 +642,7 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         out=options.data,
         count=options.count,
         seed=options.seed,
+        dev_share=options.dev_share,
         openings=options.openings,
         toolset=options.toolset,
         phrases=options.phrases,

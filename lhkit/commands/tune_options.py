@@ -100,6 +100,11 @@ Start = Annotated[
 ]
 
 
+_DEV_SHARE = 0.05
+_MEASURED_WITH = 60
+"""Conversations of `tune run` at most: with 300 a fifth of its minutes went to measuring."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitOptions:
     """Where `lhkit tune init` writes phrases to fill in, and for which tools.
@@ -135,7 +140,7 @@ class DataOptions:
     ] = 0
     dev_share: Annotated[
         float, typer.Option(min=0, max=1, help="Share kept for measuring, in FILE.dev.jsonl.")
-    ] = 0.05
+    ] = _DEV_SHARE
     korean_share: Annotated[
         float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
     ] = KOREAN_SHARE
@@ -270,6 +275,11 @@ class RunOptions:
             device=self.device,
             seed=self.seed,
         )
+
+    @property
+    def dev_share(self) -> float:
+        """Share of the conversations that are kept for measuring, which takes from the minutes."""
+        return min(_DEV_SHARE, _MEASURED_WITH / self.count)
 
     @property
     def data(self) -> Path:

@@ -164,6 +164,12 @@ def test_how_to_train_is_what_is_typed_and_for_the_rest_the_recipe_from_nothing(
     assert options.recipe == replace(FROM_NOTHING, **recipe)
 
 
+@pytest.mark.parametrize(("count", "kept"), [(100, 5), (1_200, 60), (6_000, 60)])
+def test_the_minutes_of_a_run_go_to_learning_more_than_to_measuring(count: int, kept: int) -> None:
+    run = RunOptions(toolset="own.py:own", phrases=ONE, into=NEW, count=count)
+    assert round(run.dev_share * count) == kept
+
+
 def test_what_python_says_of_a_training_goes_before_the_options() -> None:
     tuning = TuneSettings(steps=3, dev_every_steps=1)
     run = {"toolset": "own.py:own", "phrases": ONE, "into": NEW}

@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers
 
+from lhkit.commands import tune
 from lhkit.commands.tune import tune_own
-from lhkit.commands.tune_options import RunOptions
+from lhkit.commands.tune_options import DataOptions, RunOptions
 from lhkit.errors import (
     MissingPackageError,
     ModelError,
@@ -355,6 +357,22 @@ async def test_without_llama_cpp_it_is_said_what_to_install_before_anything_is_d
     with pytest.raises(MissingPackageError, match=r"pip install 'lhkit\[light\]'"):
         await tune_own(options(own, tiny_gemma), Settings(locale="en"), progress=False)
     assert not (own / "tuned").exists()
+
+
+async def test_of_many_conversations_a_run_keeps_few_for_measuring(
+    own: Path, tiny_gemma: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[DataOptions] = []
+
+    async def draw(data: DataOptions, *_: Any, **__: Any) -> int:
+        drawn.append(data)
+        raise TuningError("that is enough")
+
+    monkeypatch.setattr(tune, "make_data", draw)
+    asked = replace(options(own, tiny_gemma), count=6_000, scored_on=())
+    with pytest.raises(TuningError, match="that is enough"):
+        await tune_own(asked, Settings(locale="en"), progress=False)
+    assert [each.dev_share * each.count for each in drawn] == [60]
 
 
 @pytest.fixture(scope="module")
