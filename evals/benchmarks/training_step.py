@@ -1,9 +1,10 @@
 """What the shared prefix and the packed rows save in a training step, beside whole rows.
 
 Both sides learn the same rows of life-helper's training data on the embedded Gemma with the same
-adapter, forward and backward: ours by `lora.loss_of`, the other as trainers usually do, each row
+adapter, forward and backward: ours by `adapter.loss_of`, once as it is and once with the norms
+compiled as in a training of ten minutes and more, the other as trainers usually do, each row
 whole, padded to the longest of the batch, in transformers' own attention. They take turns; the
-ratio is of the medians in one run.
+ratios are of the medians in one run.
 
     python evals/benchmarks/training_step.py [--tokens 3000] [--rounds 3]
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from evals.lessons.conversations import conversations
+from lhkit.errors import SetupError
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.weights import ensure_weights
 from lhkit.settings import load_settings
@@ -43,9 +45,15 @@ async def drawn(tokens: int, base: Path) -> Batch:
     return max(batches, key=lambda batch: sum(map(len, batch.rows)))
 
 
-def ours(base: Path, batch: Batch) -> Callable[[], float]:
-    """Return our step."""
+def ours(base: Path, batch: Batch, *, fused: bool) -> Callable[[], float]:
+    """Return our step.
+
+    Raises:
+        SetupError: torch finds no compiler for the norms.
+    """
     model = adapter.with_adapter(adapter.load_model(base), FROM_NOTHING.adapter, seed=0)
+    if fused and not adapter.fuse_norms(model, batch):
+        raise SetupError("torch could not compile the norms: install a C++ compiler (g++)")
 
     def step() -> float:
         loss, count = adapter.loss_of(model, batch)
@@ -94,12 +102,17 @@ def timed(step: Callable[[], float]) -> tuple[float, float]:
 
 def report(base: Path, batch: Batch, rounds: int) -> str:
     """Return the page."""
-    steps = ours(base, batch), whole_rows(base, batch)
+    steps = (
+        ours(base, batch, fused=True),
+        ours(base, batch, fused=False),
+        whole_rows(base, batch),
+    )
     for step in steps:
         step()  # the first fills caches
     measured = [tuple(timed(step) for step in steps) for _ in range(rounds)]
-    (mine_s, mine), (other_s, other) = (
-        (statistics.median(each[i][0] for each in measured), measured[0][i][1]) for i in (0, 1)
+    (fused_s, fused), (mine_s, mine), (other_s, other) = (
+        (statistics.median(each[i][0] for each in measured), measured[0][i][1])
+        for i in range(len(steps))
     )
     behind = sum(map(len, batch.rows))
     return f"""# Training step: shared prefix and packed rows beside whole rows
@@ -111,10 +124,13 @@ prefix of {len(batch.prefix)}; forward and backward, adapter of rank {FROM_NOTHI
 
 | | tokens computed | seconds | loss |
 |---|---|---|---|
-| lhkit: prefix once, rows packed | {len(batch.prefix) + behind:,} | {mine_s:.1f} | {mine:.3f} |
+| lhkit: prefix once, rows packed, norms compiled | {len(batch.prefix) + behind:,} | \
+{fused_s:.1f} | {fused:.3f} |
+| the same, norms as they are | {len(batch.prefix) + behind:,} | {mine_s:.1f} | {mine:.3f} |
 | whole rows, padded | {_computed(batch):,} | {other_s:.1f} | {other:.3f} |
 
-**{other_s / mine_s:.1f} times as fast.** The losses differ by the rounding of bf16.
+**{other_s / fused_s:.1f} times as fast**, of which the norms bring \
+{mine_s / fused_s:.2f}. The losses differ by the rounding of bf16.
 """
 
 

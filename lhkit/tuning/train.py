@@ -720,13 +720,19 @@ def train(
         machine=machine,
     )
     pace = adapter.operations_a_second(dtype, settings.device)
-    around.notify(_plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace))
+    plan = _plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace)
+    around.notify(plan)
     model = adapter.with_adapter(
         adapter.load_model(material.base, dtype, settings.device),
         settings.adapter,
         seed=settings.seed,
         start=material.start,
     )
+    if plan.minutes >= _MINUTES_WORTH_COMPILING:
+        shortest = min(rows, key=lambda row: len(row.token_ids))
+        (one,) = make_batches([shortest], batch_tokens=settings.batch_tokens, rng=_order("one"))
+        is_fused = adapter.fuse_norms(model, one)
+        origin = replace(origin, machine={**origin.machine, "fused_norms": is_fused})
     work = _Work(
         model=model,
         settings=settings,
@@ -983,6 +989,9 @@ in CPU time on one core: steps of 995 tokens, three in bf16 (2.7-2.9), one in fp
 
 _PACE_STEPS: Final = 10
 """After so many steps it is told how long a training will take."""
+
+_MINUTES_WORTH_COMPILING: Final = 10
+"""Below so many compiling the norms takes longer than it saves."""
 
 _MEASURING_SHARE: Final = 3
 """A step takes about so many times what measuring its batch takes: nothing goes backwards."""
