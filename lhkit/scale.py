@@ -29,7 +29,7 @@ from lhkit.errors import (
     SetupError,
     UsageError,
 )
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.baselines import gold_models, silent_model
 from lhkit.harness.log import versions
 from lhkit.harness.plan import Job, Scene, plan_run
 from lhkit.harness.run import Played, SampleStage, play_sample, warm_up
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
-    "gold": lambda: gold_model,
+    "gold": gold_models,
     "silent": silent_model,
 }
 """Models that are scripts: nothing is served for them."""

@@ -2,13 +2,14 @@
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date
 from graphlib import TopologicalSorter
 from math import inf
+from operator import is_
 from typing import Any, assert_never
 
 from lhkit.errors import ScenarioError
@@ -272,6 +273,36 @@ def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
         ScenarioError: as `gold_trace`.
     """
     return trace_model(gold_trace(scenario, registry), name="gold")
+
+
+def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
+    """Return a maker of gold models for a run: as `gold_model`, but what is asked again is kept.
+
+    A scenario that comes with the very same tools as last time is not planned anew.
+    """
+    kept: dict[int, _Planned] = {}
+
+    def made(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
+        plan = kept.get(id(scenario))
+        if plan is None or not plan.is_for(registry.definitions):
+            turns = gold_trace(scenario, registry)
+            plan = _Planned(scenario=scenario, tools=registry.definitions, turns=turns)
+            kept[id(scenario)] = plan
+        return trace_model(plan.turns, name="gold")
+
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planned:
+    """What a scenario asks for with some tools; it holds the scenario, whose id stays its own."""
+
+    scenario: Scenario
+    tools: Sequence[ToolDefinition]
+    turns: Sequence[TurnTrace]
+
+    def is_for(self, tools: Sequence[ToolDefinition]) -> bool:
+        return len(tools) == len(self.tools) and all(map(is_, tools, self.tools))
 
 
 def gold_trace(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.baselines import gold_model, gold_models, silent_model
 from lhkit.harness.scenario import Scenario
 from lhkit.messages import Finished, Message, ToolCallMessage, ToolOk, UserMessage
 from lhkit.models.base import ModelRequest
+from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]
@@ -146,3 +147,48 @@ def test_what_cannot_be_derived_names_the_field(
 async def test_the_silent_model_says_and_does_nothing() -> None:
     response = await said(silent_model(), *after())
     assert (response.text, response.calls) == ("", ())
+
+
+ANY_KIND = "{tool: add, args: {kind: {any: true}}}"
+
+
+def only_add(kind: str) -> ToolRegistry:
+    """One tool that takes one kind of thing."""
+    registry = ToolRegistry()
+    registry.register(
+        ToolDefinition(
+            name="add",
+            description="Add something.",
+            parameters={
+                "type": "object",
+                "properties": {"kind": {"type": "string", "enum": [kind]}},
+                "required": ["kind"],
+            },
+            handler=lambda _args, _deps: ToolOk({}),
+        )
+    )
+    return registry
+
+
+@pytest.mark.anyio
+async def test_models_of_a_run_say_for_each_set_of_tools_what_it_needs(load: Load) -> None:
+    """One of whatever the tool names: another tool of that name, asked later, is another plan."""
+    (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
+    make = gold_models()
+    registries = [only_add("tea"), only_add("milk"), only_add("tea")]
+    spoken = [await said(make(scenario, each), *after()) for each in registries]
+    assert [each.calls[0].args for each in spoken] == [
+        {"kind": "tea"},
+        {"kind": "milk"},
+        {"kind": "tea"},
+    ]
+
+
+@pytest.mark.anyio
+async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: Load) -> None:
+    (scenario,) = load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")
+    make = gold_models()
+    for _ in range(2):
+        with pytest.raises(ScenarioError, match="there is no tool 'add'"):
+            make(scenario, ToolRegistry())
+    assert (await said(make(scenario, only_add("tea")), *after())).calls
