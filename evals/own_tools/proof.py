@@ -20,7 +20,7 @@ import typer
 from lhkit.cli import finish
 from lhkit.commands.options import MOST
 from lhkit.commands.tune import tune_own
-from lhkit.commands.tune_options import DecisiveWeight, Openings, RunOptions, Start
+from lhkit.commands.tune_options import DecisiveWeight, MadeUpNames, Openings, RunOptions, Start
 from lhkit.errors import TuningError
 from lhkit.files import write_whole
 from lhkit.harness.report.page import BLUE, RED
@@ -122,7 +122,8 @@ class Training:
     """A training and its scores.
 
     `phrases` is the hash of the whole phrase file, `start` that of the adapter that it went on
-    from, empty: none; eight digits each. `decisive_weight` and `openings` as of `lhkit tune run`.
+    from, empty: none; eight digits each. `decisive_weight`, `openings` and `made_up_names` as of
+    `lhkit tune run`.
     """
 
     phrases: str
@@ -133,6 +134,7 @@ class Training:
     machine: Mapping[str, Any]
     decisive_weight: float = 1.0
     openings: float = 0.0
+    made_up_names: float = 0.0
     scores: tuple[Score, ...] = ()
 
     @property
@@ -152,6 +154,8 @@ class Training:
             yield f"decisive weight {self.decisive_weight:g}"
         if self.openings:
             yield f"openings {self.openings:g}"
+        if self.made_up_names:
+            yield f"made-up names {self.made_up_names:g}"
         if self.start:
             yield f"from {self.start}"
 
@@ -265,6 +269,7 @@ async def prove(own: Own, options: RunOptions, most: int | None, settings: Setti
         machine=hardware(),
         decisive_weight=options.recipe.decisive_weight,
         openings=options.openings,
+        made_up_names=options.made_up_names,
     )
     folder = options.into / own.name / training.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -294,6 +299,7 @@ def main(
     ),
     decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight,
     openings: Openings = 0,
+    made_up_names: MadeUpNames = 0,
     into: Annotated[
         Path, typer.Option(file_okay=False, help="Folder of data, training, models and runs.")
     ] = Path("runs/own-tools"),
@@ -316,6 +322,7 @@ def main(
         ),
         count=own.count,
         openings=openings,
+        made_up_names=made_up_names,
         seed=own.seed,
         start=start,
         apart=SCENARIOS,

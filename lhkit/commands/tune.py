@@ -6,11 +6,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,14 @@ async def write_played(
     settings: Settings,
     *,
     require: Callable[[], None] = lambda: None,
+    dropped: Collection[str] = (),
     progress: bool = True,
 ) -> None:
     """Play conversations, write them and say so.
 
     The dev file holds no text that the training file holds, too; without a text there is none.
-    Once everything is played, `require` may refuse it.
+    Once everything is played, `require` may refuse it, and those whose name is in `dropped` are not
+    learnt from.
 
     Raises:
         UsageError: nothing is left to learn from.
@@ -121,9 +124,14 @@ async def write_played(
     with tqdm(
         total=len(to_learn) + len(to_measure), unit="conversation", disable=not progress
     ) as bar:
-        learnt = await _played(to_learn, toolset, bar)
-        dev = await _played(to_measure, toolset, bar)
+        played = [await _played(part, toolset, bar) for part in (to_learn, to_measure)]
     require()
+    learnt, dev = ([each for each in part if each.group not in dropped] for part in played)
+    if dropped:
+        words = load_catalog(settings.locale).text("tune_own.dropped", count=len(dropped))
+        _tell(words, to_stderr=True)
+    if not learnt:
+        raise UsageError("nothing is left to learn from: lower --made-up-names")
     if options.apart:
         near_count = len(told) - len(to_learn) - len(to_measure)
         words = load_catalog(settings.locale).text("tune.apart", count=near_count)
@@ -529,11 +537,20 @@ async def _write_drawn(
         _tell(asked, to_stderr=True)
     said: list[Drawn] = []
     misfits: list[MisfitError] = []
-    stages = stages_of(own, book, said.append, misfits.append)
+    dropped: set[str] = set()
+    stages = {
+        locale: replace(each, drop=dropped.add)
+        for locale, each in stages_of(own, book, said.append, misfits.append).items()
+    }
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
     drawn = tuple(
         conversations(
-            book, stages, count=options.count, seed=options.seed, korean_share=options.korean_share
+            book,
+            stages,
+            count=options.count,
+            seed=options.seed,
+            korean_share=options.korean_share,
+            made_up_names=options.made_up_names,
         )
     )
     different = len({identity(each) for each in drawn})
@@ -548,6 +565,7 @@ async def _write_drawn(
         options,
         settings,
         require=lambda: require_playable(misfits),
+        dropped=dropped,
         progress=progress,
     )
     for answers in answers_of(book, said):
@@ -609,6 +627,7 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
                     registry=session.registry,
                     days=(),
                     most_calls=session.assistant.max_turns - 1,
+                    opens=partial(_opens, toolset, locale),
                 )
         except UsageError as error:
             faults.append(f"{book.place(world.path)}: {error}")
@@ -616,6 +635,14 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
         raise TuningError("\n".join(faults))
     own_days = {number: days[len(worlds) + at] for at, number in enumerate(own)}
     return replace(stage, days=[days[number] for number in range(len(worlds))], own_days=own_days)
+
+
+def _opens(toolset: Toolset, locale: str, world: Mapping[str, Any]) -> bool:
+    try:
+        with opened(toolset, world, locale):
+            return True
+    except UsageError:
+        return False
 
 
 # `lhkit tune run`: from phrases to a model, in one command.
@@ -644,6 +671,7 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         seed=options.seed,
         dev_share=options.dev_share,
         openings=options.openings,
+        made_up_names=options.made_up_names,
         toolset=options.toolset,
         phrases=options.phrases,
         apart=(*options.apart, *options.scored_on),

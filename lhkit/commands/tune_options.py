@@ -59,6 +59,15 @@ Openings = Annotated[
         help="Share of conversations that end at their first calls: many short ones.",
     ),
 ]
+MadeUpNames = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Share of the conversations of a phrase file in which names are made up, so that what "
+        "is said gets copied and not remembered.",
+    ),
+]
 Minutes = Annotated[
     float | None,
     typer.Option(
@@ -145,6 +154,7 @@ class DataOptions:
         float, typer.Option(min=0, max=1, help="Share of Korean conversations.")
     ] = KOREAN_SHARE
     openings: Openings = 0
+    made_up_names: MadeUpNames = 0
     toolset: OtherToolset = None
     phrases: Annotated[
         Path | None,
@@ -239,6 +249,7 @@ class RunOptions:
     minutes: Minutes = 60
     count: Annotated[int, typer.Option(min=1, max=MOST, help="Number of conversations.")] = 4_000
     openings: Openings = 0
+    made_up_names: MadeUpNames = 0
     batch_tokens: BatchTokens = FROM_NOTHING.batch_tokens
     decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight
     patience: Patience = 0

@@ -55,6 +55,7 @@ BAD: list[tuple[str, str]] = [
             (DATA, "--dev-share", "-0.1 1.1 nan inf"),
             (DATA, "--korean-share", "-0.1 1.1 nan inf"),
             (DATA, "--openings", "-0.1 1.1 nan inf"),
+            (DATA, "--made-up-names", "-0.1 1.1 nan inf"),
             (TRAIN, "--steps", f"0 -1 {HUGE} nan"),
             (TRAIN, "--batch-tokens", f"0 -1 {HUGE} nan"),
             (TRAIN, "--learning-rate", "-1 2 nan inf"),
@@ -70,6 +71,7 @@ BAD: list[tuple[str, str]] = [
             (RUN, "--batch-tokens", f"0 -1 {HUGE} nan"),
             (RUN, "--decisive-weight", "-1 nan inf 1e300"),
             (RUN, "--openings", "-0.1 1.1 nan inf"),
+            (RUN, "--made-up-names", "-0.1 1.1 nan inf"),
             (RUN, "--patience", f"-1 {HUGE} nan"),
             (RUN, "--seed", f"-1 {HUGE} nan"),
         )

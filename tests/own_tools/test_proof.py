@@ -208,14 +208,16 @@ async def test_figures_say_of_which_phrases_and_which_adapter_they_are(
     for start in (None, *starts):
         assert await prove(here, options(here, tmp_path, start), None, Settings()) == 0
     assert await prove(here, options(here, tmp_path), 200, Settings()) == 0
-    shorter = replace(options(here, tmp_path), openings=0.5)
+    shorter = replace(options(here, tmp_path), openings=0.5, made_up_names=0.25)
     heavier = replace(shorter.recipe, decisive_weight=4)
     for asked_for in (shorter, replace(shorter, tuning=heavier)):
         assert await prove(here, asked_for, None, Settings()) == 0
     kept = read_trainings(here.figures)
     assert len(kept) == 6
     (told,) = (each.told for each in kept if each.decisive_weight > 1)
-    assert told.endswith(f" of {kept[0].phrases}, rank 8, decisive weight 4, openings 0.5")
+    assert told.endswith(
+        f" of {kept[0].phrases}, rank 8, decisive weight 4, openings 0.5, made-up names 0.25"
+    )
     assert len({each.start for each in kept}) == 3
     assert {each.phrases for each in kept} == {kept[0].phrases}
     assert min(each.sentences for each in kept) < 400

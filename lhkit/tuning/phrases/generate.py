@@ -49,6 +49,7 @@ from lhkit.tuning.phrases.file import (
     taken,
     word_in,
 )
+from lhkit.tuning.phrases.names import Names, names_of, others_for, renamed, unfixed
 from lhkit.tuning.phrases.values import (
     SAY,
     Filling,
@@ -823,16 +824,19 @@ class DrawingStage:
     """The tools of one language, and the day of each of its worlds.
 
     `own_days` are those of follow-ups with a world of their own, by number. `most_calls` is how
-    many calls the assistant makes in a turn, before it answers. `notify` is told of each wish when
-    it is played, `refuse` of what does not fit then.
+    many calls the assistant makes in a turn, before it answers. `opens` tells whether a state can
+    be. `notify` is told of each wish when it is played, `refuse` of what does not fit then; where
+    names were made up, `drop` is told the conversation's name instead.
     """
 
     registry: ToolRegistry
     days: Sequence[date]
     own_days: Mapping[int, date] = field(default_factory=dict)
     most_calls: int = MAX_TURNS - 1
+    opens: Callable[[Mapping[str, Any]], bool] = lambda _world: True
     notify: Callable[[Drawn], None] = ignore
     refuse: Callable[[MisfitError], None] = refuse
+    drop: Callable[[str], None] = lambda _name: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -850,6 +854,7 @@ def conversations(
     count: int,
     seed: int,
     korean_share: float,
+    made_up_names: float = 0.0,
 ) -> Iterator[Conversation]:
     """Yield `count` conversations; the same arguments give the same ones.
 
@@ -862,12 +867,20 @@ def conversations(
         count: how many.
         seed: decides everything.
         korean_share: share of Korean ones where the file has both languages.
+        made_up_names: share of conversations in which names are others (`names.py`).
     """
+    names = {
+        locale: names_of(book.phrases.locales[locale], stage.registry)
+        for locale, stage in stages.items()
+        if made_up_names
+    }
     seen: set[tuple[object, ...]] = set()
     for number in range(count):
         rng = random.Random(f"own-tools/{seed}/{number}")  # noqa: S311 - training data, no secret
         locale = _drawn_locale(tuple(stages), korean_share, rng)
-        drawing = _Drawing(book, locale, stages[locale], rng)
+        is_made_up = made_up_names and rng.random() < made_up_names
+        own = names[locale] if is_made_up else ()
+        drawing = _Drawing(book, locale, stages[locale], rng, own)
         kind = drawing.kind()
         for _ in range(_TRIES):
             told = drawing.conversation(f"own-tools.{seed}.{number}", kind)
@@ -892,7 +905,12 @@ class _Drawing:
     """Draws one conversation."""
 
     def __init__(
-        self, book: PhraseFile, locale: str, stage: DrawingStage, rng: random.Random
+        self,
+        book: PhraseFile,
+        locale: str,
+        stage: DrawingStage,
+        rng: random.Random,
+        names: Names = (),
     ) -> None:
         self._book = book
         self._phrases: LocalePhrases = book.phrases.locales[locale]
@@ -910,6 +928,9 @@ class _Drawing:
         self._world: Mapping[str, Any] = worlds[number].state
         self._today = stage.days[number]
         self._makers = self._possible()
+        self._names = names
+        self._others: Mapping[str, str] = {}
+        self._name = ""
 
     def kind(self, *, is_first: bool = True) -> str:
         """Return what the next line is about."""
@@ -919,6 +940,9 @@ class _Drawing:
 
     def conversation(self, name: str, kind: str) -> Conversation:
         """Return a conversation that begins with lines of that kind; others may follow."""
+        self._name, self._others = name, {}
+        if kind != _FOLLOW_UP:
+            self._rename(self._names)
         drawn = [self._makers[kind]()]
         while (
             sum(len(each.lines) for each in drawn) < _MOST_LINES
@@ -932,9 +956,19 @@ class _Drawing:
             name=name,
             kind=kind,
             locale=self._locale,
-            world=dict(self._world),
+            world=renamed(self._world, self._others),
             lines=tuple(line for each in drawn for line in each.lines),
         )
+
+    def _rename(self, names: Names) -> None:
+        """Draw other words for names, if the world can be with them."""
+        others = others_for(names, self._rng)
+        if others and self._stage.opens(renamed(self._world, others)):
+            self._others = others
+
+    def _dropped(self, name: str, _misfit: MisfitError) -> None:
+        """Tell that with other names it does not fit: what is written may be right all the same."""
+        self._stage.drop(name)
 
     def _possible(self) -> dict[str, Callable[[], _Drawn]]:
         """Return the kinds of lines that these phrases and tools allow."""
@@ -977,7 +1011,7 @@ class _Drawing:
             seed=self._rng.getrandbits(32),
             most_calls=self._stage.most_calls,
             notify=self._stage.notify,
-            refuse=self._stage.refuse,
+            refuse=partial(self._dropped, self._name) if self._others else self._stage.refuse,
             before=before,
             after=after,
         )
@@ -1011,6 +1045,7 @@ class _Drawing:
         follow_up = self._phrases.follow_ups[number]
         if follow_up.world is not None:
             self._world, self._today = follow_up.world, self._stage.own_days[number]
+        self._rename(unfixed(self._names, follow_up))
         fillings = self._filled_in(self._slots(follow_up.slots), _used_in(follow_up))
         memory: Memory | None = None
         lines: list[Line] = []
@@ -1074,8 +1109,14 @@ class _Drawing:
                 if part is None:  # of a result, which has a list of that name
                     continue
                 word = self._rng.choice(part.words) if part.words else ""
-                fillings[str(slot)] = part.filling(self._today, word)
+                fillings[str(slot)] = self._renamed(part.filling(self._today, word))
         return fillings
+
+    def _renamed(self, filling: Filling) -> Filling:
+        said, told, value = (
+            renamed(each, self._others) for each in (filling.said, filling.told, filling.value)
+        )
+        return Filling(said=said, told=told, value=value)
 
     def _wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
         """Return what a user says who wants a tool, and the call that is meant."""

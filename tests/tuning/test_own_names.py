@@ -1,0 +1,178 @@
+"""Names made up: a word that nobody heard before is said, is there, and is called for alike."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.messages import ToolErr, ToolOk, ToolResult
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.phrases.file import particle_after
+from lhkit.tuning.phrases.generate import DrawingStage, conversations
+from lhkit.tuning.phrases.names import names_of
+from lhkit.tuning.teacher import Conversation, simulate
+from tests.tuning import test_own_chains as house
+from tests.tuning import test_own_drawing as timers
+
+NAMES = {"attic", "cellar", "shed"}, {"lamp", "rug", "unicorn"}
+
+
+def names(book: Any, registry: ToolRegistry, locale: str = "en") -> set[frozenset[str]]:
+    return set(names_of(book.phrases.locales[locale], registry))
+
+
+def drawn(
+    book: Any, stage: DrawingStage, share: float = 1.0, count: int = 40
+) -> list[Conversation]:
+    stages = dict.fromkeys(book.phrases.locales, stage)
+    return list(
+        conversations(book, stages, count=count, seed=1, korean_share=0.5, made_up_names=share)
+    )
+
+
+STAGE = DrawingStage(registry=house.REGISTRY, days=[house.TODAY], most_calls=3)
+
+
+def boxes_in(told: Conversation) -> set[str]:
+    return {box["name"].casefold() for box in told.world["boxes"].values()}
+
+
+def asked_for(told: Conversation) -> set[str]:
+    lines = " ".join(line.user for line in told.lines)
+    return set(re.findall(r"in the (\w+)\?", lines)) | set(re.findall(r"the (\w+) away", lines))
+
+
+def test_what_is_looked_up_is_a_name_and_those_of_one_argument_are_alike(tmp_path: Path) -> None:
+    assert names(house.book_of(tmp_path), house.REGISTRY) == set(map(frozenset, NAMES))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gone"),
+    [
+        ("No {box_id} here.", "No {box_id} here, or in the shed.", "shed"),
+        ("[which boxes?]", "[which boxes?, {text: the attic, args: {}}]", None),
+        (
+            "say: ['what is in the {box_id}?']",
+            "say: ['what is in the {box_id}?', {text: the rug?, args: {query: rug, box_id: b7}}]",
+            "rug",
+        ),
+        ("say: [lamp, rug]", "say: [lamp, rug 2]", None),
+        ("say: [lamp, rug]", "say: [lamp, the old moth eaten rug]", "rug lamp"),
+    ],
+)
+def test_a_word_that_something_else_is_said_with_is_no_name(
+    tmp_path: Path, before: str, after: str, gone: str | None
+) -> None:
+    text = house.PHRASES.replace(before, after)
+    assert text != house.PHRASES
+    found = names(house.book_of(tmp_path, text), house.REGISTRY)
+    expected = {word for group in NAMES for word in group} - set((gone or "").split())
+    assert {word for group in found for word in group} == expected
+
+
+@pytest.mark.anyio
+async def test_a_name_is_the_same_one_in_the_world_in_what_is_said_and_in_the_call(
+    tmp_path: Path,
+) -> None:
+    book = house.book_of(tmp_path)
+    told = drawn(book, STAGE)
+    plain = drawn(book, STAGE, share=0.0)
+    known = {word for group in NAMES for word in group}
+    said = set().union(*map(asked_for, told))
+    assert len(said - known) > 10
+    assert set().union(*map(asked_for, plain)) <= known
+    texts = [each.text for each in await simulate(told, house.House(), progress=False)]
+    answers = " ".join(texts)
+    for each in told:
+        for word in asked_for(each) & boxes_in(each):
+            assert f"In the {word}: " in answers
+    spoken = [box["name"] for each in told for box in each.world["boxes"].values()]
+    assert any(name[0].isupper() for name in spoken)  # Attic was written so
+    assert {each.split()[0] for each in thing_names(told)} >= {"red"}  # no name, and stays
+
+
+def thing_names(told: list[Conversation]) -> list[str]:
+    return [
+        thing["name"]
+        for each in told
+        for box in each.world["boxes"].values()
+        for thing in box["things"]
+    ]
+
+
+def test_no_two_names_become_one_and_none_leaves_its_kind(tmp_path: Path) -> None:
+    """A box is called by another box's name or a new one, never by that of a thing."""
+    for told in drawn(house.book_of(tmp_path), STAGE):
+        assert len(boxes_in(told)) == 2
+        assert boxes_in(told).isdisjoint(NAMES[1])
+
+
+def test_a_share_of_the_conversations_has_them_and_a_seed_decides_which(tmp_path: Path) -> None:
+    book = house.book_of(tmp_path)
+    half, again = (drawn(book, STAGE, share=0.5, count=100) for _ in range(2))
+    assert [each.world for each in half] == [each.world for each in again]
+    as_written = sum(boxes_in(each) == {"attic", "cellar"} for each in half)
+    assert 30 <= as_written <= 70
+
+
+def test_a_korean_particle_fits_the_name_that_is_said(tmp_path: Path) -> None:
+    text = timers.PHRASES.replace("typos: true\n", "").replace(
+        "worlds:", "typos: false\nworlds:", 1
+    )
+    text = text.replace("[차, 물, 빨래, 달걀, {say: [밥, 쌀밥], value: rice}]", "[빨래, 달걀]")
+    book = timers.book_of(tmp_path, text)
+    stage = DrawingStage(registry=timers.REGISTRY, days=[timers.MONDAY] * 2)
+    said = " ".join(line.user for each in drawn(book, stage) for line in each.lines)
+    found = re.findall(r"([가-힣]{2,}?)(을|를) 알려", said)
+    assert len({word for word, _ in found} - {"빨래", "달걀", "라면"}) > 5
+    assert all(particle_after(word, "을") == particle for word, particle in found)
+
+
+def test_a_world_that_cannot_be_with_other_names_keeps_its_own(tmp_path: Path) -> None:
+    book = house.book_of(tmp_path)
+    stage = replace(STAGE, opens=lambda _world: False)
+    assert all(boxes_in(each) == {"attic", "cellar"} for each in drawn(book, stage))
+
+
+def only_known(args: Mapping[str, Any], timers_there: list[str]) -> ToolResult:
+    if args["name"] not in {"빨래", "달걀"}:
+        return ToolErr("odd", "no such timer")
+    timers_there.append(args["name"])
+    return ToolOk({"timer": args["name"], "all": timers_there})
+
+
+@pytest.mark.anyio
+async def test_what_does_not_fit_with_other_names_is_dropped_and_no_fault_of_the_file(
+    tmp_path: Path,
+) -> None:
+    parameters = object_schema(
+        "name", "day", name={"type": "string"}, day={"type": "string", "format": "date"}
+    )
+    registry = ToolRegistry(
+        [
+            echo_tool("set_timer", parameters=parameters, handler=only_known, is_destructive=True),
+            echo_tool("show_timers", handler=timers.show_timers),
+        ]
+    )
+    text = timers.PHRASES.replace(
+        "[차, 물, 빨래, 달걀, {say: [밥, 쌀밥], value: rice}]", "[빨래, 달걀]"
+    ).replace("        failing:\n          name: [라면]\n", "")
+    book = timers.book_of(tmp_path, text)
+    dropped: list[str] = []
+    stage = DrawingStage(registry=registry, days=[timers.MONDAY] * 2, drop=dropped.append)
+    told = drawn(book, stage)
+
+    class Own(timers.Timers):
+        def open(self, world: Mapping[str, Any], locale: str) -> timers.TimerSession:
+            return replace(super().open(world, locale), registry=registry)
+
+    await simulate(told, Own(), progress=False)
+    talks = {each.name for each in told if each.kind.endswith(("talk", "scope"))}
+    alone = {each.name for each in told if len(each.lines) == 1} & talks
+    assert len(set(dropped)) > 5
+    assert alone
+    assert alone.isdisjoint(dropped)
