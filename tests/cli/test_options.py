@@ -91,16 +91,18 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
     ("line", "options"),
     [
         (
-            "tune run --toolset a:b --phrases one.yaml --into new --eval two.yaml --openings 0.5"
-            " --made-up-names 0.25",
+            "tune run --toolset a:b --phrases one.yaml --into new --eval two.yaml --openings 0.5",
             RunOptions(
                 toolset="a:b",
                 phrases=ONE,
                 into=NEW,
                 scored_on=(TWO,),
                 openings=0.5,
-                made_up_names=0.25,
             ),
+        ),
+        (
+            "tune run --toolset a:b --phrases one.yaml --into new --made-up-names 0.25",
+            RunOptions(toolset="a:b", phrases=ONE, into=NEW, made_up_names=0.25),
         ),
         (
             "tune run --toolset a:b --phrases one.yaml --into n --device cuda --decisive-weight 4",
