@@ -277,10 +277,11 @@ def locales_of(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, ...]:
     told = getattr(toolset, "locales", None)
     if told is not None:
         return tuple(each for each in available_locales() if each in told)
-    return tuple(each for each in available_locales() if _opens(toolset, world, each))
+    return tuple(each for each in available_locales() if opens(toolset, world, each))
 
 
-def _opens(toolset: Toolset, world: Mapping[str, Any], locale: str) -> bool:
+def opens(toolset: Toolset, world: Mapping[str, Any], locale: str) -> bool:
+    """Return whether a toolset opens a world in a language; whatever it raises is a no."""
     with suppress(LhkitError), opened(toolset, world, locale):
         return True
     return False

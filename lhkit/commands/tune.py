@@ -11,7 +11,6 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,17 @@ from lhkit.precision import chosen
 from lhkit.settings import Settings, hardware
 from lhkit.text import printable
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import DEFAULT, Toolset, load, load_named, opened, registry_of, their_code
+from lhkit.toolset import (
+    DEFAULT,
+    Toolset,
+    load,
+    load_named,
+    opened,
+    opens,
+    registry_of,
+    their_code,
+    waits_of,
+)
 from lhkit.tuning.adapter import merge, require_base, require_device, require_mergeable
 from lhkit.tuning.apart import Apart
 from lhkit.tuning.data import (
@@ -53,6 +62,7 @@ from lhkit.tuning.phrases.generate import (
     MisfitError,
     answers_of,
     conversations,
+    has_made_up_names,
     identity,
     require_playable,
     skeleton,
@@ -103,8 +113,8 @@ async def write_played(
     """Play conversations, write them and say so.
 
     The dev file holds no text that the training file holds, too; without a text there is none.
-    Once everything is played, `require` may refuse it, and those whose name is in `dropped` are not
-    learnt from.
+    Once everything is played, `require` may refuse it; those whose names `dropped` holds then are
+    not learnt from.
 
     Raises:
         UsageError: nothing is left to learn from.
@@ -126,12 +136,9 @@ async def write_played(
     ) as bar:
         played = [await _played(part, toolset, bar) for part in (to_learn, to_measure)]
     require()
-    learnt, dev = ([each for each in part if each.group not in dropped] for part in played)
-    if dropped:
-        words = load_catalog(settings.locale).text("tune_own.dropped", count=len(dropped))
-        _tell(words, to_stderr=True)
-    if not learnt:
-        raise UsageError("nothing is left to learn from: lower --made-up-names")
+    learnt, dev = (
+        [each for each in part if each.id.rpartition(".")[0] not in dropped] for part in played
+    )
     if options.apart:
         near_count = len(told) - len(to_learn) - len(to_measure)
         words = load_catalog(settings.locale).text("tune.apart", count=near_count)
@@ -420,6 +427,9 @@ _WORLDS: tuple[Mapping[str, Any], ...] = ({}, {"now": "2026-06-15T09:00:00+09:00
 """States that a skeleton tries: nothing at all, or no more than a clock."""
 
 _CONVERSATIONS = "--conversations"
+_MOST_DROPPED = 0.1
+"""Share of the conversations with made-up names that may not fit: more is a fault of the file."""
+
 _ENOUGH = 0.7
 """Share of different conversations below which a file is told to hold too few phrases."""
 
@@ -492,6 +502,8 @@ async def make_data(options: DataOptions, settings: Settings, *, progress: bool 
         TuningError: the phrase file is wrong or does not fit the tools, or a conversation could
             not be played.
     """
+    if options.made_up_names and options.phrases is None:
+        raise UsageError("--made-up-names is for a phrase file: give one with --phrases")
     sources = (options.phrases, options.conversations, options.reviewed)
     if sum(each is not None for each in sources) > 1:
         raise UsageError("--phrases, --conversations and --reviewed: give one of them")
@@ -537,9 +549,9 @@ async def _write_drawn(
         _tell(asked, to_stderr=True)
     said: list[Drawn] = []
     misfits: list[MisfitError] = []
-    dropped: set[str] = set()
+    dropped: dict[str, MisfitError] = {}
     stages = {
-        locale: replace(each, drop=dropped.add)
+        locale: replace(each, drop=dropped.__setitem__)
         for locale, each in stages_of(own, book, said.append, misfits.append).items()
     }
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
@@ -553,6 +565,7 @@ async def _write_drawn(
             made_up_names=options.made_up_names,
         )
     )
+    made_up = sum(map(has_made_up_names, drawn))
     different = len({identity(each) for each in drawn})
     if different < _ENOUGH * options.count:
         text = load_catalog(settings.locale).text(
@@ -564,13 +577,25 @@ async def _write_drawn(
         own,
         options,
         settings,
-        require=lambda: require_playable(misfits),
-        dropped=dropped,
+        require=lambda: require_playable(_faults(misfits, dropped, made_up)),
+        dropped=dropped.keys(),
         progress=progress,
     )
+    if options.made_up_names:
+        words = load_catalog(settings.locale).text(
+            "tune_own.made_up", made_up=made_up, count=len(drawn), dropped=len(dropped)
+        )
+        _tell(words, to_stderr=True)
     for answers in answers_of(book, said):
         line = printable(_told(answers, load_catalog(settings.locale)))
         Console().print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _faults(
+    misfits: Sequence[MisfitError], dropped: Mapping[str, MisfitError], made_up: int
+) -> Sequence[MisfitError]:
+    """Return what the file has to be mended for; with other names a few plays need not fit."""
+    return [*misfits, *(dropped.values() if len(dropped) > _MOST_DROPPED * made_up else ())]
 
 
 def _told(answers: Answers, catalog: Catalog) -> str:
@@ -627,7 +652,7 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
                     registry=session.registry,
                     days=(),
                     most_calls=session.assistant.max_turns - 1,
-                    opens=partial(_opens, toolset, locale),
+                    opens=lambda world: waits_of(toolset) or opens(toolset, world, locale),
                 )
         except UsageError as error:
             faults.append(f"{book.place(world.path)}: {error}")
@@ -635,14 +660,6 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
         raise TuningError("\n".join(faults))
     own_days = {number: days[len(worlds) + at] for at, number in enumerate(own)}
     return replace(stage, days=[days[number] for number in range(len(worlds))], own_days=own_days)
-
-
-def _opens(toolset: Toolset, locale: str, world: Mapping[str, Any]) -> bool:
-    try:
-        with opened(toolset, world, locale):
-            return True
-    except UsageError:
-        return False
 
 
 # `lhkit tune run`: from phrases to a model, in one command.

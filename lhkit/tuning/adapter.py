@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -33,6 +34,8 @@ from lhkit.tuning.recipe import AdapterShape, TrainingDevice
 #
 # Enough to write a model card from, and to do the training again.
 
+
+_log = logging.getLogger(__name__)
 
 MANIFEST: Final = "manifest.json"
 
@@ -443,10 +446,12 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
 
 
 def fuse_norms(model: Any, batch: Batch) -> bool:
-    """Compile the model's norms, one loop forwards and one backwards; return if that came about.
+    """Have torch compile the model's norms, and return whether they are compiled now.
 
-    A step takes a fifth less (`evals/benchmarks/training_step.md`); compiling takes up to half a
-    minute, and a C++ compiler (on a graphics card Triton). Where it fails the model stays as it is.
+    Forwards and backwards each becomes one loop; what that saves of a step is in
+    `evals/benchmarks/training_step.md`. Compiling takes up to half a minute, and a C++ compiler
+    (on a graphics card Triton). Where it fails, or nothing can be compiled, the model stays as it
+    is, and what torch said is logged.
 
     Args:
         model: with its adapter.
@@ -456,6 +461,7 @@ def fuse_norms(model: Any, batch: Batch) -> bool:
     from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
     norms = [module for module in model.modules() if isinstance(module, Gemma3RMSNorm)]
+    torch.compiler.reset()  # an earlier training's may have used up how often it compiles anew
     fused = torch.compile(Gemma3RMSNorm.forward, dynamic=True)
     for norm in norms:
         norm.forward = partial(fused, norm)
@@ -463,13 +469,14 @@ def fuse_norms(model: Any, batch: Batch) -> bool:
         token_losses(model, batch).sum().backward()
         with torch.no_grad():
             token_losses(model, batch)
-    except (RuntimeError, OSError, ImportError):  # what torch says of a compiler
+    except (RuntimeError, OSError, ImportError) as error:  # what torch says of a compiler
+        _log.info("norms are not compiled: %s", error)
         for norm in norms:
             del norm.forward
         return False
     finally:
         model.zero_grad(set_to_none=True)
-    return True
+    return bool(norms)
 
 
 def operations_a_second(dtype: Dtype, device: TrainingDevice = "cpu") -> float:

@@ -991,7 +991,7 @@ _PACE_STEPS: Final = 10
 """After so many steps it is told how long a training will take."""
 
 _MINUTES_WORTH_COMPILING: Final = 10
-"""Below so many compiling the norms takes longer than it saves."""
+"""Of a whole training: in less compiling the norms hardly saves what it takes."""
 
 _MEASURING_SHARE: Final = 3
 """A step takes about so many times what measuring its batch takes: nothing goes backwards."""

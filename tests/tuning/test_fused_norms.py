@@ -26,16 +26,20 @@ Compile = Callable[..., Callable[..., Any]]
 
 
 @pytest.fixture
-def without_code(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """torch's compiler up to its last stage, which makes no code; what went through it."""
+def without_code(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """torch's compiler up to its last stage, which makes no code; what was compiled."""
     import torch
 
-    compiled: list[Any] = []
+    compiled: list[str] = []
     whole: Compile = torch.compile
 
+    def backend(graph: Any, _inputs: Any) -> Callable[..., Any]:
+        compiled.append(str(graph.code))
+        forward: Callable[..., Any] = graph.forward
+        return forward
+
     def traced(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
-        compiled.append(function)
-        return whole(function, backend="eager", **how)
+        return whole(function, backend=backend, **how)
 
     monkeypatch.setattr(torch, "compile", traced)
     return compiled
@@ -59,8 +63,9 @@ def losses_and_gradients(model: Any) -> list[Any]:
     return [losses.detach(), *gradients]
 
 
-@pytest.mark.usefixtures("without_code")
-def test_fused_norms_give_the_losses_and_gradients_of_the_plain_ones(tiny_gemma: Path) -> None:
+def test_fused_norms_give_the_losses_and_gradients_of_the_plain_ones(
+    tiny_gemma: Path, without_code: list[str]
+) -> None:
     import torch
 
     model = adapter.with_adapter(
@@ -68,6 +73,7 @@ def test_fused_norms_give_the_losses_and_gradients_of_the_plain_ones(tiny_gemma:
     )
     plain = losses_and_gradients(model)
     assert adapter.fuse_norms(model, BATCH)
+    assert [each for each in without_code if "rsqrt" in each] == without_code != []
     assert all(each.grad is None for each in adapter.trainable(model))
     fused = losses_and_gradients(model)
     assert all(torch.allclose(*pair, atol=1e-5) for pair in zip(plain, fused, strict=True))
@@ -86,8 +92,22 @@ def test_without_a_compiler_the_model_stays_as_it_was(tiny_gemma: Path) -> None:
     assert all(torch.equal(*pair) for pair in zip(plain, again, strict=True))
 
 
+@pytest.mark.usefixtures("without_code")
+def test_a_model_without_such_norms_is_not_said_to_be_fused(
+    tiny_gemma: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.models.gemma3 import modeling_gemma3
+
+    model = adapter.with_adapter(
+        adapter.load_model(tiny_gemma, "float32"), AdapterShape(rank=4), seed=1
+    )
+    other = type("OtherNorm", (modeling_gemma3.Gemma3RMSNorm,), {})
+    monkeypatch.setattr(modeling_gemma3, "Gemma3RMSNorm", other)
+    assert not adapter.fuse_norms(model, BATCH)
+
+
 def test_what_is_over_before_it_would_pay_is_not_compiled(
-    tiny_gemma: Path, tmp_path: Path, without_code: list[Any]
+    tiny_gemma: Path, tmp_path: Path, without_code: list[str]
 ) -> None:
     trained(tiny_gemma, tmp_path, steps=2)
     assert not without_code

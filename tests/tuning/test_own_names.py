@@ -1,16 +1,18 @@
 """Names made up: a word that nobody heard before is said, is there, and is called for alike."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolErr, ToolOk, ToolResult
-from lhkit.testing import echo_tool, object_schema
+from lhkit.commands.tune import dev_path, make_data
+from lhkit.commands.tune_options import DataOptions
+from lhkit.errors import TuningError, UsageError
+from lhkit.settings import Settings
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.data import read_sequences
 from lhkit.tuning.phrases.file import particle_after
 from lhkit.tuning.phrases.generate import DrawingStage, conversations
 from lhkit.tuning.phrases.names import names_of
@@ -22,7 +24,7 @@ NAMES = {"attic", "cellar", "shed"}, {"lamp", "rug", "unicorn"}
 
 
 def names(book: Any, registry: ToolRegistry, locale: str = "en") -> set[frozenset[str]]:
-    return set(names_of(book.phrases.locales[locale], registry))
+    return set(names_of(book.phrases.locales[locale], registry, book.phrases.worlds).groups)
 
 
 def drawn(
@@ -62,6 +64,9 @@ def test_what_is_looked_up_is_a_name_and_those_of_one_argument_are_alike(tmp_pat
         ),
         ("say: [lamp, rug]", "say: [lamp, rug 2]", None),
         ("say: [lamp, rug]", "say: [lamp, the old moth eaten rug]", "rug lamp"),
+        ("where: {name: '{say}'}", "where: {name: attic}", "attic cellar shed"),
+        ("{name: cellar, things:", "{name: cellar, attic: 1, things:", "attic"),
+        ("say: [attic, cellar, shed]", "say: [Čelist, keller, shed]", "attic cellar"),
     ],
 )
 def test_a_word_that_something_else_is_said_with_is_no_name(
@@ -70,8 +75,8 @@ def test_a_word_that_something_else_is_said_with_is_no_name(
     text = house.PHRASES.replace(before, after)
     assert text != house.PHRASES
     found = names(house.book_of(tmp_path, text), house.REGISTRY)
-    expected = {word for group in NAMES for word in group} - set((gone or "").split())
-    assert {word for group in found for word in group} == expected
+    still = {word for group in NAMES for word in group} - set((gone or "").split())
+    assert {word for group in found for word in group} - {"keller"} == still
 
 
 @pytest.mark.anyio
@@ -138,41 +143,134 @@ def test_a_world_that_cannot_be_with_other_names_keeps_its_own(tmp_path: Path) -
     assert all(boxes_in(each) == {"attic", "cellar"} for each in drawn(book, stage))
 
 
-def only_known(args: Mapping[str, Any], timers_there: list[str]) -> ToolResult:
-    if args["name"] not in {"빨래", "달걀"}:
-        return ToolErr("odd", "no such timer")
-    timers_there.append(args["name"])
-    return ToolOk({"timer": args["name"], "all": timers_there})
+FOODS = """
+from dataclasses import dataclass, field
+from datetime import date
+
+from lhkit.chat.controller import Assistant
+from lhkit.messages import ToolErr, ToolOk
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.registry import ToolRegistry
+
+def buy(args, bought):
+    if len(args["food"]) > LONGEST:
+        return ToolErr("too_long", "the name is too long")
+    return ToolOk({"food": args["food"], "unit": args.get("unit", "piece")})
+
+REGISTRY = ToolRegistry([
+    echo_tool(
+        "buy",
+        parameters=object_schema(
+            "food",
+            food={"type": "string", "examples": ["bread"]},
+            unit={"type": "string", "enum": ["bottle", "box"]},
+        ),
+        handler=buy,
+        is_destructive=True,
+    )
+])
+
+@dataclass
+class Session:
+    today: date = date(2026, 6, 15)
+    registry: ToolRegistry = field(default_factory=lambda: REGISTRY)
+
+    @property
+    def assistant(self):
+        return Assistant(instructions="Foods.", deps=[])
+
+    def state(self):
+        return {}
+
+    def close(self):
+        pass
+
+class Foods:
+    def open(self, world, locale):
+        return Session()
+"""
+FOOD_PHRASES = """
+typos: false
+locales:
+  en:
+    tools:
+      buy:
+        say: ['buy {food}', 'buy a {unit} of {food}', {text: 'lots of honey', args: {food: honey}}]
+        values:
+          food:
+            - milk
+            - soda
+            - honey
+            - bread
+            - bottle opener
+            - {say: [eggplant, aubergine, the purple one], value: eggplant}
+            - {say: courgette, value: zucchini}
+          unit: [{say: [bottle, bottles], value: bottle}, {say: [box, boxes], value: box}]
+        replies:
+          ok: ['Bought {food}: {food.value}.']
+          cancelled: [Not bought.]
+"""
+
+
+async def foods(
+    folder: Path, capsys: pytest.CaptureFixture[str], longest: int, **asked: Any
+) -> tuple[list[str], str]:
+    """The answers that are learnt, and what is said of them."""
+    (folder / "foods.py").write_text(FOODS.replace("LONGEST", str(longest)), encoding="utf-8")
+    (folder / "p.yaml").write_text(FOOD_PHRASES, encoding="utf-8")
+    options = DataOptions(
+        out=folder / "out.jsonl",
+        count=80,
+        toolset=f"{folder / 'foods.py'}:Foods",
+        phrases=folder / "p.yaml",
+        **asked,
+    )
+    await make_data(options, Settings(locale="en"), progress=False)
+    texts = [
+        each.text for each in (*read_sequences(options.out), *read_sequences(dev_path(options.out)))
+    ]
+    return texts, capsys.readouterr().err
 
 
 @pytest.mark.anyio
-async def test_what_does_not_fit_with_other_names_is_dropped_and_no_fault_of_the_file(
-    tmp_path: Path,
+async def test_only_what_is_said_as_it_is_called_becomes_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parameters = object_schema(
-        "name", "day", name={"type": "string"}, day={"type": "string", "format": "date"}
-    )
-    registry = ToolRegistry(
-        [
-            echo_tool("set_timer", parameters=parameters, handler=only_known, is_destructive=True),
-            echo_tool("show_timers", handler=timers.show_timers),
-        ]
-    )
-    text = timers.PHRASES.replace(
-        "[차, 물, 빨래, 달걀, {say: [밥, 쌀밥], value: rice}]", "[빨래, 달걀]"
-    ).replace("        failing:\n          name: [라면]\n", "")
-    book = timers.book_of(tmp_path, text)
-    dropped: list[str] = []
-    stage = DrawingStage(registry=registry, days=[timers.MONDAY] * 2, drop=dropped.append)
-    told = drawn(book, stage)
+    """Not a word that a value has beside others, a choice, or what a sentence means by itself."""
+    texts, told = await foods(tmp_path, capsys, 99, made_up_names=1)
+    assert "Made-up names in 80 of 80 conversations; 0 of these did not fit" in told
+    pairs = [pair for text in texts for pair in re.findall(r"Bought (.+?): (.+?)\.", text)]
+    synonyms = {"eggplant", "aubergine", "the purple one"}
+    for said, called in pairs:
+        assert said == called or (said, called) in {
+            ("courgette", "zucchini"),
+            *((word, "eggplant") for word in synonyms),
+        }
+    kept = {"eggplant", "zucchini", "honey", "bread"}
+    assert kept <= {called for _, called in pairs}
+    assert not {called for _, called in pairs} <= kept | {"milk", "soda", "bottle opener"}
 
-    class Own(timers.Timers):
-        def open(self, world: Mapping[str, Any], locale: str) -> timers.TimerSession:
-            return replace(super().open(world, locale), registry=registry)
 
-    await simulate(told, Own(), progress=False)
-    talks = {each.name for each in told if each.kind.endswith(("talk", "scope"))}
-    alone = {each.name for each in told if len(each.lines) == 1} & talks
-    assert len(set(dropped)) > 5
-    assert alone
-    assert alone.isdisjoint(dropped)
+@pytest.mark.anyio
+async def test_what_does_not_fit_with_another_name_is_left_out_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, told = await foods(tmp_path, capsys, 14, made_up_names=1)
+    assert re.search(r"; [1-8] of these did not fit and were left out", told)
+    assert texts
+    assert not any("model\n–" in text for text in texts)
+
+
+@pytest.mark.anyio
+async def test_what_hardly_ever_fits_is_a_fault_of_the_file_that_names_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(TuningError, match=r"p\.yaml:\d+: .*buy came to `too_long`"):
+        await foods(tmp_path, capsys, 3, made_up_names=1)
+
+
+@pytest.mark.anyio
+async def test_they_are_refused_where_no_phrase_file_says_what_a_name_is(tmp_path: Path) -> None:
+    options = DataOptions(out=tmp_path / "out", conversations="a.py:talks", made_up_names=0.5)
+    with pytest.raises(UsageError, match="--made-up-names is for a phrase file"):
+        await make_data(options, Settings(), progress=False)

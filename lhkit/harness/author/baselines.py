@@ -276,33 +276,24 @@ def gold_model(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
 
 
 def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
-    """Return a maker of gold models for a run: as `gold_model`, but what is asked again is kept.
+    """Return a maker of gold models for a run: as `gold_model`, but it plans once what repeats.
 
-    A scenario that comes with the very same tools as last time is not planned anew.
+    While the tools are the very same as those of the sample before, a scenario's trace is kept;
+    of other tools, such as those of a session of its own, none is held.
     """
-    kept: dict[int, _Planned] = {}
+    tools: Sequence[ToolDefinition] = ()
+    kept: dict[int, tuple[Scenario, Sequence[TurnTrace]]] = {}
 
     def made(scenario: Scenario, registry: ToolRegistry) -> ScriptedModel:
-        plan = kept.get(id(scenario))
-        if plan is None or not plan.is_for(registry.definitions):
-            turns = gold_trace(scenario, registry)
-            plan = _Planned(scenario=scenario, tools=registry.definitions, turns=turns)
-            kept[id(scenario)] = plan
-        return trace_model(plan.turns, name="gold")
+        nonlocal tools
+        if len(registry) != len(tools) or not all(map(is_, registry.definitions, tools)):
+            kept.clear()
+            tools = registry.definitions
+        if id(scenario) not in kept:
+            kept[id(scenario)] = scenario, gold_trace(scenario, registry)  # held: its id stays its
+        return trace_model(kept[id(scenario)][1], name="gold")
 
     return made
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planned:
-    """What a scenario asks for with some tools; it holds the scenario, whose id stays its own."""
-
-    scenario: Scenario
-    tools: Sequence[ToolDefinition]
-    turns: Sequence[TurnTrace]
-
-    def is_for(self, tools: Sequence[ToolDefinition]) -> bool:
-        return len(tools) == len(self.tools) and all(map(is_, tools, self.tools))
 
 
 def gold_trace(scenario: Scenario, registry: ToolRegistry) -> tuple[TurnTrace, ...]:

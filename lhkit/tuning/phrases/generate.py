@@ -49,7 +49,7 @@ from lhkit.tuning.phrases.file import (
     taken,
     word_in,
 )
-from lhkit.tuning.phrases.names import Names, names_of, others_for, renamed, unfixed
+from lhkit.tuning.phrases.names import NO_NAMES, Names, names_in, names_of, renamed, replacements
 from lhkit.tuning.phrases.values import (
     SAY,
     Filling,
@@ -60,6 +60,7 @@ from lhkit.tuning.phrases.values import (
     calls_for,
     expected_of,
     given_values,
+    is_any_text,
     is_day,
     meant,
     part_of,
@@ -723,7 +724,7 @@ def _look_up(source: ToolDefinition) -> Iterator[str]:
     """Yield an entry that looks an id up: by what is said if the tool takes a text, else by row."""
     properties = source.parameters.get("properties", {})
     required = source.parameters.get("required", ())
-    texts = [name for name in properties if _is_text(source, name)]
+    texts = [name for name in properties if is_any_text(source.parameters, name)]
     asked = next((name for name in texts if name in required), next(iter(texts), None))
     args = dict.fromkeys(required, TODO) | ({} if asked is None else {asked: f"{{{SAY}}}"})
     yield f"- say: [{TODO}]"
@@ -733,14 +734,6 @@ def _look_up(source: ToolDefinition) -> Iterator[str]:
     yield f"  take: {TODO}.id"
     if asked is None:
         yield f"  where: {_flow({TODO: f'{{{SAY}}}'})}"
-
-
-def _is_text(tool: ToolDefinition, name: str) -> bool:
-    """Return True for an argument that takes any words."""
-    if is_day(tool.parameters, name) or given_values(tool.parameters, name):
-        return False
-    is_pattern = "pattern" in tool.parameters["properties"][name]
-    return not is_pattern and expected_of(tool.parameters, name).startswith("string")
 
 
 def _entries(tool: ToolDefinition, name: str, words: Catalog) -> Iterator[str]:
@@ -812,6 +805,7 @@ _WEIGHTS: Mapping[str, float] = {
     "out-of-scope": 6,
 }
 _FOLLOW_UP = "follow-up"
+_MADE_UP = "-made-up-names"
 _JOINED_SHARE = 0.25
 _MOST_LINES = 4
 
@@ -824,19 +818,19 @@ class DrawingStage:
     """The tools of one language, and the day of each of its worlds.
 
     `own_days` are those of follow-ups with a world of their own, by number. `most_calls` is how
-    many calls the assistant makes in a turn, before it answers. `opens` tells whether a state can
-    be. `notify` is told of each wish when it is played, `refuse` of what does not fit then; where
-    names were made up, `drop` is told the conversation's name instead.
+    many calls the assistant makes in a turn, before it answers. `notify` is told of each wish when
+    it is played, `refuse` of what does not fit then. For conversations with other names `opens`
+    is asked whether a state can be opened, and `drop` is told by name of those that do not fit.
     """
 
     registry: ToolRegistry
     days: Sequence[date]
     own_days: Mapping[int, date] = field(default_factory=dict)
     most_calls: int = MAX_TURNS - 1
-    opens: Callable[[Mapping[str, Any]], bool] = lambda _world: True
     notify: Callable[[Drawn], None] = ignore
     refuse: Callable[[MisfitError], None] = refuse
-    drop: Callable[[str], None] = lambda _name: None
+    opens: Callable[[Mapping[str, Any]], bool] = lambda _world: True
+    drop: Callable[[str, MisfitError], None] = lambda _name, misfit: refuse(misfit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -867,10 +861,10 @@ def conversations(
         count: how many.
         seed: decides everything.
         korean_share: share of Korean ones where the file has both languages.
-        made_up_names: share of conversations in which names are others (`names.py`).
+        made_up_names: share of conversations in which names are others (`names.replacements`).
     """
     names = {
-        locale: names_of(book.phrases.locales[locale], stage.registry)
+        locale: names_of(book.phrases.locales[locale], stage.registry, _states(book, locale))
         for locale, stage in stages.items()
         if made_up_names
     }
@@ -878,8 +872,7 @@ def conversations(
     for number in range(count):
         rng = random.Random(f"own-tools/{seed}/{number}")  # noqa: S311 - training data, no secret
         locale = _drawn_locale(tuple(stages), korean_share, rng)
-        is_made_up = made_up_names and rng.random() < made_up_names
-        own = names[locale] if is_made_up else ()
+        own = names[locale] if made_up_names and rng.random() < made_up_names else NO_NAMES
         drawing = _Drawing(book, locale, stages[locale], rng, own)
         kind = drawing.kind()
         for _ in range(_TRIES):
@@ -888,6 +881,15 @@ def conversations(
                 break
         seen.add(identity(told))
         yield told
+
+
+def _states(book: PhraseFile, locale: str) -> list[Mapping[str, Any]]:
+    return [each.state for each in (*book.worlds(locale), *book.own_worlds(locale).values())]
+
+
+def has_made_up_names(told: Conversation) -> bool:
+    """Return True for a conversation in which names are others than in the file."""
+    return told.name.endswith(_MADE_UP)
 
 
 def identity(told: Conversation) -> tuple[object, ...]:
@@ -910,7 +912,7 @@ class _Drawing:
         locale: str,
         stage: DrawingStage,
         rng: random.Random,
-        names: Names = (),
+        names: Names = NO_NAMES,
     ) -> None:
         self._book = book
         self._phrases: LocalePhrases = book.phrases.locales[locale]
@@ -930,7 +932,6 @@ class _Drawing:
         self._makers = self._possible()
         self._names = names
         self._others: Mapping[str, str] = {}
-        self._name = ""
 
     def kind(self, *, is_first: bool = True) -> str:
         """Return what the next line is about."""
@@ -940,7 +941,8 @@ class _Drawing:
 
     def conversation(self, name: str, kind: str) -> Conversation:
         """Return a conversation that begins with lines of that kind; others may follow."""
-        self._name, self._others = name, {}
+        self._others = {}
+        self._name = name
         if kind != _FOLLOW_UP:
             self._rename(self._names)
         drawn = [self._makers[kind]()]
@@ -953,7 +955,7 @@ class _Drawing:
             if not following.calls or following.calls[0] not in drawn[-1].calls:
                 drawn.append(following)
         return Conversation(
-            name=name,
+            name=self._name,
             kind=kind,
             locale=self._locale,
             world=renamed(self._world, self._others),
@@ -962,13 +964,10 @@ class _Drawing:
 
     def _rename(self, names: Names) -> None:
         """Draw other words for names, if the world can be with them."""
-        others = others_for(names, self._rng)
+        others = replacements(names, self._rng)
         if others and self._stage.opens(renamed(self._world, others)):
             self._others = others
-
-    def _dropped(self, name: str, _misfit: MisfitError) -> None:
-        """Tell that with other names it does not fit: what is written may be right all the same."""
-        self._stage.drop(name)
+            self._name += _MADE_UP
 
     def _possible(self) -> dict[str, Callable[[], _Drawn]]:
         """Return the kinds of lines that these phrases and tools allow."""
@@ -1011,7 +1010,7 @@ class _Drawing:
             seed=self._rng.getrandbits(32),
             most_calls=self._stage.most_calls,
             notify=self._stage.notify,
-            refuse=partial(self._dropped, self._name) if self._others else self._stage.refuse,
+            refuse=partial(self._stage.drop, self._name) if self._others else self._stage.refuse,
             before=before,
             after=after,
         )
@@ -1045,7 +1044,7 @@ class _Drawing:
         follow_up = self._phrases.follow_ups[number]
         if follow_up.world is not None:
             self._world, self._today = follow_up.world, self._stage.own_days[number]
-        self._rename(unfixed(self._names, follow_up))
+        self._rename(names_in(self._names, follow_up, self._phrases, self._registry))
         fillings = self._filled_in(self._slots(follow_up.slots), _used_in(follow_up))
         memory: Memory | None = None
         lines: list[Line] = []

@@ -20,6 +20,8 @@ _SPREAD = 5
 _OPEN_RANGE = 9
 """How far a range without an upper end is followed."""
 
+_LIMITS = frozenset({"const", "enum", "format", "pattern"})
+
 _COMBINING = frozenset({"anyOf", "oneOf", "allOf"})
 
 CHECK_DAY = date(2026, 1, 1)
@@ -342,6 +344,13 @@ def is_day(parameters: Mapping[str, Any], argument: str) -> bool:
     """Return True if the schema says that an argument is a date."""
     node = SchemaNode.of(parameters).at(property_of(parameters, argument))
     return any(branch.get("format") == "date" for branch in node.branches())
+
+
+def is_any_text(parameters: Mapping[str, Any], argument: str) -> bool:
+    """Return True if the schema lets an argument be any text: no choice, no form, no date."""
+    node = SchemaNode.of(parameters).at(property_of(parameters, argument))
+    texts = [branch for branch in node.branches() if branch.get("type", "string") == "string"]
+    return bool(texts) and not any(_LIMITS & branch.keys() for branch in texts)
 
 
 def _named(schema: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,5 +1,7 @@
 """The gold model does what a scenario expects, or says what it cannot derive."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -192,3 +194,17 @@ async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: L
         with pytest.raises(ScenarioError, match="there is no tool 'add'"):
             make(scenario, ToolRegistry())
     assert (await said(make(scenario, only_add("tea")), *after())).calls
+
+
+def test_models_of_a_run_hold_no_tools_of_samples_that_are_over(load: Load) -> None:
+    """Each session may have tools of its own, which hold its world."""
+    scenarios = [load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")[0] for _ in range(3)]
+    make = gold_models()
+    registries = [only_add("tea") for _ in scenarios]
+    gone = [weakref.ref(each["add"].handler) for each in registries]
+    for scenario, registry in zip(scenarios, registries, strict=True):
+        make(scenario, registry)
+    del registry
+    registries.clear()
+    gc.collect()
+    assert [each() is None for each in gone] == [True, True, False]
