@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ from lhkit.tuning.scores import Score, share_words, shown_scores
 FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
 _DIGITS = 8
+_TITLE_CHARS = 60
 _TALKS = ("small_talk", "out_of_scope", "near_misses")
 
 
@@ -205,19 +207,19 @@ def chart(trainings: Sequence[Training]) -> Any:
     """
     import altair as alt
 
-    longest = max(trainings, key=lambda each: (not each.start, each.minutes, each.sentences))
-    title = f"minutes of training ({longest.told})"
+    longest = max(trainings, key=lambda each: (each.minutes, each.sentences))
+    title = ["minutes of training:", *wrap(longest.told, _TITLE_CHARS)]
     panels = [_panel([(each.seconds / 60, each) for each in longest.scores], title)]
     groups = [
         [each for each in trainings if each.is_like(one, but="sentences")] for one in trainings
     ]
     if len(like := max(groups, key=len)) > 1:
-        title = f"sentences in the phrase file, {like[0].minutes:g} minutes"
+        title = [f"sentences in the phrase file, {like[0].minutes:g} minutes"]
         panels.append(_panel([(each.sentences, each.scores[-1]) for each in like], title))
     return alt.hconcat(*panels, background="white")
 
 
-def _panel(points: Sequence[tuple[float, Score]], title: str) -> Any:
+def _panel(points: Sequence[tuple[float, Score]], title: Sequence[str]) -> Any:
     import altair as alt
 
     rows = [
