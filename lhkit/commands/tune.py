@@ -42,7 +42,6 @@ from lhkit.toolset import (
     opens,
     registry_of,
     their_code,
-    waits_of,
 )
 from lhkit.tuning.adapter import merge, require_base, require_device, require_mergeable
 from lhkit.tuning.apart import Apart
@@ -586,6 +585,8 @@ async def _write_drawn(
             "tune_own.made_up", made_up=made_up, count=len(drawn), dropped=len(dropped)
         )
         _tell(words, to_stderr=True)
+        for first in {each.cause: each for each in reversed(dropped.values())}.values():
+            _tell(str(first), to_stderr=True)
     for answers in answers_of(book, said):
         line = printable(_told(answers, load_catalog(settings.locale)))
         Console().print(line, soft_wrap=True, highlight=False, markup=False)
@@ -652,7 +653,7 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
                     registry=session.registry,
                     days=(),
                     most_calls=session.assistant.max_turns - 1,
-                    opens=lambda world: waits_of(toolset) or opens(toolset, world, locale),
+                    opens=lambda world: opens(toolset, world, locale),
                 )
         except UsageError as error:
             faults.append(f"{book.place(world.path)}: {error}")

@@ -421,3 +421,27 @@ async def test_a_slot_of_lines_that_belong_together_may_be_called_as_a_list_of_a
     texts = await played(book_of(tmp_path, PHRASES + follow_up))
     told = told_of(texts, "look into the attic")
     assert [call("find_things", box_id="b7"), "red lamp, rug are in it."] in told
+
+
+LOFT = """
+typos: false
+locales:
+  en:
+    tools:
+      list_boxes: {say: []}
+      drop_thing: {say: []}
+      find_things: {say: [], replies: {ok: ['{things.name}.'], not_found: [Nothing.]}}
+    follow_ups:
+      - world: {boxes: {b1: {name: Loft, things: [{id: 9, name: bat}]}}}
+        lines: [{say: [the loft?], calls: [{tool: find_things, args: {box_id: b1}}]}]
+      - lines: [{say: [the attic?], calls: [{tool: find_things, args: {box_id: b7}}]}]
+"""
+
+
+def test_lines_that_are_drawn_anew_lie_in_their_own_world_or_in_the_files(tmp_path: Path) -> None:
+    """Two lines in all, so that nearly each is drawn again: without a world, after one that has."""
+    book = book_of(tmp_path, f"{WORLDS}{LOFT}")
+    stage = DrawingStage(registry=REGISTRY, days=[TODAY], own_days={0: TODAY})
+    told = conversations(book, {"en": stage}, count=30, seed=1, korean_share=0)
+    boxes = {(each.lines[0].user, *each.world["boxes"]) for each in told}
+    assert boxes == {("the loft?", "b1"), ("the attic?", "b7", "b9")}

@@ -11,15 +11,18 @@ from lhkit.commands.tune import dev_path, make_data
 from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import TuningError, UsageError
 from lhkit.settings import Settings
+from lhkit.testing import object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.data import read_sequences
 from lhkit.tuning.phrases.file import particle_after
 from lhkit.tuning.phrases.generate import DrawingStage, conversations
 from lhkit.tuning.phrases.names import names_of
+from lhkit.tuning.phrases.values import given_values, is_any_text
 from lhkit.tuning.teacher import Conversation, simulate
 from tests.tuning import test_own_chains as house
 from tests.tuning import test_own_drawing as timers
 
+WHEN = "{when: [{say: on shed day, args: {day: '2026-06-15'}}]}"
 NAMES = {"attic", "cellar", "shed"}, {"lamp", "rug", "unicorn"}
 
 
@@ -67,6 +70,12 @@ def test_what_is_looked_up_is_a_name_and_those_of_one_argument_are_alike(tmp_pat
         ("where: {name: '{say}'}", "where: {name: attic}", "attic cellar shed"),
         ("{name: cellar, things:", "{name: cellar, attic: 1, things:", "attic"),
         ("say: [attic, cellar, shed]", "say: [Čelist, keller, shed]", "attic cellar"),
+        ("say: [lamp, rug]", "say: [lamp, rug]\n              told: it", "lamp rug"),
+        (
+            "say: ['what is in the {box_id}?']",
+            f"say: ['what is in the {{box_id}} {{when}}?']\n        slots: {WHEN}",
+            "shed",
+        ),
     ],
 )
 def test_a_word_that_something_else_is_said_with_is_no_name(
@@ -144,6 +153,13 @@ def test_a_world_that_cannot_be_with_other_names_keeps_its_own(tmp_path: Path) -
     assert all(boxes_in(each) == {"attic", "cellar"} for each in drawn(book, stage))
 
 
+NULLABLE = (
+    {"type": ["string", "null"]},
+    {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    {"anyOf": [{"type": "string"}, {"enum": [None]}]},
+    {"anyOf": [{"type": "string"}, {"const": None}]},
+)
+
 FOODS = """
 from dataclasses import dataclass, field
 from datetime import date
@@ -151,6 +167,7 @@ from datetime import date
 from lhkit.chat.controller import Assistant
 from lhkit.messages import ToolErr, ToolOk
 from lhkit.testing import echo_tool, object_schema
+from lhkit.testing import object_schema
 from lhkit.tools.registry import ToolRegistry
 
 def buy(args, bought):
@@ -269,6 +286,20 @@ async def test_what_hardly_ever_fits_is_a_fault_of_the_file_that_names_its_line(
 ) -> None:
     with pytest.raises(TuningError, match=r"p\.yaml:\d+: .*buy came to `too_long`"):
         await foods(tmp_path, capsys, 3, made_up_names=1)
+
+
+@pytest.mark.parametrize("schema", NULLABLE)
+def test_a_text_that_may_be_null_is_a_text(schema: dict[str, Any]) -> None:
+    parameters = object_schema(name=schema)
+    assert is_any_text(parameters, "name")
+    assert given_values(parameters, "name") == ()
+
+
+@pytest.mark.parametrize("kind", ["integer", ["integer", "null"]])
+def test_a_number_is_no_text(kind: Any) -> None:
+    parameters = object_schema(name={"type": kind, "minimum": 1, "maximum": 2})
+    assert not is_any_text(parameters, "name")
+    assert {value.value for value in given_values(parameters, "name")} == {1, 2}
 
 
 @pytest.mark.anyio

@@ -927,8 +927,8 @@ class _Drawing:
         self._rng = rng
         worlds = book.worlds(locale)
         number = rng.randrange(len(worlds))
-        self._world: Mapping[str, Any] = worlds[number].state
-        self._today = stage.days[number]
+        self._first = worlds[number].state, stage.days[number]
+        self._world, self._today = self._first
         self._makers = self._possible()
         self._names = names
         self._others: Mapping[str, str] = {}
@@ -941,6 +941,7 @@ class _Drawing:
 
     def conversation(self, name: str, kind: str) -> Conversation:
         """Return a conversation that begins with lines of that kind; others may follow."""
+        self._world, self._today = self._first
         self._others = {}
         self._name = name
         if kind != _FOLLOW_UP:

@@ -94,7 +94,7 @@ def names_of(
             alike = [group for group in groups if group & ours]
             groups = [*(group for group in groups if group not in alike), ours.union(*alike)]
         for entries in spoken.slots.values():
-            reserved |= _ambiguous(map(slot_value_of, entries))
+            reserved |= _said_for_others([*map(slot_value_of, entries)])
     fixed = chain.from_iterable(map(_fixed, phrases.tools.values()))
     known = chain.from_iterable(map(_letters, chain(_everything(phrases), _texts(worlds))))
     return _free(
@@ -106,8 +106,8 @@ def names_in(
     names: Names, follow_up: FollowUp, phrases: LocalePhrases, registry: ToolRegistry
 ) -> Names:
     """Return the names that a follow-up says in its slots alone: they may be others in it."""
-    values = (slot_values(each, phrases, registry) for each in follow_up.slots.values())
-    return _free(names, _said_by(follow_up), _ambiguous(chain.from_iterable(values)))
+    slots = (slot_values(each, phrases, registry) for each in follow_up.slots.values())
+    return _free(names, _said_by(follow_up), _said_for_others([*chain.from_iterable(slots)]))
 
 
 def _named(tool: ToolDefinition, spoken: ToolPhrases, argument: str) -> tuple[set[str], set[str]]:
@@ -127,15 +127,28 @@ def _named(tool: ToolDefinition, spoken: ToolPhrases, argument: str) -> tuple[se
     return names, reserved
 
 
+def _said_for_others(values: Sequence[Value]) -> set[str]:
+    """Return the words that stand for something else in the values of a slot, or are said alone."""
+    found = _ambiguous(values)
+    for value in values:
+        meant = _meant(value).union(*map(_meant, value.parts.values()))
+        found |= {word for each in value.words for word in _words(each)} - meant
+        found |= _said_for_others([*value.parts.values()])
+    return found
+
+
 def _ambiguous(values: Iterable[Value]) -> set[str]:
-    """Return the words of what values mean that not every way of saying it holds."""
+    """Return the words of what values mean that not every way of saying or telling it holds.
+
+    Each way of saying what is looked up by itself (`{say}`) means that way.
+    """
     found: set[str] = set()
     for value in values:
         found |= _ambiguous(part for part in value.parts.values() if part.words)
-        ways = [set(_words(each)) for each in value.words]
+        ways = [set(_words(each)) for each in (*value.words, *filter(None, [value.told]))]
         is_row = bool(value.parts) and bool(ways)
         meant = set().union(*map(_meant, value.parts.values())) if is_row else _meant(value)
-        if value.look_up is None or not slots_in(value.look_up):  # else each way is looked up
+        if value.told or value.look_up is None or not slots_in(value.look_up):
             found |= {word for word in meant if not (ways and all(word in way for way in ways))}
     return found
 

@@ -349,14 +349,21 @@ def is_day(parameters: Mapping[str, Any], argument: str) -> bool:
 def is_any_text(parameters: Mapping[str, Any], argument: str) -> bool:
     """Return True if the schema lets an argument be any text: no choice, no form, no date."""
     node = SchemaNode.of(parameters).at(property_of(parameters, argument))
-    texts = [branch for branch in node.branches() if branch.get("type", "string") == "string"]
+    texts = [branch for branch in node.branches() if _may_be_text(branch)]
     return bool(texts) and not any(_LIMITS & branch.keys() for branch in texts)
+
+
+def _may_be_text(branch: Mapping[str, Any]) -> bool:
+    kind = branch.get("type", "string")
+    named = branch.get("enum", [branch["const"]] if "const" in branch else [""])
+    is_text = kind == "string" if isinstance(kind, str) else "string" in kind
+    return is_text and any(isinstance(each, str) for each in named)
 
 
 def _named(schema: Mapping[str, Any]) -> Iterator[Any]:
     kind = schema.get("type")
     if "const" in schema:
-        yield schema["const"]
+        yield from (schema["const"],) if schema["const"] is not None else ()
     elif "enum" in schema:
         yield from (each for each in schema["enum"] if each is not None)
     elif kind == "boolean":
@@ -364,7 +371,8 @@ def _named(schema: Mapping[str, Any]) -> Iterator[Any]:
     else:
         yield from (schema["default"],) if schema.get("default") is not None else ()
         yield from schema.get("examples", ())
-        yield from _numbers(schema) if kind in {"integer", "number"} else ()
+        kinds = {kind} if isinstance(kind, str) else set(kind or ())
+        yield from _numbers(schema) if kinds & {"integer", "number"} else ()
 
 
 def _numbers(schema: Mapping[str, Any]) -> Iterator[int]:
