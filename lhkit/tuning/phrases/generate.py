@@ -49,7 +49,14 @@ from lhkit.tuning.phrases.file import (
     taken,
     word_in,
 )
-from lhkit.tuning.phrases.names import NO_NAMES, Names, names_in, names_of, renamed, replacements
+from lhkit.tuning.phrases.names import (
+    NO_NAMES,
+    NameWords,
+    names_in,
+    names_of,
+    renamed,
+    replacements,
+)
 from lhkit.tuning.phrases.values import (
     SAY,
     Filling,
@@ -912,7 +919,7 @@ class _Drawing:
         locale: str,
         stage: DrawingStage,
         rng: random.Random,
-        names: Names = NO_NAMES,
+        names: NameWords = NO_NAMES,
     ) -> None:
         self._book = book
         self._phrases: LocalePhrases = book.phrases.locales[locale]
@@ -963,7 +970,7 @@ class _Drawing:
             lines=tuple(line for each in drawn for line in each.lines),
         )
 
-    def _rename(self, names: Names) -> None:
+    def _rename(self, names: NameWords) -> None:
         """Draw other words for names, if the world can be with them."""
         others = replacements(names, self._rng)
         if others and self._stage.opens(renamed(self._world, others)):

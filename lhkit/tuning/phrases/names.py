@@ -53,7 +53,7 @@ _NAMING = ("enum", "const", "default", "examples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class NameWords:
     """The words of names, in lower case; those of one group name things of one kind.
 
     `known` are all words of the phrase file: what is made up is none of them.
@@ -63,12 +63,12 @@ class Names:
     known: frozenset[str] = frozenset()
 
 
-NO_NAMES = Names(groups=())
+NO_NAMES = NameWords(groups=())
 
 
 def names_of(
     phrases: LocalePhrases, registry: ToolRegistry, worlds: Sequence[Mapping[str, Any]]
-) -> Names:
+) -> NameWords:
     """Return the words of all names in a language, which stand for nothing else there.
 
     Names are what is said for an argument that takes any text, and what is looked up; arguments
@@ -98,13 +98,13 @@ def names_of(
     fixed = chain.from_iterable(map(_fixed, phrases.tools.values()))
     known = chain.from_iterable(map(_letters, chain(_everything(phrases), _texts(worlds))))
     return _free(
-        Names(groups=tuple(map(frozenset, groups)), known=frozenset(known)), fixed, reserved
+        NameWords(groups=tuple(map(frozenset, groups)), known=frozenset(known)), fixed, reserved
     )
 
 
 def names_in(
-    names: Names, follow_up: FollowUp, phrases: LocalePhrases, registry: ToolRegistry
-) -> Names:
+    names: NameWords, follow_up: FollowUp, phrases: LocalePhrases, registry: ToolRegistry
+) -> NameWords:
     """Return the names that a follow-up says in its slots alone: they may be others in it."""
     slots = (slot_values(each, phrases, registry) for each in follow_up.slots.values())
     return _free(names, _said_by(follow_up), _said_for_others([*chain.from_iterable(slots)]))
@@ -243,7 +243,7 @@ def _everything(phrases: LocalePhrases) -> Iterator[str]:
         yield from _texts((follow_up.slots, follow_up.world))
 
 
-def _free(names: Names, texts: Iterable[str], reserved: Iterable[str]) -> Names:
+def _free(names: NameWords, texts: Iterable[str], reserved: Iterable[str]) -> NameWords:
     """Return the names that are not reserved and stand in no text."""
     together = "\n".join(texts).casefold()
     taken = {*reserved, *_letters(together)}
@@ -257,7 +257,7 @@ def _free(names: Names, texts: Iterable[str], reserved: Iterable[str]) -> Names:
     return replace(names, groups=tuple(filter(None, groups)))
 
 
-def replacements(names: Names, rng: random.Random) -> dict[str, str]:
+def replacements(names: NameWords, rng: random.Random) -> dict[str, str]:
     """Return another word for each name: one made up, or a name of its kind. No two are alike."""
     taken = {*names.known, *chain.from_iterable(names.groups)}
     others: dict[str, str] = {}
