@@ -281,7 +281,7 @@ def locales_of(toolset: Toolset, world: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def opens(toolset: Toolset, world: Mapping[str, Any], locale: str) -> bool:
-    """Return whether a toolset opens a world in a language; whatever it raises is a no."""
+    """Return whether a toolset opens a world in a language; one of our errors is a no."""
     with suppress(LhkitError), opened(toolset, world, locale):
         return True
     return False

@@ -63,6 +63,7 @@ from lhkit.tuning.phrases.generate import (
     conversations,
     has_made_up_names,
     identity,
+    raise_misfit,
     require_playable,
     skeleton,
 )
@@ -549,10 +550,7 @@ async def _write_drawn(
     said: list[Drawn] = []
     misfits: list[MisfitError] = []
     dropped: dict[str, MisfitError] = {}
-    stages = {
-        locale: replace(each, drop=dropped.__setitem__)
-        for locale, each in stages_of(own, book, said.append, misfits.append).items()
-    }
+    stages = stages_of(own, book, said.append, misfits.append, dropped.__setitem__)
     check_fit(book, {locale: stage.registry for locale, stage in stages.items()})
     drawn = tuple(
         conversations(
@@ -619,8 +617,9 @@ def stages_of(
     book: PhraseFile,
     notify: Callable[[Drawn], None],
     refuse: Callable[[MisfitError], None],
+    drop: Callable[[str, MisfitError], None] = raise_misfit,
 ) -> dict[str, DrawingStage]:
-    """Return the tools of each language.
+    """Return the tools of each language; who is told of what is as in `DrawingStage`.
 
     Raises:
         TuningError: a world does not open; a line for each.
@@ -633,7 +632,7 @@ def stages_of(
         except TuningError as error:
             faults += str(error).splitlines()
         else:
-            stages[locale] = replace(stage, notify=notify, refuse=refuse)
+            stages[locale] = replace(stage, notify=notify, refuse=refuse, drop=drop)
     if faults:
         raise TuningError("\n".join(dict.fromkeys(faults)))
     return stages

@@ -290,7 +290,8 @@ def gold_models() -> Callable[[Scenario, ToolRegistry], ScriptedModel]:
             kept.clear()
             tools = registry.definitions
         if id(scenario) not in kept:
-            kept[id(scenario)] = scenario, gold_trace(scenario, registry)  # held: its id stays its
+            # held, so that no other scenario gets its id
+            kept[id(scenario)] = scenario, gold_trace(scenario, registry)
         return trace_model(kept[id(scenario)][1], name="gold")
 
     return made

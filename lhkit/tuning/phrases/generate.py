@@ -108,6 +108,11 @@ def refuse(misfit: MisfitError) -> None:
     raise misfit
 
 
+def raise_misfit(_name: str, misfit: MisfitError) -> None:
+    """Raise it, whichever conversation it came from."""
+    raise misfit
+
+
 def require_playable(misfits: Sequence[MisfitError]) -> None:
     """Do nothing if everything fitted when it was played.
 
@@ -837,7 +842,7 @@ class DrawingStage:
     notify: Callable[[Drawn], None] = ignore
     refuse: Callable[[MisfitError], None] = refuse
     opens: Callable[[Mapping[str, Any]], bool] = lambda _world: True
-    drop: Callable[[str, MisfitError], None] = lambda _name, misfit: refuse(misfit)
+    drop: Callable[[str, MisfitError], None] = raise_misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -1052,7 +1057,8 @@ class _Drawing:
         follow_up = self._phrases.follow_ups[number]
         if follow_up.world is not None:
             self._world, self._today = follow_up.world, self._stage.own_days[number]
-        self._rename(names_in(self._names, follow_up, self._phrases, self._registry))
+        if self._names is not NO_NAMES:
+            self._rename(names_in(self._names, follow_up, self._phrases, self._registry))
         fillings = self._filled_in(self._slots(follow_up.slots), _used_in(follow_up))
         memory: Memory | None = None
         lines: list[Line] = []

@@ -128,7 +128,7 @@ def _named(tool: ToolDefinition, spoken: ToolPhrases, argument: str) -> tuple[se
 
 
 def _said_for_others(values: Sequence[Value]) -> set[str]:
-    """Return the words that stand for something else in the values of a slot, or are said alone."""
+    """Return the words of a slot's values that are said for something else than they name."""
     found = _ambiguous(values)
     for value in values:
         meant = _meant(value).union(*map(_meant, value.parts.values()))
