@@ -44,7 +44,9 @@ _SLIPS = {
         ("record", "recrod"),
     ),
 }
-_MISSPELT, _UNSPACED, _LOWERED, _BEFORE, _AFTER = 0.15, 0.12, 0.2, 0.13, 0.15  # shares of lines
+_MISSPELT, _UNSPACED, _LOWERED = 0.15, 0.12, 0.2  # shares of lines
+BEFORE_SHARE, AFTER_SHARE = 0.13, 0.15
+"""Shares of lines with a word before or after them."""
 _LEAST_WORDS = 3  # of a line that loses a space
 _PUNCTUATION = ".!?…~"
 _QUOTES = "\"'"
@@ -63,15 +65,22 @@ def careless(text: str, locale: str, rng: random.Random) -> str:
 
 
 def surrounded(
-    text: str, *, before: Sequence[str], after: Sequence[str], rng: random.Random, keep_end: bool
+    text: str,
+    *,
+    before: Sequence[str],
+    after: Sequence[str],
+    rng: random.Random,
+    keep_end: bool,
+    before_share: float = BEFORE_SHARE,
+    after_share: float = AFTER_SHARE,
 ) -> str:
-    """Return `text` with a word before it, after it, or both; most often with neither.
+    """Return `text` with a word before it, after it, or both; as it was where neither is drawn.
 
     What comes after it takes the place of a full stop and the like, if it need not `keep_end`.
     """
-    if rng.random() < _BEFORE and before:
+    if rng.random() < before_share and before:
         text = rng.choice(before) + text
-    if rng.random() < _AFTER and after:
+    if rng.random() < after_share and after:
         text = (text if keep_end else text.rstrip(_PUNCTUATION)) + rng.choice(after)
     return text.strip()
 

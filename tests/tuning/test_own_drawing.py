@@ -156,7 +156,7 @@ async def test_words_and_values_may_differ_and_days_count_from_the_world(tmp_pat
 @pytest.mark.anyio
 async def test_two_wishes_are_two_calls_and_one_answer(tmp_path: Path) -> None:
     sequences = await played(book_of(tmp_path))
-    several = [each for each in sequences if each.kind == "two-wishes"]
+    several = [each for each in sequences if each.kind == "two_wishes"]
     assert several
     for sequence in several:
         first, second, words = (sequence.text[begin:end] for begin, end in sequence.answers[:3])
@@ -184,8 +184,84 @@ async def test_each_wish_is_told_with_what_it_came_to_and_whether_it_was_to_fail
 def test_every_kind_has_its_share_also_where_few_phrases_stand_for_it(tmp_path: Path) -> None:
     kinds = Counter(each.kind for each in drawn(book_of(tmp_path), 1_000))
     assert kinds["call"] == max(kinds.values())
-    for kind in ("rejected", "failing", "two-wishes", "small-talk", "out-of-scope"):
+    for kind in ("cancelled", "failing", "two_wishes", "small_talk", "out_of_scope"):
         assert kinds[kind] > 30
+
+
+@pytest.mark.promise("tune_own.shares")
+def test_shares_say_how_many_conversations_begin_with_a_kind(tmp_path: Path) -> None:
+    shares = "shares: {two_wishes: 0.5, small_talk: 0, failing: 0.2}\n"
+    kinds = Counter(each.kind for each in drawn(book_of(tmp_path, shares + PHRASES), 1_000))
+    assert 420 < kinds["two_wishes"] < 580
+    assert 140 < kinds["failing"] < 260
+    assert kinds["small_talk"] == 0
+    assert kinds["call"] > 3 * kinds["cancelled"] > 30, "the others share the rest as ever"
+
+
+@pytest.mark.promise("tune_own.shares")
+def test_kinds_may_have_all_conversations_and_none(tmp_path: Path) -> None:
+    all_talk = "shares: {small_talk: 0.5, out_of_scope: 0.5}\n"
+    kinds = Counter(each.kind for each in drawn(book_of(tmp_path, all_talk + PHRASES), 100))
+    assert kinds.keys() == {"small_talk", "out_of_scope"}
+
+
+FOLLOW_UP = """\
+    before: ['비가 와서']
+    follow_ups:
+      - lines:
+          - say: [차 타이머 켜]
+            calls: [{tool: set_timer, args: {name: 차, day: {date: today}}}]
+          - {say: [역시], answer: [네.]}
+"""
+
+
+@pytest.mark.promise("tune_own.shares")
+@pytest.mark.parametrize(("share", "words"), [("1", {"비가"}), ("0", {"차"})])
+def test_words_around_a_wish_have_a_share_and_a_talk_begins_with_a_wish(
+    tmp_path: Path, share: str, words: set[str]
+) -> None:
+    shares = f"shares: {{before: {share}, follow_ups: 1}}\ntypos: false\n"
+    told = drawn(book_of(tmp_path, shares + PHRASES + FOLLOW_UP), 20)
+    assert {each.lines[0].user.split()[0] for each in told} == words
+    assert {each.lines[1].user for each in told} == {"역시"}
+
+
+@pytest.mark.promise("tune_own.shares")
+@pytest.mark.parametrize(
+    ("shares", "sentence"),
+    [
+        ("{two_wishes: 1.5}", r"shares.two_wishes: .*1"),
+        ("{jokes: 0.5}", r"shares.jokes: .*"),
+        ("{two_wishes: 0.7, failing: 0.4, before: 1}", r"shares: .* add up to 1\.1: .*"),
+        ("{near_misses: 0.1}", r"shares.near_misses: no language has `near_misses`: .*"),
+        ("{before: 0.1}", r"shares.before: no language has `before`: .*"),
+    ],
+)
+def test_shares_that_cannot_be_are_refused_with_their_line(
+    tmp_path: Path, shares: str, sentence: str
+) -> None:
+    with pytest.raises(TuningError, match=rf"p.yaml:1: {sentence}"):
+        book_of(tmp_path, f"shares: {shares}\n{PHRASES}")
+
+
+def test_a_share_of_noes_needs_a_tool_that_writes_and_one_of_failing_needs_values(
+    tmp_path: Path,
+) -> None:
+    only_reads = """\
+shares: {cancelled: 0.2, failing: 0.1}
+locales:
+  ko:
+    tools:
+      show_timers:
+        say: [뭐 맞춰 놨어?]
+        replies: {ok: ['{timers.name}이 있어요.'], not_found: [하나도 없어요.]}
+"""
+    file = tmp_path / "p.yaml"
+    file.write_text(only_reads, encoding="utf-8")
+    reading = ToolRegistry([tool for tool in REGISTRY.values() if not tool.is_destructive])
+    with pytest.raises(TuningError, match=r"cancelled: no tool writes") as caught:
+        check_fit(read_phrases(file), {"ko": reading})
+    assert "failing: no tool has `failing`" in str(caught.value)
 
 
 def test_a_seed_decides_everything(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def check_fit(book: PhraseFile, registries: Mapping[str, ToolRegistry]) -> None:
         for locale, registry in registries.items()
         for fault in _locale_faults(book, locale, registry)
     )
-    refuse_faults(book.file, book.document, tuple(faults))
+    refuse_faults(book.file, book.document, (*faults, *_share_faults(book, registries)))
 
 
 def values_of(phrases: ToolPhrases, tool: ToolDefinition, argument: str) -> tuple[Value, ...]:
@@ -144,6 +144,23 @@ def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Ite
         path = (*at, "two_wishes", number)
         yield from _only_slots(joint, path, {"first", "second"}, "slots are {first} and {second}")
     yield from _talk_faults(spoken, registry, at)
+
+
+def _share_faults(book: PhraseFile, registries: Mapping[str, ToolRegistry]) -> Iterator[Fault]:
+    """Yield shares of what no language has."""
+    for kind, share in book.phrases.shares.items():
+        spoken = book.phrases.locales.values()
+        if kind == "cancelled":
+            tools = [tool for each in registries.values() for tool in each.definitions]
+            has_some, what = any(tool.is_destructive for tool in tools), "no tool writes"
+        elif kind == "failing":
+            phrases = [each for one in spoken for each in one.tools.values()]
+            has_some, what = any(each.failing for each in phrases), "no tool has `failing`"
+        else:
+            has_some = any(getattr(each, kind) for each in spoken)
+            what = f"no language has `{kind}`"
+        if share and not has_some:
+            yield Fault(("shares", kind), f"{what}: write some, or leave this share out")
 
 
 def _talk_faults(spoken: LocalePhrases, registry: ToolRegistry, at: Path) -> Iterator[Fault]:

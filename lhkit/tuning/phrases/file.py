@@ -1,12 +1,13 @@
 """A phrase file and its templates."""
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Formatter
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
@@ -436,6 +437,23 @@ class LocalePhrases(_Strict):
     worlds: tuple[Mapping[str, Any], ...] = ()
 
 
+BeginningShare: TypeAlias = Literal[
+    "cancelled",
+    "failing",
+    "two_wishes",
+    "follow_ups",
+    "near_misses",
+    "small_talk",
+    "out_of_scope",
+]
+"""Kinds of conversations, by what they begin with; `cancelled` is a no at the question."""
+
+Shares: TypeAlias = Mapping[
+    BeginningShare | Literal["before", "after"], Annotated[float, Field(ge=0, le=1)]
+]
+"""Fractions: of the conversations, and of the wishes with words before or after them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrases(_Strict):
     """A whole file.
@@ -447,6 +465,7 @@ class Phrases(_Strict):
     locales: Annotated[Mapping[str, LocalePhrases], Field(min_length=1)]
     worlds: Annotated[tuple[Mapping[str, Any], ...], Field(min_length=1)] = ({},)
     typos: bool = True
+    shares: Shares = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -593,8 +612,15 @@ def _parsed(file: Path, document: Document) -> Phrases:
         for locale in phrases.locales
         if locale not in known
     )
-    refuse_faults(file, document, tuple(unknown))
+    refuse_faults(file, document, (*unknown, *_shares_beyond_one(phrases)))
     return _with_days(phrases, file, document)
+
+
+def _shares_beyond_one(phrases: Phrases) -> Iterator[Fault]:
+    beginning = [phrases.shares.get(kind, 0) for kind in get_args(BeginningShare)]
+    if (total := math.fsum(beginning)) > 1:
+        told = "conversations begin with one of these, and the shares add up to"
+        yield Fault(("shares",), f"{told} {total:g}: to 1 at most (before and after do not count)")
 
 
 def _with_days(phrases: Phrases, file: Path, document: Document) -> Phrases:

@@ -27,7 +27,7 @@ from lhkit.models.scripted import Reply as Answer
 from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.noise import careless, is_literal, surrounded
+from lhkit.tuning.noise import AFTER_SHARE, BEFORE_SHARE, careless, is_literal, surrounded
 from lhkit.tuning.phrases.check import single, slot_values, values_of
 from lhkit.tuning.phrases.file import (
     COUNT,
@@ -38,6 +38,7 @@ from lhkit.tuning.phrases.file import (
     PhraseFile,
     PhraseReply,
     Sentence,
+    Shares,
     Taken,
     Talk,
     TalkLine,
@@ -808,15 +809,17 @@ def _escaped(text: str) -> str:
 
 _WEIGHTS: Mapping[str, float] = {
     "call": 55,
-    "rejected": 12,
+    "cancelled": 12,
     "failing": 11,
-    "two-wishes": 10,
-    "follow-up": 16,
-    "near-miss": 8,
-    "small-talk": 6,
-    "out-of-scope": 6,
+    "two_wishes": 10,
+    "follow_ups": 16,
+    "near_misses": 8,
+    "small_talk": 6,
+    "out_of_scope": 6,
 }
-_FOLLOW_UP = "follow-up"
+"""Kinds of conversations; the file's `shares` of some come first."""
+
+_FOLLOW_UP = "follow_ups"
 _MADE_UP = "-made-up-names"
 _JOINED_SHARE = 0.25
 _MOST_LINES = 4
@@ -915,6 +918,14 @@ def _drawn_locale(locales: Sequence[str], korean_share: float, rng: random.Rando
     return rng.choices(locales, shares if any(shares) else None)[0]
 
 
+def _weights(kinds: Sequence[str], shares: Shares) -> list[float]:
+    """Return how often each kind is drawn: as asked for, the others as always in what is left."""
+    asked: dict[str, float] = {kind: share for kind, share in shares.items() if kind in kinds}
+    usual = sum(_WEIGHTS[kind] for kind in kinds if kind not in asked)
+    left = 1 - sum(asked.values())
+    return [asked[kind] if kind in asked else left * _WEIGHTS[kind] / usual for kind in kinds]
+
+
 class _Drawing:
     """Draws one conversation."""
 
@@ -948,8 +959,8 @@ class _Drawing:
     def kind(self, *, is_first: bool = True) -> str:
         """Return what the next line is about."""
         makers = [kind for kind in self._makers if is_first or kind != _FOLLOW_UP]
-        weights = [_WEIGHTS[kind] for kind in makers]
-        return self._rng.choices(makers, weights)[0]
+        weights = _weights(makers, self._book.phrases.shares)
+        return self._rng.choices(makers, weights if any(weights) else None)[0]
 
     def conversation(self, name: str, kind: str) -> Conversation:
         """Return a conversation that begins with lines of that kind; others may follow."""
@@ -990,17 +1001,17 @@ class _Drawing:
         if self._tools:
             makers["call"] = lambda: self._called(self._wish(self._any(self._tools)))
         if writes:
-            makers["rejected"] = lambda: self._rejected(self._wish(self._any(writes)))
+            makers["cancelled"] = lambda: self._rejected(self._wish(self._any(writes)))
         if failing:
             makers["failing"] = lambda: self._called(self._failing_wish(self._any(failing)))
         if self._phrases.two_wishes and len(self._tools) > 1:
-            makers["two-wishes"] = self._two_wishes
+            makers["two_wishes"] = self._two_wishes
         if self._phrases.follow_ups:
             makers[_FOLLOW_UP] = self._follow_up
         talks = {
-            "small-talk": self._phrases.small_talk,
-            "out-of-scope": self._phrases.out_of_scope,
-            "near-miss": self._phrases.near_misses,
+            "small_talk": self._phrases.small_talk,
+            "out_of_scope": self._phrases.out_of_scope,
+            "near_misses": self._phrases.near_misses,
         }
         for kind, told in talks.items():
             if told:
@@ -1068,6 +1079,8 @@ class _Drawing:
                 answer = _told(self._rng.choice(line.answer), fillings)
                 lines.append(Line(user=user, act=partial(_answering, answer)))
                 continue
+            if not lines:
+                user = self._surrounded(user)
             wishes = [
                 self._meant(line, at, fillings, ("follow_ups", number, "lines", index))
                 for at in range(len(line.calls))
@@ -1202,7 +1215,16 @@ class _Drawing:
         before = [f"{word.strip()} " for word in self._phrases.before]
         after = [word.strip() for word in self._phrases.after if word.strip() not in text]
         after = [f" {word}" if word[0].isalnum() else word for word in after]
-        return surrounded(text, before=before, after=after, rng=self._rng, keep_end=True)
+        shares = self._book.phrases.shares
+        return surrounded(
+            text,
+            before=before,
+            after=after,
+            rng=self._rng,
+            keep_end=True,
+            before_share=shares.get("before", BEFORE_SHARE),
+            after_share=shares.get("after", AFTER_SHARE),
+        )
 
     def _in_order(self, tool: ToolDefinition, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments in the order of the schema: one way to write a call."""
