@@ -99,6 +99,24 @@ def test_who_says_that_another_was_written_claims_nothing(said: str, reply: str)
     assert false_claim(reply, after(said, "log_entry", tracker=tracker, minutes=30)) is None
 
 
+ZUCCHINI = "장 봐 왔어. 애호박 2개 냉장실에 넣어 줘."
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "애호박 2개를 냉장실에 넣어 드렸어요.",
+        "애호박 2개, 냉장실에 넣어 놨어요.",
+        "네, 냉장실에 애호박 두 개 넣어 뒀습니다.",
+    ],
+)
+def test_the_verb_of_a_deed_in_polite_words_is_no_thing_that_nobody_wrote(reply: str) -> None:
+    wrote = {"name": "애호박", "amount": 2, "place": "fridge"}
+    assert false_claim(reply, after(ZUCCHINI, "add_item", **wrote)) is None
+    other = {"name": "수박", "amount": 2, "place": "fridge"}
+    assert false_claim(reply, after(ZUCCHINI, "add_item", **other)) is not None
+
+
 def test_a_number_that_only_the_result_holds_is_none() -> None:
     happened = after("used two of the lemons", "use_item", item_id="lemon", amount=2)
     assert false_claim("Noted, 3 lemons are left.", happened) is None
