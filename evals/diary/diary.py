@@ -10,6 +10,7 @@ see how far the scenarios of such a domain are guarded:
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from itertools import count
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
@@ -28,6 +29,12 @@ registry = ToolRegistry()
 def with_id(rows: list[dict[str, Any]], row_id: str) -> dict[str, Any] | None:
     """Return the row with that id, if there is one."""
     return next((row for row in rows if row["id"] == row_id), None)
+
+
+def new_id(rows: list[dict[str, Any]], letter: str) -> str:
+    """Return an id that no row has: e3 after two events."""
+    numbered = (f"{letter}{number}" for number in count(len(rows) + 1))
+    return next(row_id for row_id in numbered if with_id(rows, row_id) is None)
 
 
 def who(args: Mapping[str, Any], deps: Diary) -> str:
@@ -74,7 +81,7 @@ def add_event(title: Name, person_id: str, day: date, start: Clock, deps: Diary)
     if any(row["day"] == day.isoformat() and row["start"] == start for row in deps["events"]):
         return ToolErr("r1_taken", "There is another event at that time. Offer another time.")
     row = {
-        "id": f"e{len(deps['events']) + 1}",
+        "id": new_id(deps["events"], "e"),
         "title": title,
         "person_id": person_id,
         "day": day.isoformat(),
@@ -99,7 +106,7 @@ def move_event(event_id: str, day: date, start: Clock, deps: Diary) -> ToolResul
 )
 def set_alarm(time: Clock, deps: Diary, *, label: Name = "") -> ToolResult:
     """Set an alarm for the next time that the clock says so."""
-    row = {"id": f"a{len(deps['alarms']) + 1}", "time": time, "label": label}
+    row = {"id": new_id(deps["alarms"], "a"), "time": time, "label": label}
     deps["alarms"].append(row)
     return ToolOk({"alarm": dict(row)})
 

@@ -88,6 +88,17 @@ async def test_of_an_outsiders_mistakes_at_least_97_in_100_are_noticed() -> None
     assert report.total.noticed >= 0.97 * report.total.tried
 
 
+@pytest.mark.anyio
+async def test_an_alarm_of_the_diary_gets_no_id_that_another_has() -> None:
+    world = {"alarms": [{"id": "a1", "time": "07:00"}, {"id": "a2", "time": "08:00"}]}
+    session = load(f"{DIARY / 'diary.py'}:toolset").open(world, "en")
+    dispatcher, gate = ToolDispatcher(session.registry), ScriptedGate([True, True])
+    for tool, args in (("delete_alarm", {"alarm_id": "a1"}), ("set_alarm", {"time": "09:00"})):
+        await dispatcher.dispatch(tool, args, confirm=gate, deps=session.assistant.deps)
+    alarms = session.state()["alarms"]
+    assert [(each["id"], each["time"]) for each in alarms] == [("a2", "08:00"), ("a3", "09:00")]
+
+
 def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
     scenarios = load_scenarios([SCENARIOS])
     assert Counter(each.locale for each in scenarios) == {"ko": 24, "en": 16}
