@@ -46,7 +46,7 @@ class Own:
     name: str
     toolset: str
     scenarios: Path
-    count: int = 6_000
+    count: int = 9_000
     seed: int = 1
     folder: Path = FOLDER
 
