@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         TerminalGate,
     )
     from lhkit.confirm.summary import summarize
+    from lhkit.dates.clock import SaidTime, said_times
+    from lhkit.dates.said import SaidDates, said_dates
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
     from lhkit.harness.author.baselines import gold_model
     from lhkit.harness.compare import compare
@@ -73,6 +75,8 @@ _HOMES = {
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
     "Run": "harness.results",
+    "SaidDates": "dates.said",
+    "SaidTime": "dates.clock",
     "Sampling": "messages",
     "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
@@ -103,6 +107,8 @@ _HOMES = {
     "match_calls": "harness.matching",
     "replay": "harness.run",
     "rescore": "harness.run",
+    "said_dates": "dates.said",
+    "said_times": "dates.clock",
     "summarize": "confirm.summary",
     "values_equal": "harness.matching",
 }
@@ -126,6 +132,8 @@ __all__ = [
     "RecordingModel",
     "Reply",
     "Run",
+    "SaidDates",
+    "SaidTime",
     "Sampling",
     "Scenario",
     "ScriptedGate",
@@ -156,6 +164,8 @@ __all__ = [
     "match_calls",
     "replay",
     "rescore",
+    "said_dates",
+    "said_times",
     "summarize",
     "values_equal",
 ]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
-from lhkit import Assistant, ToolErr, ToolOk, ToolRegistry, ToolResult
+from lhkit import Assistant, ToolErr, ToolOk, ToolRegistry, ToolResult, said_dates, said_times
 
 Diary: TypeAlias = dict[str, list[dict[str, Any]]]
 
@@ -169,13 +169,16 @@ class DiaryToolset:
         """Return a session over the people, events and alarms of a world."""
         diary = {table: [dict(row) for row in world.get(table, [])] for table in TABLES}
         now = datetime.fromisoformat(world.get("now", "2026-05-04T09:00:00+09:00"))
+
+        def context(message: str) -> str:
+            """Return the present, and the days and times that the message names, to copy."""
+            days = said_dates(message, now.date(), locale, ahead=True)
+            said = map(str, [*days, *said_times(message, locale)])
+            return "\n".join([f"[Now: {now:%Y-%m-%d %A %H:%M}]", *said])
+
         return Session(
             registry=registry,
-            assistant=Assistant(
-                instructions=INSTRUCTIONS[locale],
-                context=lambda _message: f"[Now: {now:%Y-%m-%d %A %H:%M}]",
-                deps=diary,
-            ),
+            assistant=Assistant(instructions=INSTRUCTIONS[locale], context=context, deps=diary),
             today=now.date(),
             diary=diary,
         )

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from evals.head_start.domains import Texts
 from evals.head_start.toolsets import SHAPES, SIDES, TALK, GeneratedToolset, Row, Tool
 from evals.head_start.wording import nouns_of, renamed, roles_in, worded
+from lhkit import said_dates
 from lhkit.harness.matchers import DateIs
-from lhkit.lifehelper.dates.said import said_dates
 from lhkit.tuning.phrases.file import particle_after
 
 _Raw: TypeAlias = dict[str, Any]

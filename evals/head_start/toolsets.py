@@ -11,8 +11,7 @@ from zlib import crc32
 
 from evals.head_start.domains import LOCALES, Domain, Texts, domains, words_of
 from evals.head_start.wording import camel, nouns_of, slug, worded
-from lhkit import Assistant, ToolDefinition, ToolErr, ToolOk, ToolRegistry, ToolResult
-from lhkit.lifehelper.dates.said import said_dates
+from lhkit import Assistant, ToolDefinition, ToolErr, ToolOk, ToolRegistry, ToolResult, said_dates
 
 Row: TypeAlias = dict[str, Any]
 
@@ -179,11 +178,7 @@ def _context(toolset: GeneratedToolset, now: datetime, locale: str, message: str
     )
     if not toolset.manner.reads_days:
         return line
-    days = [
-        f"{each.text} = {each.first}" + ("" if each.first == each.last else f" .. {each.last}")
-        for each in said_dates(message, now.date(), locale)
-    ]
-    return "\n".join([line, *days])
+    return "\n".join([line, *map(str, said_dates(message, now.date(), locale))])
 
 
 # --------------------------------------------------------------------------------- what tools do

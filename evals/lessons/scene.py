@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from evals.lessons.phrases import Phrases, Spoken, chance, parts, typed, withheld
+from lhkit.dates.said import SaidDates
 from lhkit.harness.matchers import similarity
 from lhkit.harness.scenario import ScriptedFault
 from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog, load_protocols
-from lhkit.lifehelper.dates.said import SaidDates
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import search_protocols
 from lhkit.messages import ToolCallMessage, ToolErr, ToolOk
@@ -26,7 +26,7 @@ from lhkit.tuning.noise import careless, is_literal
 from lhkit.tuning.teacher import Act, Answers, Line
 
 # -------------------------------------------------------------------------- days and spans in words
-# Worked out without the rules of `lifehelper.dates`: a test holds one against the other.
+# Worked out without the rules of `lhkit.dates`: a test holds one against the other.
 #
 # Only wordings with one meaning are here. "Last Tuesday" is said when this week's Tuesday is still
 # to come or today, so that it can only be the one of the week before; "the last 3 days" end today.

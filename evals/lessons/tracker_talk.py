@@ -18,7 +18,7 @@ from evals.lessons.scene import (
     rows_of,
     with_sibling,
 )
-from lhkit.lifehelper.dates.said import SaidDates
+from lhkit.dates.said import SaidDates
 from lhkit.models.scripted import Reply, call
 
 # ---------------------------------------------------------------------------------------- one habit

@@ -15,7 +15,16 @@ from typing import Any, Literal, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from lhkit import Assistant, ToolDefinition, ToolErr, ToolOk, ToolRegistry, ToolResult, UsageError
+from lhkit import (
+    Assistant,
+    ToolDefinition,
+    ToolErr,
+    ToolOk,
+    ToolRegistry,
+    ToolResult,
+    UsageError,
+    said_dates,
+)
 from lhkit.locales import Catalog
 
 Place = Literal["fridge", "freezer", "shelf"]
@@ -301,7 +310,13 @@ class PantryToolset:
         weekday = _WEEKDAYS[locale][given.now.weekday()]
         line = _NOW[locale].format(date=pantry.today, weekday=weekday, time=given.now.time())
         told = INSTRUCTIONS[locale]
-        assistant = Assistant(instructions=told, context=lambda _message: line, deps=pantry)
+
+        def context(message: str) -> str:
+            """Return the present, and the days that the message names, to copy."""
+            days = said_dates(message, pantry.today, locale, ahead=True)
+            return "\n".join([line, *map(str, days)])
+
+        assistant = Assistant(instructions=told, context=context, deps=pantry)
         day = pantry.today
         return PantrySession(registry=registry, assistant=assistant, today=day, pantry=pantry)
 

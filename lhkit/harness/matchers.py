@@ -300,7 +300,7 @@ class DateIs:
     `monthstart`, `monthend`; or a weekday: `friday` is today or the first one to come,
     `next friday` the first one after today, `last friday` the last one before it. Each may be
     moved by days, weeks or months (`today-1d`, `monday+2w`, `monthstart-1m`); a month without that
-    day ends with its last one.
+    day ends with its last one, and `monthend-1m` is the last day of the month before.
     """
 
     expression: str
@@ -320,7 +320,11 @@ class DateIs:
                 f"date {self.expression!r} needs a clock: write world.now, or pass today="
             )
         try:
-            day = _moved(_base(relative, today), int(relative["by"] or 0), relative["unit"])
+            by, unit = int(relative["by"] or 0), relative["unit"]
+            if relative["base"] == "monthend" and unit == "m":
+                day = _base(relative, _moved(today.replace(day=1), by, unit))
+            else:
+                day = _moved(_base(relative, today), by, unit)
         except (OverflowError, ValueError) as error:
             raise ScenarioError(
                 f"date {self.expression!r}: from {today} on it is beyond the calendar"

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeVar
 
+from lhkit.dates.said import SaidDates, said_dates
 from lhkit.errors import UsageError
-from lhkit.lifehelper.dates.said import SaidDates, said_dates
 
 _Text = TypeVar("_Text")
 
@@ -110,7 +110,7 @@ def now_line(now: datetime, locale: str, message: str = "") -> str:
     """Return the line that tells the model the present time, and the days that a message names.
 
     A small model copies a date, but does not work one out: "yesterday = 2026-06-14" stands in the
-    line if the message says "yesterday" (`lifehelper.dates`).
+    line if the message says "yesterday" (`lhkit.dates`).
 
     Args:
         now: the present in the user's time zone; shown as it is, to the minute.

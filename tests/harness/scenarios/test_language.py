@@ -175,6 +175,7 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
         ("monthend", "2026-06-30"),
         ("today+8m", "2027-02-17"),
         ("monthend-4m", "2026-02-28"),
+        ("monthend+1m", "2026-07-31"),
         ("2026-12-24", "2026-12-24"),
     ],
 )

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from itertools import islice
 from types import ModuleType
 
-from lhkit.lifehelper.dates import english, korean
-from lhkit.lifehelper.dates.words import Span, Wording
+from lhkit.dates import english, korean
+from lhkit.dates.words import Reader, Span, Wording
 
 _MOST_LETTERS = 1_000
 _MOST_SAID = 6
@@ -18,11 +18,19 @@ _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidDates:
-    """Words that name a day or a span, and which days those are, both ends included."""
+    """Words that name a day or a span, and which days those are, both ends included.
+
+    As a text it is what a model may copy: `friday = 2026-06-19`, `this week = 2026-06-15 ..
+    2026-06-21`.
+    """
 
     text: str
     first: date
     last: date
+
+    def __str__(self) -> str:
+        days = f"{self.first}" if self.first == self.last else f"{self.first} .. {self.last}"
+        return f"{' '.join(self.text.split())} = {days}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +41,13 @@ class _Found:
     is_day: bool
 
 
-def said_dates(text: str, today: date, locale: str) -> tuple[SaidDates, ...]:
-    """Return what a message says about days, in its order; a bare "today" is left out.
+def said_dates(
+    text: str, today: date, locale: str, *, ahead: bool = False
+) -> tuple[SaidDates, ...]:
+    r"""Return what a message says about days, in its order; a bare "today" is left out.
+
+    A small model copies a date more surely than it works one out: tell it these in the context of
+    its assistant, `"\n".join([f"[Today: {today}]", *map(str, said_dates(message, today, "en"))])`.
 
     Only the first 1,000 letters are read, and at most six wordings returned.
 
@@ -42,18 +55,20 @@ def said_dates(text: str, today: date, locale: str) -> tuple[SaidDates, ...]:
         text: what the user wrote.
         today: in the user's time zone.
         locale: `ko` or `en`; any other has no wordings.
+        ahead: whether people plan: a day that may be several ("Friday", "3 May") is then today or
+            the first to come; without it, the latest up to today, or the nearest to it.
     """
-    return _said(text[:_MOST_LETTERS], today, locale)
+    return _said(text[:_MOST_LETTERS], today, locale, ahead)
 
 
 @lru_cache(maxsize=1024)
-def _said(read: str, today: date, locale: str) -> tuple[SaidDates, ...]:
+def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, ...]:
     """Return what a text says. A run reads each line when it plans, and again when it plays."""
     language = _LANGUAGES.get(locale)
     if language is None:
         return ()
     lowered = "".join(letter.lower() if letter.isascii() else letter for letter in read)
-    spans = _joined(lowered, today, language)
+    spans = _joined(lowered, Reader(today=today, ahead=ahead), language)
     kept = [each for each in spans if not (each.is_day and each.days == (today, today))]
     said: dict[str, Span] = {}
     for each in kept:
@@ -64,54 +79,56 @@ def _said(read: str, today: date, locale: str) -> tuple[SaidDates, ...]:
     )
 
 
-def _joined(text: str, today: date, language: ModuleType) -> Iterator[_Found]:
+def _joined(text: str, by: Reader, language: ModuleType) -> Iterator[_Found]:
     """Yield days and spans; two days with a word like "to" between them are one span."""
     at = 0
-    while found := _next(text, at, today, language):
-        whole = _until(text, found, today, language) if found.is_day else None
-        whole = whole or _since(text, found, today, language) or found
+    while found := _next(text, at, by, language):
+        whole = _until(text, found, by, language) if found.is_day else None
+        whole = whole or _since(text, found, by.today, language) or found
         yield whole
         at = whole.end
 
 
-def _next(text: str, at: int, today: date, language: ModuleType) -> _Found | None:
+def _next(text: str, at: int, by: Reader, language: ModuleType) -> _Found | None:
     """Return the first wording from `at` on, the longest of those that begin there."""
-    begun = _all_from(text, at, today, language)
+    begun = _all_from(text, at, by, language)
     return min(begun, key=lambda each: (each.begin, -each.end), default=None)
 
 
-def _all_from(text: str, at: int, today: date, language: ModuleType) -> Iterator[_Found]:
+def _all_from(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[_Found]:
     """Yield the first place of each wording from `at` on."""
     for wording in language.WORDINGS:
+        if wording.is_plan and not by.ahead:
+            continue
         for match in wording.pattern.finditer(text, at):
-            days = _meant(wording, match, today)
+            days = _meant(wording, match, by)
             if days:
                 yield _Found(begin=match.start(), end=match.end(), days=days, is_day=wording.is_day)
                 break
 
 
-def _meant(
-    wording: Wording, match: re.Match[str], today: date, start: date | None = None
-) -> Span | None:
+def _meant(wording: Wording, match: re.Match[str], by: Reader) -> Span | None:
     try:
-        return wording.meaning(match, today, start)
-    except OverflowError:  # before the first or after the last day of the calendar
+        return wording.meaning(match, by)
+    except (OverflowError, ValueError):  # before the first or after the last day of the calendar
         return None
 
 
-def _until(text: str, found: _Found, today: date, language: ModuleType) -> _Found | None:
+def _until(text: str, found: _Found, by: Reader, language: ModuleType) -> _Found | None:
     """Return the span from a day to another one that is said right after it."""
     between = language.BETWEEN.match(text, found.end)
     if not between:
         return None
     if between[0].strip() == "and" and not text[: found.begin].endswith("between "):
         return None
+    if by.ahead and language.MOVED.fullmatch(between[0]) and text[: found.begin][-5:] != "from ":
+        return None
     start = found.days[0]
     ends = [
         (match.end(), days[1])
         for wording in language.WORDINGS
         if wording.is_day and (match := wording.pattern.match(text, between.end()))
-        if (days := _meant(wording, match, today, start))
+        if (days := _meant(wording, match, replace(by, start=start)))
     ]
     end, last = max(ends, default=(0, date.min))
     if last < start:

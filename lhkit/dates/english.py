@@ -2,20 +2,24 @@
 
 import calendar
 import re
-from datetime import date
 
-from lhkit.lifehelper.dates.words import (
+from lhkit.dates.words import (
     Meaning,
     Names,
+    Reader,
     Span,
     Wording,
     date_in,
+    date_without_year,
     days_from,
     last_days,
     last_month,
     last_two,
-    nearest_date,
+    month_away,
+    months_from,
+    next_month,
     numbered,
+    on,
     slashed,
     this_month,
 )
@@ -37,10 +41,13 @@ _NEAR = {
 _NAMES = Names(_WEEKDAYS, {"this": 0, "last": -1, "next": 1, "the week before last": -2})
 
 _COUNT = rf"(?P<count>\d{{1,4}}|an?|{'|'.join(_NUMBERS[1:])})"
+_NAMED = rf"(?:,? (?:{'|'.join(_WEEKDAYS)})(?! of))?"
+_UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
 _MONTH = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
 _NUMBER = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r"(?:,?\s+(?P<year>this year|last year))?"
+_YEAR = r",?\s+(?:of )?(?P<year>this year|last year|next year|\d{4})"
+_YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
 def _count(said: str) -> int:
@@ -49,43 +56,69 @@ def _count(said: str) -> int:
     return 1 if said in {"a", "an"} else _NUMBERS.index(said)
 
 
-def _near(match: re.Match[str], today: date, _start: date | None) -> Span | None:
-    return days_from(today, _NEAR[match["near"].removeprefix("the ")])
+def _near(match: re.Match[str], by: Reader) -> Span | None:
+    return days_from(by.today, _NEAR[match["near"].removeprefix("the ")])
 
 
-def _ago(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+def _ago(match: re.Match[str], by: Reader) -> Span | None:
     each = 7 if match["unit"].startswith("week") else 1
-    return days_from(today, -each * _count(match["count"]))
+    return days_from(by.today, -each * _count(match["count"]))
 
 
-def _date(match: re.Match[str], today: date, _start: date | None) -> Span | None:
-    month = next(i for i, name in enumerate(_MONTHS) if i and name.startswith(match["month"]))
-    number = int(match["day"])
-    if match["year"]:
-        return date_in(today.year - (match["year"] == "last year"), month, number)
-    return nearest_date(today, month, number)
+def _to_come(match: re.Match[str], by: Reader) -> Span | None:
+    count = _count(match["count"])
+    if match["unit"].startswith("month"):
+        return months_from(by.today, count)
+    each = next(days for unit, days in _UNITS.items() if match["unit"].startswith(unit))
+    return days_from(by.today, each * count)
 
 
-def _lately(match: re.Match[str], today: date, _start: date | None) -> Span | None:
+_UNITS = {"day": 1, "week": 7, "fortnight": 14}
+
+
+def _month(match: re.Match[str]) -> int:
+    return next(i for i, name in enumerate(_MONTHS) if i and name.startswith(match["month"]))
+
+
+def _date(match: re.Match[str], by: Reader) -> Span | None:
+    return date_without_year(by, _month(match), int(match["day"]))
+
+
+def _date_of_year(match: re.Match[str], by: Reader) -> Span | None:
+    said = match["year"]
+    year = int(said) if said.isdigit() else by.today.year + _YEARS[said]
+    return date_in(by.today, year, _month(match), int(match["day"]))
+
+
+def _month_end(match: re.Match[str], by: Reader) -> Span:
+    return on(month_away(by.today, int(match["which"] == "next"))[1])
+
+
+def _lately(match: re.Match[str], by: Reader) -> Span | None:
     each = 7 if match["unit"].startswith("week") else 1
-    return last_days(today, each * _count(match["count"] or "one"))
+    return last_days(by.today, each * _count(match["count"] or "one"))
 
 
-def _word(pattern: str, meaning: Meaning, *, is_day: bool = True) -> Wording:
-    return Wording(re.compile(rf"\b(?:{pattern})(?!\w)"), meaning, is_day)
+def _word(pattern: str, meaning: Meaning, *, is_day: bool = True, is_plan: bool = False) -> Wording:
+    return Wording(re.compile(rf"\b(?:{pattern})(?!\w)"), meaning, is_day, is_plan)
 
 
 WORDINGS = (
-    _word(rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)}))(?:,? (?:{'|'.join(_WEEKDAYS)}))?", _near),
+    _word(rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}", _near),
     _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _ago),
+    _word(rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)", _to_come, is_plan=True),
+    _word(rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?", _to_come, is_plan=True),
     _word(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this|next) {_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?:last|past) {_WEEKDAY}", _NAMES.weekday_before),
     _word(_WEEKDAY, _NAMES.weekday),
-    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date),
-    _word(rf"{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date),
-    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?![\d/.])", slashed),
+    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date),
+    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date),
+    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
+    _word(rf"{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
+    _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, is_plan=True),
+    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
     _word(r"the (?P<day>\d{1,2})(?:st|nd|rd|th)(?: of this month)?", numbered),
     _word(
         rf"{_WEEKDAY} (?:to|until|till|through) (?P<until>{'|'.join(_WEEKDAYS)})"
@@ -99,6 +132,7 @@ WORDINGS = (
     _word(r"(?P<which>this|last|next) weekend", _NAMES.weekend, is_day=False),
     _word(r"this month", this_month, is_day=False),
     _word(r"last month", last_month, is_day=False),
+    _word(r"next month", next_month, is_day=False, is_plan=True),
     _word(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",
@@ -115,6 +149,9 @@ WORDINGS = (
 
 BETWEEN = re.compile(r"\s*(?:to|until|till|through|and|up to|-|–|~)\s*(?:on )?(?:the )?")
 """Between the first and the last day of a span; `and` only after `between`."""
+
+MOVED = re.compile(r"\s*to\s*(?:on )?(?:the )?")
+"""Between two days where people plan: from the one to the other, unless "from" stands before."""
 
 BEFORE = re.compile(r"\bsince (?:on )?(?:the )?$")
 """Before the first day of a span that ends today."""

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.lessons.scene import past_days, ranges
+from lhkit.dates import said
+from lhkit.dates.said import said_dates
 from lhkit.lifehelper.catalog import CATALOG_LOCALES
-from lhkit.lifehelper.dates import said
-from lhkit.lifehelper.dates.said import said_dates
 
 WEDNESDAY = date(2026, 6, 17)
 LOCALES = ("ko", "en")
 
 
-def read(text: str, locale: str, today: date = WEDNESDAY) -> list[str]:
+def read(text: str, locale: str, today: date = WEDNESDAY, *, ahead: bool = False) -> list[str]:
     """What a message says, as `words: days`."""
     return [
         f"{each.text}: {each.first:%m-%d}"
         + ("" if each.first == each.last else f"..{each.last:%m-%d}")
-        for each in said_dates(text, today, locale)
+        for each in said_dates(text, today, locale, ahead=ahead)
     ]
 
 
@@ -110,6 +110,69 @@ def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "locale", "expected"),
+    [
+        ("금요일에 뭐 있어?", "ko", ["금요일: 06-19"]),
+        ("수요일에", "ko", []),  # today
+        ("이번 주 토요일", "ko", ["이번 주 토요일: 06-20"]),
+        ("담주 월요일, 다다음 주 화요일", "ko", ["담주 월요일: 06-22", "다다음 주 화요일: 06-30"]),
+        ("금욜 저녁에", "ko", ["금욜: 06-19"]),
+        ("다음 주 목욜", "ko", ["다음 주 목욜: 06-25"]),
+        ("열흘 뒤, 이 주 뒤, 3일 후", "ko", ["열흘 뒤: 06-27", "이 주 뒤: 07-01", "3일 후: 06-20"]),
+        ("한 달 뒤에, 2개월 후", "ko", ["한 달 뒤: 07-17", "2개월 후: 08-17"]),
+        ("5월 1일에, 6/20", "ko", ["5월 1일: 05-01", "6/20: 06-20"]),
+        ("15일까지", "ko", ["15일: 07-15"]),
+        ("다음 달 3일", "ko", ["다음 달 3일: 07-03"]),
+        ("이번 달 말에, 다음 달 말", "ko", ["이번 달 말: 06-30", "다음 달 말: 07-31"]),
+        ("이번 주, 이번 달", "ko", ["이번 주: 06-17..06-21", "이번 달: 06-17..06-30"]),
+        ("금요일에서 토요일로", "ko", ["금요일: 06-19", "토요일: 06-20"]),
+        ("금요일부터 토요일까지", "ko", ["금요일부터 토요일: 06-19..06-20"]),
+        ("on Friday", "en", ["Friday: 06-19"]),
+        ("next Monday", "en", ["next Monday: 06-22"]),
+        ("three days from now", "en", ["three days from now: 06-20"]),
+        ("in two weeks' time", "en", ["in two weeks' time: 07-01"]),
+        ("a month from today", "en", ["a month from today: 07-17"]),
+        ("May 1st", "en", ["May 1st: 05-01"]),
+        ("the 15th", "en", ["the 15th: 07-15"]),
+        ("the end of the month", "en", ["the end of the month: 06-30"]),
+        ("move Thursday to Friday", "en", ["Thursday: 06-18", "Friday: 06-19"]),
+        ("from Thursday to Friday", "en", ["Thursday to Friday: 06-18..06-19"]),
+        ("today, Tuesday of next week", "en", ["Tuesday of next week: 06-23"]),
+    ],
+)
+def test_who_plans_means_the_days_to_come(text: str, locale: str, expected: list[str]) -> None:
+    assert read(text, locale, ahead=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "locale", "expected"),
+    [
+        ("내년 4월 1일, 2027년 9월 4일", "ko", ["2027-04-01", "2027-09-04"]),
+        ("20 May 2027, May 21st, 2025", "en", ["2027-05-20", "2025-05-21"]),
+        ("June 20 next year", "en", ["2027-06-20"]),
+        ("June 3 2000 steps", "en", ["2026-06-03"]),
+    ],
+)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_year_that_is_said_is_meant(
+    text: str, locale: str, expected: list[str], *, ahead: bool
+) -> None:
+    today = date(2026, 6, 1)
+    found = [str(each.first) for each in said_dates(text, today, locale, ahead=ahead)]
+    assert found == expected
+
+
+def test_as_a_text_it_is_what_a_model_may_copy() -> None:
+    said = said_dates("내년\n4월 1일, 이번 주", WEDNESDAY, "ko", ahead=True)
+    assert [*map(str, said)] == ["내년 4월 1일 = 2027-04-01", "이번 주 = 2026-06-17 .. 2026-06-21"]
+
+
+@pytest.mark.parametrize("text", ["in two days", "다음 달", "금욜", "사흘 뒤"])
+def test_who_looks_back_plans_nothing(text: str) -> None:
+    assert read(text, "ko" if text[0] > "z" else "en") == []
+
+
+@pytest.mark.parametrize(
     ("text", "locale"),
     [
         ("오늘 물 마셨어", "ko"),
@@ -140,9 +203,16 @@ def test_every_wording_of_the_training_data_is_read_as_it_is_meant(
         assert meant in found, (text, found)
 
 
-@given(text=st.text(max_size=60), today=st.dates(), locale=st.sampled_from(LOCALES))
-def test_any_text_on_any_day_is_read_without_a_fault(text: str, today: date, locale: str) -> None:
-    for each in said_dates(text, today, locale):
+@given(
+    text=st.text(max_size=60),
+    today=st.dates(),
+    locale=st.sampled_from(LOCALES),
+    ahead=st.booleans(),
+)
+def test_any_text_on_any_day_is_read_without_a_fault(
+    text: str, today: date, locale: str, *, ahead: bool
+) -> None:
+    for each in said_dates(text, today, locale, ahead=ahead):
         assert each.first <= each.last
         assert each.text in text
 
@@ -174,7 +244,8 @@ def test_wordings_come_in_the_order_in_which_they_are_first_said() -> None:
 def test_the_first_and_the_last_day_of_the_calendar_are_no_fault(locale: str) -> None:
     for today in (date.min, date.min + timedelta(days=40), date.max):
         for text in (
-            "어제 지난주 지난달 내일 30일 6월 1일",
-            "yesterday last week last month tomorrow",
+            "어제 지난주 지난달 내일 30일 6월 1일 다음 달 말 한 달 뒤 내년 1월 1일",
+            "yesterday last week last month tomorrow next month in a month 1 May next year",
         ):
             said_dates(text, today, locale)
+            said_dates(text, today, locale, ahead=True)

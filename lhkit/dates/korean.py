@@ -1,0 +1,188 @@
+"""Korean wordings of days and spans."""
+
+import re
+
+from lhkit.dates.words import (
+    Meaning,
+    Names,
+    Reader,
+    Span,
+    Wording,
+    date_in,
+    date_without_year,
+    days_from,
+    last_days,
+    last_month,
+    last_two,
+    month_away,
+    months_from,
+    next_month,
+    numbered,
+    on,
+    slashed,
+    this_month,
+)
+
+_WEEKDAYS = "월화수목금토일"
+_NEAR = {
+    "오늘": 0,
+    "금일": 0,
+    "어제": -1,
+    "어저께": -1,
+    "어젯밤": -1,
+    "그제": -2,
+    "그저께": -2,
+    "엊그제": -2,
+    "엊그저께": -2,
+    "그끄제": -3,
+    "그끄저께": -3,
+    "내일": 1,
+    "모레": 2,
+    "내일모레": 2,
+    "글피": 3,
+}
+_DAYS = {
+    "하루": 1,
+    "이틀": 2,
+    "사흘": 3,
+    "나흘": 4,
+    "닷새": 5,
+    "엿새": 6,
+    "이레": 7,
+    "여드레": 8,
+    "아흐레": 9,
+    "열흘": 10,
+    "보름": 15,
+}
+_FEW = {"일": 1, "한": 1, "이": 2, "두": 2, "삼": 3, "세": 3, "석": 3}
+_NAMES = Names(
+    _WEEKDAYS,
+    {
+        "이번": 0,
+        "금": 0,
+        "지난": -1,
+        "저번": -1,
+        "지지난": -2,
+        "저저번": -2,
+        "다음": 1,
+        "담": 1,
+        "다다음": 2,
+    },
+)
+_YEARS = {"올해": 0, "올": 0, "작년": -1, "지난해": -1, "내년": 1, "후년": 2}
+_MONTHS = {"이번": 0, "이": 0, "다음": 1}
+
+_COUNT = (
+    rf"(?:(?P<days>\d{{1,4}})\s*일|(?P<word>{'|'.join(_DAYS)})"
+    r"|(?P<weeks>\d|[일한이두삼세])\s*주일?)"
+)
+_WHICH = r"(?P<which>이번|금|지지난|저저번|지난|저번|다다음|다음|(?<![가-힣])담)"
+_OF_MONTH = r"(?P<which>이번|(?<![가-힣])이|다음)\s*달"
+_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일"
+_SHORT_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])욜"
+_NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
+_NOT_A_DATE = r"(?!\s*(?:간|동안|전|째|치|만|정도|이나|씩|짜리|연속|내내|분|뒤|후|이상|이하|했|한))"
+
+
+def _count(match: re.Match[str]) -> int:
+    if match["days"]:
+        return int(match["days"])
+    if match["word"]:
+        return _DAYS[match["word"]]
+    said = match["weeks"]
+    return 7 * (int(said) if said.isdigit() else _FEW[said])
+
+
+def _near(match: re.Match[str], by: Reader) -> Span | None:
+    return days_from(by.today, _NEAR[match["near"]])
+
+
+def _ago(match: re.Match[str], by: Reader) -> Span | None:
+    return days_from(by.today, -_count(match))
+
+
+def _to_come(match: re.Match[str], by: Reader) -> Span | None:
+    return days_from(by.today, _count(match))
+
+
+def _months_to_come(match: re.Match[str], by: Reader) -> Span | None:
+    said = match["months"]
+    return months_from(by.today, int(said) if said.isdigit() else _FEW[said])
+
+
+def _date(match: re.Match[str], by: Reader) -> Span | None:
+    month, number = int(match["month"]), int(match["day"])
+    said = match["year"]
+    if said is None:
+        return date_without_year(by, month, number)
+    year = int(match["digits"]) if match["digits"] else by.today.year + _YEARS[said]
+    return date_in(by.today, year, month, number)
+
+
+def _day_of_month(match: re.Match[str], by: Reader) -> Span | None:
+    first, last = month_away(by.today, _MONTHS[match["which"]])
+    number = int(match["day"])
+    return on(first.replace(day=number)) if 0 < number <= last.day else None
+
+
+def _month_end(match: re.Match[str], by: Reader) -> Span:
+    return on(month_away(by.today, _MONTHS[match["which"] or "이"])[1])
+
+
+def _lately(match: re.Match[str], by: Reader) -> Span | None:
+    return last_days(by.today, _count(match))
+
+
+def _word(pattern: str, meaning: Meaning, *, is_day: bool = True, is_plan: bool = False) -> Wording:
+    return Wording(re.compile(pattern), meaning, is_day, is_plan)
+
+
+WORDINGS = (
+    _word(rf"(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
+    _word(rf"(?<!그 )(?<!그보다 ){_COUNT}\s*전(?!\s*(?:그|같은|동일))", _ago),
+    _word(rf"(?<!그 )(?<!그보다 )(?<![\d월]){_COUNT}\s*(?:뒤|후)", _to_come, is_plan=True),
+    _word(
+        rf"(?<![가-힣])(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달)\s*(?:뒤|후)",
+        _months_to_come,
+        is_plan=True,
+    ),
+    _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _NAMES.weekday_of_week),
+    _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _NAMES.weekday_before),
+    _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _NAMES.weekday_of_week),
+    _word(_WEEKDAY, _NAMES.weekday),
+    _word(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, is_plan=True),
+    _word(_SHORT_WEEKDAY, _NAMES.weekday, is_plan=True),
+    _word(
+        rf"(?:(?P<year>{'|'.join(_YEARS)}|(?<!\d)(?P<digits>\d{{4}})\s*년)\s*)?"
+        rf"(?P<month>\d{{1,2}})\s*월\s*(?P<day>\d{{1,2}})\s*일{_NAMED}",
+        _date,
+    ),
+    _word(rf"{_OF_MONTH}\s*(?P<day>\d{{1,2}})\s*일{_NAMED}", _day_of_month, is_plan=True),
+    _word(rf"(?:{_OF_MONTH}\s*|(?<![가-힣])월)말(?:일)?(?!고)", _month_end, is_plan=True),
+    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
+    _word(
+        rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}",
+        numbered,
+    ),
+    _word(
+        r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",
+        last_two,
+        is_day=False,
+    ),
+    _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _NAMES.week, is_day=False),
+    _word(rf"{_WHICH}\s*주\s*말(?!고)", _NAMES.weekend, is_day=False),
+    _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
+    _word(r"(?:지난|저번)\s*달(?!리)", last_month, is_day=False),
+    _word(r"다음\s*달(?!리)", next_month, is_day=False, is_plan=True),
+    _word(rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)", _lately, is_day=False),
+    _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False),
+)
+
+BETWEEN = re.compile(r"\s*(?:부터|에서|~|-|–)\s*")
+"""Between the first and the last day of a span."""
+
+MOVED = re.compile(r"\s*에서\s*")
+"""Between two days where people plan: from the one to the other."""
+
+BEFORE = re.compile(r"(?!)")
+"""Before the first day of a span that ends today: Korean has no such word."""

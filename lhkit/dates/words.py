@@ -1,0 +1,203 @@
+"""What a wording of a day or a span is: a pattern, and the days it means. Pure.
+
+Weeks begin on Monday (ISO 8601). A wording that could mean several days is read as the latest that
+is not yet to come, where people speak of what they did, or as the first to come, where they plan.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TypeAlias
+
+DAY = timedelta(days=1)
+WEEK = 7 * DAY
+_MOST_DAYS = 3_660
+"""Further back than ten years nobody looks: a larger number is no wording of a day."""
+
+Span: TypeAlias = tuple[date, date]
+"""First and last day, both included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Who reads a wording: on which day, and whether people plan (`ahead`) or look back.
+
+    `start` is the first day of the span that the wording ends.
+    """
+
+    today: date
+    ahead: bool
+    start: date | None = None
+
+    @property
+    def earliest(self) -> date | None:
+        """The day from which on the first that fits is meant; None: the latest up to today is."""
+        return self.start or (self.today if self.ahead else None)
+
+
+Meaning: TypeAlias = Callable[[re.Match[str], Reader], Span | None]
+"""Who reads a match, to the days; None: not a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A pattern and what it means. A day (no span) can begin or end a span.
+
+    One of plans (`is_plan`) is not read where people look back: "in two days" may be how long
+    something took then.
+    """
+
+    pattern: re.Pattern[str]
+    meaning: Meaning
+    is_day: bool = True
+    is_plan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How a language names weekdays, from Monday, and weeks, by how far away they are.
+
+    The methods are meanings of patterns with the groups `weekday` and `which`.
+    """
+
+    weekdays: Sequence[str]
+    weeks: Mapping[str, int]
+
+    def weekday(self, match: re.Match[str], by: Reader) -> Span:
+        """A weekday alone: the latest up to today, or the first to come or in a span."""
+        return on(_latest_weekday(by.today, self._number(match["weekday"]), by.earliest))
+
+    def weekday_before(self, match: re.Match[str], by: Reader) -> Span:
+        """The latest such weekday before today."""
+        return on(_latest_weekday(by.today - DAY, self._number(match["weekday"]), None))
+
+    def weekday_of_week(self, match: re.Match[str], by: Reader) -> Span:
+        """A weekday of a week that is named."""
+        return on(self._monday(match, by.today) + self._number(match["weekday"]) * DAY)
+
+    def weekdays_of_week(self, match: re.Match[str], by: Reader) -> Span | None:
+        """From a weekday to another one (`until`) of a week that is named."""
+        days = [self._number(match[group]) * DAY for group in ("weekday", "until")]
+        first, last = (self._monday(match, by.today) + each for each in days)
+        return (first, last) if first <= last else None
+
+    def week(self, match: re.Match[str], by: Reader) -> Span:
+        """A week that is named; of the present one, what is over of it, or what is to come."""
+        first = self._monday(match, by.today)
+        if self.weeks[match["which"]] != 0:
+            return first, first + 6 * DAY
+        return (by.today, first + 6 * DAY) if by.ahead else (first, by.today)
+
+    def weekend(self, match: re.Match[str], by: Reader) -> Span:
+        """The weekend of a week that is named."""
+        first = self._monday(match, by.today)
+        return first + 5 * DAY, first + 6 * DAY
+
+    def _number(self, weekday: str) -> int:
+        return self.weekdays.index(weekday)
+
+    def _monday(self, match: re.Match[str], today: date) -> date:
+        return _monday(today) + self.weeks[match["which"]] * WEEK
+
+
+def slashed(match: re.Match[str], by: Reader) -> Span | None:
+    """`month` and `day` as numbers."""
+    return date_without_year(by, int(match["month"]), int(match["day"]))
+
+
+def numbered(match: re.Match[str], by: Reader) -> Span | None:
+    """A `day` of a month that is not said: the latest up to today, or the first to come."""
+    month = (by.earliest or by.today).replace(day=1)
+    for _ in range(3):  # at most every other month lacks a day
+        found = _calendar_day(month.year, month.month, int(match["day"]))
+        if found and (found >= by.earliest if by.earliest else found <= by.today):
+            return on(found)
+        month = (month + 32 * DAY if by.earliest else month - DAY).replace(day=1)
+    return None
+
+
+def this_month(_match: re.Match[str], by: Reader) -> Span:
+    """What is over of the present month, or what is to come of it."""
+    if by.ahead:
+        return by.today, month_away(by.today, 0)[1]
+    return by.today.replace(day=1), by.today
+
+
+def last_month(_match: re.Match[str], by: Reader) -> Span:
+    """The whole month before."""
+    return month_away(by.today, -1)
+
+
+def next_month(_match: re.Match[str], by: Reader) -> Span:
+    """The whole month to come."""
+    return month_away(by.today, 1)
+
+
+def last_two(_match: re.Match[str], by: Reader) -> Span:
+    """Yesterday and the day before."""
+    return by.today - 2 * DAY, by.today - DAY
+
+
+def on(day: date) -> Span:
+    """Return the span of one day."""
+    return day, day
+
+
+def _monday(day: date) -> date:
+    """Return the Monday of a day's week."""
+    return day - day.weekday() * DAY
+
+
+def last_days(today: date, count: int) -> Span | None:
+    """Return so many days, the last of them today."""
+    return (today - (count - 1) * DAY, today) if 0 < count <= _MOST_DAYS else None
+
+
+def days_from(today: date, count: int) -> Span | None:
+    """Return the day so many days away, to come if positive."""
+    return on(today + count * DAY) if abs(count) <= _MOST_DAYS else None
+
+
+def month_away(today: date, count: int) -> Span:
+    """Return a whole month, so many away."""
+    year, month = divmod(today.year * 12 + today.month - 1 + count, 12)
+    return date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1])
+
+
+def months_from(today: date, count: int) -> Span | None:
+    """Return the day so many months away, the last of a month that is too short for it."""
+    if abs(count) > _MOST_DAYS // 30:
+        return None
+    first, last = month_away(today, count)
+    return on(min(first + (today.day - 1) * DAY, last))
+
+
+def _latest_weekday(today: date, weekday: int, start: date | None) -> date:
+    """Return the latest such day up to today, or the first one in a span that begins at `start`."""
+    if start:
+        return start + (weekday - start.weekday()) % 7 * DAY
+    return today - (today.weekday() - weekday) % 7 * DAY
+
+
+def date_in(today: date, year: int, month: int, number: int) -> Span | None:
+    """Return a date, or None if the calendar has no such day, or the year is far away."""
+    day = _calendar_day(year, month, number)
+    return on(day) if day and abs(day - today) <= _MOST_DAYS * DAY else None
+
+
+def date_without_year(by: Reader, month: int, number: int) -> Span | None:
+    """Return that day of a month, the nearest to today; of those to come, if people plan."""
+    years = range(by.today.year - 1, by.today.year + (9 if by.ahead else 2))  # 29 February
+    days = [day for year in years if (day := _calendar_day(year, month, number))]
+    days = [day for day in days if day >= by.today] if by.ahead else days
+    return on(min(days, key=lambda day: abs(day - by.today))) if days else None
+
+
+def _calendar_day(year: int, month: int, number: int) -> date | None:
+    """Return a date, or None if the calendar has no such day."""
+    try:
+        return date(year, month, number)
+    except ValueError:
+        return None

@@ -1,0 +1,109 @@
+"""Wrong times are poison, too: each wording below is read as a clock would show it."""
+
+from datetime import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lhkit import said_times
+from lhkit.dates.clock import _KO_HOURS
+
+LOCALES = ("ko", "en")
+_PIECES = ["오후", " ", "세", "시", "반", "3", ":", "30", "분", "to", "pm"]
+
+
+def read(text: str, locale: str) -> list[str]:
+    """What a message says, as a model reads it."""
+    return [str(each) for each in said_times(text, locale)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("저녁 여덟 시 십오 분에 깨워 줘", ["저녁 여덟 시 십오 분 = 20:15"]),
+        ("내일 아침 여섯 시 오십 분", ["아침 여섯 시 오십 분 = 06:50"]),
+        ("밤 아홉 시 이십 분.", ["밤 아홉 시 이십 분 = 21:20"]),
+        ("오전 열한 시에 등산", ["오전 열한 시 = 11:00"]),
+        ("오후 다섯 시 오 분", ["오후 다섯 시 오 분 = 17:05"]),
+        ("저녁 7시반에", ["저녁 7시반 = 19:30"]),
+        ("낮 열두 시 반, 낮 11시", ["낮 열두 시 반 = 12:30", "낮 11시 = 11:00"]),
+        ("점심 12시에", ["점심 12시 = 12:00"]),
+        ("밤 12시, 밤 1시, 새벽 5시", ["밤 12시 = 00:00", "밤 1시 = 01:00", "새벽 5시 = 05:00"]),
+        ("오후 3:30", ["오후 3:30 = 15:30"]),
+        ("14시 30분 아니면 정오", ["14시 30분 = 14:30", "정오 = 12:00"]),
+        ("오후 세 시에서 세 시 반으로", ["오후 세 시 = 15:00"]),
+        ("내일오후 3시예요, 이번엔새벽 5시야", ["오후 3시 = 15:00", "새벽 5시 = 05:00"]),
+    ],
+)
+def test_korean_wordings_mean_these_times(text: str, expected: list[str]) -> None:
+    assert read(text, "ko") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("alarm for quarter to six tomorrow morning", ["quarter to six tomorrow morning = 05:45"]),
+        ("half past four in the afternoon", ["half past four in the afternoon = 16:30"]),
+        ("twenty-five past 5 in the evening", ["twenty-five past 5 in the evening = 17:25"]),
+        ("five minutes to one in the afternoon", ["five minutes to one in the afternoon = 12:55"]),
+        ("Wake me at 6:30 am", ["6:30 am = 06:30"]),
+        ("8.05 p.m. sharp", ["8.05 p.m. = 20:05"]),
+        ("10PM, 11 at night", ["10PM = 22:00", "11 at night = 23:00"]),
+        ("12 am, 12 pm, 12:30 pm", ["12 am = 00:00", "12 pm = 12:00", "12:30 pm = 12:30"]),
+        ("tomorrow morning at seven thirty", ["morning at seven thirty = 07:30"]),
+        ("at eight o'clock tonight", ["eight o'clock tonight = 20:00"]),
+        ("noon or midnight", ["noon = 12:00", "midnight = 00:00"]),
+    ],
+)
+def test_english_wordings_mean_these_times(text: str, expected: list[str]) -> None:
+    assert read(text, "en") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "locale"),
+    [
+        ("then at four", "en"),
+        ("half past seven", "en"),
+        ("15:30", "en"),
+        ("I have 3 cans, room 201, 3 eggs this morning", "en"),
+        ("25:99 pm, 13 am", "en"),
+        ("세 시", "ko"),
+        ("15:30", "ko"),
+        ("저녁 두 시간 동안, 한 시작", "ko"),
+        ("오전 13시, 오후 3시 99분", "ko"),
+        ("오후 세 시", "de"),
+        ("", "en"),
+    ],
+)
+def test_what_names_no_time_or_may_be_either_is_left_out(text: str, locale: str) -> None:
+    assert read(text, locale) == []
+
+
+@given(at=st.times(), word=st.booleans())
+def test_every_minute_of_the_day_is_read_as_it_is_said(at: time, word: bool) -> None:
+    twelve, minute = at.hour % 12 or 12, at.minute
+    names = {number: name for name, number in _KO_HOURS.items()}
+    hour = names[twelve] + " " if word else str(twelve)
+    half = "am" if at.hour < 12 else "pm"
+    assert read(f"call me at {twelve}:{minute:02} {half}", "en") == (
+        [f"{twelve}:{minute:02} {half} = {at:%H:%M}"]
+    )
+    said = f"{'오전' if at.hour < 12 else '오후'} {hour}시 {minute}분"
+    assert read(f"내일 {said}에", "ko") == [f"{said} = {at:%H:%M}"]
+
+
+@given(text=st.text(max_size=60), locale=st.sampled_from(LOCALES))
+def test_any_text_is_read_without_a_fault(text: str, locale: str) -> None:
+    assert all(each.text in text for each in said_times(text, locale))
+
+
+@given(text=st.lists(st.sampled_from(_PIECES)))
+def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None:
+    for locale in LOCALES:
+        assert len(said_times("".join(text), locale)) <= 6
+
+
+def test_a_long_message_is_read_at_its_beginning_only() -> None:
+    assert read("a" * 1_000 + " 3 pm", "en") == []
+    assert read("3 pm " * 100_000, "en") == ["3 pm = 15:00"]
