@@ -127,7 +127,28 @@ def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> Non
         ("이번 주, 이번 달", "ko", ["이번 주: 06-17..06-21", "이번 달: 06-17..06-30"]),
         ("금요일에서 토요일로", "ko", ["금요일: 06-19", "토요일: 06-20"]),
         ("금요일부터 토요일까지", "ko", ["금요일부터 토요일: 06-19..06-20"]),
+        ("이번 월요일", "ko", ["이번 월요일: 06-22"]),
+        ("다다음 달 3일, 내달 25일", "ko", ["다다음 달 3일: 08-03", "내달 25일: 07-25"]),
+        ("다다음달 말, 지난달 25일", "ko", ["다다음달 말: 08-31", "지난달 25일: 05-25"]),
+        ("금요일 이틀 뒤, 생일 이틀 뒤, 이틀 뒤로 미뤄 줘", "ko", ["금요일: 06-19"]),
+        ("유통기한 3일 전에, 하루 전체, 이틀 전부", "ko", []),
+        ("다음다음 주 월요일, 3일 동안, 일주일치, 이 주 후반", "ko", []),
+        (
+            "다음 달 말레이시아, 이번 달 말복",
+            "ko",
+            ["다음 달: 07-01..07-31", "이번 달: 06-17..06-30"],
+        ),
+        ("우유 1/2컵, 6월말, 그글피", "ko", []),
         ("on Friday", "en", ["Friday: 06-19"]),
+        ("this Monday, since Monday", "en", ["this Monday: 06-22", "since Monday: 06-15..06-17"]),
+        ("the 5th of November", "en", ["the 5th of November: 11-05"]),
+        ("the 25th of next month", "en", ["the 25th of next month: 07-25"]),
+        ("a week from Friday, two weeks on Monday, a week from tomorrow", "en", []),
+        ("the Friday after next, Friday week, the first Monday of July", "en", []),
+        ("Monday of the week after next", "en", []),
+        ("the 2nd alarm, the 3rd drawer, 1/2 cup of milk", "en", []),
+        ("2 apricots, mayo 2 jars, 3 margarine, maybe 3, decided 2 things", "en", []),
+        ("move it from Monday to Friday", "en", ["Monday: 06-22", "Friday: 06-19"]),
         ("next Monday", "en", ["next Monday: 06-22"]),
         ("three days from now", "en", ["three days from now: 06-20"]),
         ("in two weeks' time", "en", ["in two weeks' time: 07-01"]),
@@ -167,7 +188,7 @@ def test_as_a_text_it_is_what_a_model_may_copy() -> None:
     assert [*map(str, said)] == ["내년 4월 1일 = 2027-04-01", "이번 주 = 2026-06-17 .. 2026-06-21"]
 
 
-@pytest.mark.parametrize("text", ["in two days", "다음 달", "금욜", "사흘 뒤"])
+@pytest.mark.parametrize("text", ["in two days", "다음 달", "금욜", "사흘 뒤", "2015년 6월 3일"])
 def test_who_looks_back_plans_nothing(text: str) -> None:
     assert read(text, "ko" if text[0] > "z" else "en") == []
 

@@ -1,19 +1,19 @@
 """The times of day that a message names. Pure.
 
-Only those that say which half of the day is meant, or need not ("half past four in the afternoon",
-"밤 아홉 시 이십 분", "14시 반", "noon"): "at four" may be either, and is left out.
+Only what says which half of the day is meant ("half past four in the afternoon", "밤 아홉 시"), or
+can be in one only ("noon", "14시"). "At four" may be either and is left out, as is what may be no
+time at all ("table for two tonight"): a wrong time is worse than none.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import time
 from functools import lru_cache
 from itertools import islice
+from typing import TypeAlias
 
-_MOST_LETTERS = 1_000
-_MOST_SAID = 6
-_NOON = 12
+from lhkit.dates.words import MOST_LETTERS, MOST_SAID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,76 +43,42 @@ def said_times(text: str, locale: str) -> tuple[SaidTime, ...]:
         >>> str(*said_times("alarm for quarter to six tomorrow morning", "en"))
         'quarter to six tomorrow morning = 05:45'
     """
-    return _said(text[:_MOST_LETTERS], locale)
+    return _said(text[:MOST_LETTERS], locale)
 
 
 @lru_cache(maxsize=1024)
 def _said(text: str, locale: str) -> tuple[SaidTime, ...]:
-    found: dict[str, time] = {}
-    for match, moment in _found(text, locale):
-        if match[0] != f"{moment:%H:%M}":
-            found.setdefault(match[0], moment)
-    return tuple(SaidTime(text=words, time=at) for words, at in islice(found.items(), _MOST_SAID))
+    said: dict[str, time] = {}
+    end = 0
+    for match, moment in sorted(_found(text, locale), key=lambda each: _place(each[0])):
+        if match.start() >= end:
+            said.setdefault(text[match.start() : match.end()], moment)
+            end = match.end()
+    return tuple(SaidTime(text=words, time=at) for words, at in islice(said.items(), MOST_SAID))
+
+
+def _place(match: re.Match[str]) -> tuple[int, int]:
+    return match.start(), -match.end()
 
 
 def _found(text: str, locale: str) -> Iterator[tuple[re.Match[str], time]]:
-    """Yield each wording that means a time; of those that begin at one place the longest."""
-    wordings = _WORDINGS.get(locale, ())
-    at = 0
-    while at < len(text):
-        firsts = [
-            next(
-                (
-                    (match, moment)
-                    for match in pattern.finditer(text, at)
-                    if (moment := meaning(match)) is not None
-                ),
-                None,
-            )
-            for pattern, meaning in wordings
-        ]
-        begun = [each for each in firsts if each is not None]
-        if not begun:
-            return
-        first = min(begun, key=lambda each: (each[0].start(), -each[0].end()))
-        yield first
-        at = first[0].end()
+    lowered = "".join(letter.lower() if letter.isascii() else letter for letter in text)
+    for pattern, meaning in _WORDINGS.get(locale, ()):
+        for match in pattern.finditer(lowered):
+            moment = meaning(match)
+            if moment is not None:
+                yield match, moment
 
 
-def _moment(hour: int | None, minute: int | None) -> time | None:
-    """Return a time, or None if there is no such one."""
-    if hour is None or minute is None or not (0 <= hour < 24 and 0 <= minute < 60):  # noqa: PLR2004
-        return None
-    return time(hour, minute)
+def _moment(part: range | tuple[int, ...], hour: int, minute: int) -> time | None:
+    """Return the time in a part of the day that an hour means, of 12 or of 24; None: in no such."""
+    hours = {hour % 12, hour % 12 + 12} if hour <= 12 else {hour}  # noqa: PLR2004 - a clock's
+    meant = [each for each in hours if each in part and each < 24]  # noqa: PLR2004
+    return time(meant[0], minute) if len(meant) == 1 and 0 <= minute < 60 else None  # noqa: PLR2004
 
 
-def _hour_of(part: str, hour: int) -> int | None:
-    """Return the hour of 24 that one of 12 means in a part of the day; None: it is not in that."""
-    latest_am, earliest_pm = _HALVES[part]
-    if hour > _NOON:
-        return hour if earliest_pm is not None else None
-    of_twelve = hour % _NOON
-    if earliest_pm is not None and of_twelve >= earliest_pm:
-        return of_twelve + _NOON
-    return of_twelve if of_twelve <= latest_am else None
-
-
-_HALVES: dict[str, tuple[int, int | None]] = {
-    "am": (11, None),
-    "pm": (-1, 0),
-    "evening": (-1, 4),
-    "night": (4, 6),
-}
-"""Of 0 to 11 o'clock in a part of the day: the last hour before noon, the first one after it."""
-
-
-def _in_part(part: str | None, hour: int) -> int | None:
-    """Return the hour of 24; without a part of the day only one that can be no other."""
-    if part is None:
-        return hour if hour > _NOON or hour == 0 else None
-    if part == "noon":
-        return hour if hour in {10, 11} else _hour_of("pm", hour)
-    return _hour_of(part, hour)
+_NIGHT = (18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4)
+_TONIGHT = (17, 18, 19, 20, 21, 22, 23, 0)
 
 
 # ------------------------------------------------------------------------------------- Korean
@@ -131,41 +97,47 @@ _KO_HOURS = {
     "열": 10,
 }
 _KO_DIGITS = {word: number for number, word in enumerate("일이삼사오육칠팔구", 1)}
-_KO_PARTS = {
-    "오전": "am",
-    "아침": "am",
-    "새벽": "am",
-    "오후": "pm",
-    "저녁": "evening",
+_KO_PARTS: dict[str, range | tuple[int, ...]] = {
+    "오전": range(12),
+    "오후": range(12, 24),
+    "새벽": range(7),
+    "아침": range(5, 12),
+    "저녁": range(16, 23),
 }
 """Also behind another word without a space: "내일오후"."""
-_KO_SHORT_PARTS = {
-    "낮": "noon",
-    "대낮": "noon",
-    "점심": "noon",
-    "밤": "night",
-    "한밤": "night",
-    "오늘밤": "night",
+_KO_SHORT_PARTS: dict[str, range | tuple[int, ...]] = {
+    "낮": range(10, 18),
+    "대낮": range(10, 18),
+    "점심": range(11, 16),
+    "밤": _NIGHT,
+    "한밤": _NIGHT,
+    "오늘밤": _TONIGHT,
 }
 _KO_PART = (
     rf"(?:(?P<part>{'|'.join(_KO_PARTS)})|(?<![가-힣])(?P<short>{'|'.join(_KO_SHORT_PARTS)}))"
 )
-_KO_NUMBER = r"\d{1,2}|[이삼사오]?십[일이삼사오육칠팔구]?|[일이삼사오육칠팔구]"
-_KO_MINUTE = rf"(?:\s*(?P<minute>{_KO_NUMBER})\s*분|\s*(?P<half>반))"
 _KO_HOUR = rf"(?P<hour>\d{{1,2}}|(?<![가-힣])(?:{'|'.join(_KO_HOURS)}))"
-_KO_ON_THE_HOUR = r"\s*시(?=[^가-힣]|[에로반까부쯤이은는도정경께면거예야인였라고임]|$)"
-"""Not "세 시간", which is how long, nor "한 시작"."""
+_KO_NUMBER = r"\d{1,2}|[이삼사오]?십[일이삼사오육칠팔구]?|[일삼사오육칠팔구]"
+_KO_HALF = r"반(?=[^가-힣]|에|으로|까지|부터|쯤|이[에요야고]?(?![가-힣])|은|도|정도|경|인데|입|$)"
+_KO_MINUTE = rf"\s*(?:(?P<minute>{_KO_NUMBER})\s*분(?!기|이랑|과|께|들)|(?P<half>{_KO_HALF}))"
 _KO_TIME = re.compile(
     rf"(?:{_KO_PART}(?:에|의)?\s*)?(?<![\d.:]){_KO_HOUR}"
-    rf"(?:{_KO_ON_THE_HOUR}{_KO_MINUTE}?|:(?P<minutes>\d{{2}})(?!\d))"
+    rf"(?:\s*시(?!간|작|험|절)(?:{_KO_MINUTE})?|:(?P<minutes>\d{{2}})(?!\d))"
 )
+_KO_OTHERWISE = re.compile(r"\s*(?:전|뒤|후|동안|간(?![가-힣]*다)|짜리|이내)")
+"""After minutes: five minutes before is another time, and half an hour long is none."""
 
 
 def _ko_time(match: re.Match[str]) -> time | None:
+    if match["minute"] and _KO_OTHERWISE.match(match.string, match.end()):
+        return None
     hour = int(match["hour"]) if match["hour"].isdigit() else _KO_HOURS[match["hour"]]
     minute = 30 if match["half"] else _ko_number(match["minute"] or match["minutes"] or "0")
     part = _KO_PARTS.get(match["part"]) or _KO_SHORT_PARTS.get(match["short"])
-    return _moment(_in_part(part, hour), minute)
+    if part is None:
+        is_plain = match["minutes"] is not None or 0 < hour <= 12  # noqa: PLR2004 - "3시" may be two
+        part = () if is_plain else (hour,)
+    return _moment(part, hour, minute)
 
 
 def _ko_number(said: str) -> int:
@@ -175,106 +147,144 @@ def _ko_number(said: str) -> int:
     return (10 * _KO_DIGITS.get(tens, 1) if ten else 0) + _KO_DIGITS.get(ones, 0)
 
 
+_KO_NAMED = re.compile(r"(?<![가-힣])(?:(?P<noon>정오)|자정(?!향))")
+
+
 # ------------------------------------------------------------------------------------ English
-_EN_NUMBERS = {
-    word: number
-    for number, word in enumerate(
-        [
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-        ],
-        1,
-    )
-}
+_EN_ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_EN_HOURS = {word: n for n, word in enumerate((*_EN_ONES, "ten", "eleven", "twelve"), 1)}
+_EN_TEENS = (
+    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+    *("eighteen", "nineteen"),
+)
 _EN_MINUTES = {
-    "five": 5,
-    "ten": 10,
-    "quarter": 15,
-    "a quarter": 15,
-    "twenty": 20,
+    **{f"oh {one}": number for number, one in enumerate(_EN_ONES, 1)},
+    **{word: number for number, word in enumerate(_EN_TEENS, 10)},
+    **{
+        f"{ten}{joint}{one}": tens + ones
+        for tens, ten in ((20, "twenty"), (30, "thirty"), (40, "forty"), (50, "fifty"))
+        for ones, one in enumerate(("", *_EN_ONES))
+        for joint in (("-", " ") if one else ("",))
+    },
+}
+_EN_STEPS = {"quarter": 15, "a quarter": 15, "half": 30, "five": 5, "ten": 10, "twenty": 20} | {
     "twenty-five": 25,
     "twenty five": 25,
-    "half": 30,
 }
-_EN_AFTER = {
-    "oh five": 5,
-    "ten": 10,
-    "fifteen": 15,
-    "twenty": 20,
-    "twenty-five": 25,
-    "thirty": 30,
-    "thirty-five": 35,
-    "forty": 40,
-    "forty-five": 45,
-    "fifty": 50,
-    "fifty-five": 55,
+_EN_PARTS: dict[str, range | tuple[int, ...]] = {
+    "am": range(12),
+    "pm": range(12, 24),
+    "morning": range(1, 12),
+    "afternoon": range(12, 19),
+    "evening": range(16, 24),
+    "night": _NIGHT,
+    "tonight": _TONIGHT,
 }
-_EN_PARTS = {
-    "am": "am",
-    "morning": "am",
-    "pm": "pm",
-    "afternoon": "pm",
-    "evening": "evening",
-    "night": "night",
-    "tonight": "night",
-}
-_EN_HOUR = rf"(?P<hour>\d{{1,2}}|{'|'.join(_EN_NUMBERS)})"
+
+
+def _longest(words: Iterable[str]) -> str:
+    return "|".join(sorted(words, key=len, reverse=True))
+
+
+_EN_HOUR = rf"(?P<hour>1[0-2]|0?[1-9]|{_longest(_EN_HOURS)})(?!\d)"
 _EN_DAY = r"(?:today|tomorrow|this|that|(?:on )?(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
+_EN_HALF = r"\s?(?P<half>[ap])\.?m(?!\w)\.?"
 _EN_PART = (
-    rf"(?:\s?(?P<half>[ap])\.?m\b\.?|,?\s+(?:{_EN_DAY}\s+|(?:{_EN_DAY}\s+)?in\s+the\s+)"
-    r"(?P<part>morning|afternoon|evening|night)\b"
-    r"|\s+at\s+(?P<night>night)\b|,?\s+(?P<tonight>tonight)\b)"
+    rf"(?:{_EN_HALF}|(?:\s+o'clock)?(?:,?\s+(?:{_EN_DAY}\s+|(?:{_EN_DAY}\s+)?in\s+the\s+)"
+    r"(?P<part>morning|afternoon|evening|night)|\s+at\s+(?P<night>night)|,?\s+(?P<tonight>tonight))"
+    r"(?!\w))"
 )
-_EN_CLOCK = (
-    rf"(?:(?P<minute>{'|'.join(sorted(_EN_MINUTES, key=len, reverse=True))}|\d{{1,2}})"
-    rf"(?:\s+minutes?)?\s+(?P<side>past|after|to)\s+{_EN_HOUR.replace('<hour>', '<of>')}"
-    rf"|{_EN_HOUR}(?:[:.](?P<minutes>\d{{2}})|\s+(?P<words>{'|'.join(_EN_AFTER)}))?)"
-    r"(?:\s*o'clock)?"
+_EN_FREE = r"(?<![\w.:/$€£-])"
+_EN_BOUND = re.compile(
+    rf"(?:\b(?:{_longest(_EN_MINUTES)}|{_longest(_EN_HOURS)}|half|past|to|after|of|hundred)|\d)\s+$"
 )
-_EN_TIME = re.compile(rf"(?<![\w.:/-]){_EN_CLOCK}(?:{_EN_PART}|(?![\w:/%]|\.\d))", re.IGNORECASE)
+"""Before an hour that is a part of something longer: "six [forty five pm]"."""
+_EN_TIED = re.compile(
+    r"(?:^|[,.;:!?(]|\b(?:at|by|from|until|till|around|about|before|after|past|make (?:it|that)"
+    r"|it's|is|be|starts?|starting|for|to|today|tomorrow|[a-z]{3,6}day))\s*$"
+)
+"""Before an hour without "pm", minutes or "o'clock" that is one, and no number of things."""
+_EN_FROM = re.compile(r"\b(?:from|between)\s+$")
+_EN_CLOCK = re.compile(
+    rf"{_EN_FREE}{_EN_HOUR}(?:[:.](?P<minutes>[0-5]\d)|\s+(?P<words>{_longest(_EN_MINUTES)})"
+    rf"|\s+(?P<spoken>[0-5]\d))?{_EN_PART}"
+)
+_EN_STEP = re.compile(
+    rf"{_EN_FREE}(?:(?P<step>{_longest(_EN_STEPS)})(?:\s+minutes)?|(?P<count>[1-5]?\d)\s+minutes"
+    rf"|(?P<tens>5|10|20|25))\s+(?P<side>past|after|to)\s+{_EN_HOUR}(?:\s+o'clock)?{_EN_PART}"
+)
 _EN_PART_FIRST = re.compile(
-    rf"(?<!\w)(?P<part>morning|afternoon|evening|night|tonight),?(?:\s+at)\s+{_EN_CLOCK}(?![\w:/%])",
-    re.IGNORECASE,
+    rf"(?<!\w)(?P<part>morning|afternoon|evening|night|tonight)\s+at\s+"
+    rf"(?:(?P<step>{_longest(_EN_STEPS)})\s+(?P<side>past|to)\s+)?{_EN_HOUR}"
+    rf"(?:[:.](?P<minutes>[0-5]\d)|\s+(?P<words>{_longest(_EN_MINUTES)}))?(?![\w:/%]|\s?[ap]\.?m)"
 )
 _EN_NAMED = re.compile(
-    r"(?<!\w)(?:(?:12\s+|twelve\s+)?(?P<noon>noon|midday)|(?:12\s+)?midnight)(?!\w)", re.IGNORECASE
+    r"(?<!\w)(?:(?:12\s+|twelve\s+)?(?P<noon>noon|midday)|(?:12\s+)?midnight)(?!\w)"
 )
-_KO_NAMED = re.compile(r"(?<![가-힣])(?:(?P<noon>정오)|자정)")
 
 
-def _en_time(match: re.Match[str]) -> time | None:
-    said = {name: each.casefold() for name, each in match.groupdict().items() if each}
-    part = next((said[each] for each in ("part", "night", "tonight") if each in said), None)
-    part = f"{said['half']}m" if "half" in said else part
-    hour = _en_number(said.get("of") or said["hour"])
-    if "side" in said:
-        minute = _EN_MINUTES.get(said["minute"]) or int(said["minute"])
-        if said["side"] == "to":
-            hour, minute = (hour - 1) or _NOON, 60 - minute
-    else:
-        minute = _EN_AFTER.get(said.get("words", ""), int(said.get("minutes", "0")))
-    return _moment(_in_part(part and _EN_PARTS[part], hour), minute)
+def _en_clock(match: re.Match[str]) -> time | None:
+    said, before = match.groupdict(), match.string[: match.start()]
+    is_bare = not (said["half"] or said["minutes"] or said["words"] or "o'clock" in match[0])
+    if said["spoken"] and not said["half"]:  # "8 05 pm", and not "room 8 20 in the evening"
+        return None
+    if _EN_BOUND.search(before) and not re.search(r"\b(?:to|after)\s+$", before):
+        return None
+    if is_bare and not _EN_TIED.search(before):
+        return None
+    if is_bare and (said["tonight"] or " the " not in match[0]) and re.search(r"\bfor\s+$", before):
+        return None  # "table for two tonight"
+    minute = _EN_MINUTES[said["words"]] if said["words"] else said["minutes"] or said["spoken"] or 0
+    return _moment(_en_part(said), _en_hour(said["hour"]), int(minute))
 
 
-def _en_number(said: str) -> int:
-    return int(said) if said.isdigit() else _EN_NUMBERS[said]
+def _en_step(match: re.Match[str]) -> time | None:
+    said, before = match.groupdict(), match.string[: match.start()]
+    is_span = said["side"] == "to" and "minutes" not in match[0]
+    if is_span and _EN_FROM.search(before):  # "from ten to five in the afternoon"
+        return None
+    minute = _EN_STEPS.get(said["step"]) or int(said["count"] or said["tens"])
+    hour = _moment(_en_part(said), _en_hour(said["hour"]), 0)
+    return _stepped(hour, match["side"], minute)
 
 
-def _named(match: re.Match[str]) -> time:
-    return time(_NOON if match["noon"] else 0)
+def _en_part_first(match: re.Match[str]) -> time | None:
+    part, hour = _EN_PARTS[match["part"]], _en_hour(match["hour"])
+    if match["step"]:
+        return _stepped(_moment(part, hour, 0), match["side"], _EN_STEPS[match["step"]])
+    minute = _EN_MINUTES[match["words"]] if match["words"] else int(match["minutes"] or 0)
+    return _moment(part, hour, minute)
 
 
-_WORDINGS: dict[str, tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], time | None]], ...]] = {
+def _stepped(hour: time | None, side: str, minute: int) -> time | None:
+    """Return the time so many minutes past an hour, or to it."""
+    if hour is None or not 0 < minute < 60:  # noqa: PLR2004
+        return None
+    return time((hour.hour - 1) % 24, 60 - minute) if side == "to" else time(hour.hour, minute)
+
+
+def _en_part(said: dict[str, str | None]) -> range | tuple[int, ...]:
+    half = said["half"]
+    return _EN_PARTS[f"{half}m" if half else said["part"] or said["night"] or said["tonight"] or ""]
+
+
+def _en_hour(said: str) -> int:
+    return int(said) if said.isdigit() else _EN_HOURS[said]
+
+
+def _named(match: re.Match[str]) -> time | None:
+    if re.search(r"\b(?:past|to|minutes)\s+$", match.string[: match.start()]):
+        return None  # "half past noon"
+    return time(12 if match["noon"] else 0)
+
+
+_Meaning: TypeAlias = Callable[[re.Match[str]], time | None]
+_WORDINGS: dict[str, tuple[tuple[re.Pattern[str], _Meaning], ...]] = {
     "ko": ((_KO_TIME, _ko_time), (_KO_NAMED, _named)),
-    "en": ((_EN_TIME, _en_time), (_EN_PART_FIRST, _en_time), (_EN_NAMED, _named)),
+    "en": (
+        (_EN_CLOCK, _en_clock),
+        (_EN_STEP, _en_step),
+        (_EN_PART_FIRST, _en_part_first),
+        (_EN_NAMED, _named),
+    ),
 }

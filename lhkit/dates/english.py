@@ -42,11 +42,28 @@ _NAMES = Names(_WEEKDAYS, {"this": 0, "last": -1, "next": 1, "the week before la
 
 _COUNT = rf"(?P<count>\d{{1,4}}|an?|{'|'.join(_NUMBERS[1:])})"
 _NAMED = rf"(?:,? (?:{'|'.join(_WEEKDAYS)})(?! of))?"
+_FROM_NOW = "".join(
+    f"(?<!{each} {word} )"
+    for each in ("day", "days", "week", "weeks", "month", "months", "fortnight")
+    for word in ("from", "after", "before", "on")
+)
+"""Not before a day from which others are counted: "a week from Friday"."""
+_NO_ORDINAL = "".join(f"(?<!{each} )" for each in ("first", "second", "third", "fourth", "other"))
+_NOT_SHIFTED = r"(?! after next| of\b| week\b)"
+_CLAUSE_ENDS = r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till)\b))"
+"""The 3rd, and not the 3rd drawer."""
 _UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
-_MONTH = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_MONTH = (
+    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])\.?"
+)
 _NUMBER = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
-_YEAR = r",?\s+(?:of )?(?P<year>this year|last year|next year|\d{4})"
+_ORDINAL = r"(?P<day>\d{1,2})(?:st|nd|rd|th)"
+_YEAR = (
+    r",?\s+(?:of )?(?P<year>this year|last year|next year|\d{4}(?!\s*(?:steps?|k?cal|ml|g\b|mg|kg"
+    r"|won|words?|min|times|reps?|met|m\b|km|pages?|points?)))"
+)
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
@@ -77,7 +94,7 @@ _UNITS = {"day": 1, "week": 7, "fortnight": 14}
 
 
 def _month(match: re.Match[str]) -> int:
-    return next(i for i, name in enumerate(_MONTHS) if i and name.startswith(match["month"]))
+    return next(i for i, name in enumerate(_MONTHS) if i and name[:3] == match["month"][:3])
 
 
 def _date(match: re.Match[str], by: Reader) -> Span | None:
@@ -90,6 +107,11 @@ def _date_of_year(match: re.Match[str], by: Reader) -> Span | None:
     return date_in(by.today, year, _month(match), int(match["day"]))
 
 
+def _day_of_month(match: re.Match[str], by: Reader) -> Span:
+    first, _ = month_away(by.today, int(match["which"] == "next"))
+    return on(first.replace(day=int(match["day"])))
+
+
 def _month_end(match: re.Match[str], by: Reader) -> Span:
     return on(month_away(by.today, int(match["which"] == "next"))[1])
 
@@ -99,27 +121,34 @@ def _lately(match: re.Match[str], by: Reader) -> Span | None:
     return last_days(by.today, each * _count(match["count"] or "one"))
 
 
-def _word(pattern: str, meaning: Meaning, *, is_day: bool = True, is_plan: bool = False) -> Wording:
-    return Wording(re.compile(rf"\b(?:{pattern})(?!\w)"), meaning, is_day, is_plan)
+def _word(
+    pattern: str, meaning: Meaning, *, is_day: bool = True, ahead: bool | None = None
+) -> Wording:
+    return Wording(re.compile(rf"\b(?:{pattern})(?!\w)"), meaning, is_day, ahead)
 
 
 WORDINGS = (
-    _word(rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}", _near),
+    _word(rf"{_FROM_NOW}(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}", _near),
     _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _ago),
-    _word(rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)", _to_come, is_plan=True),
-    _word(rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?", _to_come, is_plan=True),
+    _word(rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)", _to_come, ahead=True),
+    _word(rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?", _to_come, ahead=True),
     _word(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
-    _word(rf"(?P<which>this|next) {_WEEKDAY}", _NAMES.weekday_of_week),
+    _word(rf"(?P<which>next) {_WEEKDAY}{_NOT_SHIFTED}", _NAMES.weekday_of_week),
+    _word(rf"(?P<which>this) {_WEEKDAY}", _NAMES.weekday_to_come),
     _word(rf"(?:last|past) {_WEEKDAY}", _NAMES.weekday_before),
-    _word(_WEEKDAY, _NAMES.weekday),
+    _word(_WEEKDAY, _NAMES.weekday, ahead=False),
+    _word(rf"{_FROM_NOW}{_NO_ORDINAL}{_WEEKDAY}{_NOT_SHIFTED}", _NAMES.weekday, ahead=True),
     _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date),
-    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date),
+    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False),
+    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True),
     _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
-    _word(rf"{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
-    _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, is_plan=True),
+    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
+    _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
+    _word(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
     _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
-    _word(r"the (?P<day>\d{1,2})(?:st|nd|rd|th)(?: of this month)?", numbered),
+    _word(rf"the {_ORDINAL}(?: of this month)?", numbered, ahead=False),
+    _word(rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}", numbered, ahead=True),
     _word(
         rf"{_WEEKDAY} (?:to|until|till|through) (?P<until>{'|'.join(_WEEKDAYS)})"
         r" (?:of )?(?P<which>this|last|next) week",
@@ -132,7 +161,7 @@ WORDINGS = (
     _word(r"(?P<which>this|last|next) weekend", _NAMES.weekend, is_day=False),
     _word(r"this month", this_month, is_day=False),
     _word(r"last month", last_month, is_day=False),
-    _word(r"next month", next_month, is_day=False, is_plan=True),
+    _word(r"next month", next_month, is_day=False, ahead=True),
     _word(
         rf"(?:(?:the |these )?(?:past|last) (?:{_COUNT} )(?P<unit>days|weeks)"
         r"(?: (?:including|counting) today)?)",
@@ -151,7 +180,11 @@ BETWEEN = re.compile(r"\s*(?:to|until|till|through|and|up to|-|–|~)\s*(?:on )?
 """Between the first and the last day of a span; `and` only after `between`."""
 
 MOVED = re.compile(r"\s*to\s*(?:on )?(?:the )?")
-"""Between two days where people plan: from the one to the other, unless "from" stands before."""
+"""Between two days where people plan: from the one to the other, unless `SPANS` stands before."""
+
+SPANS = re.compile(
+    r"(?:^|[.,;:!?])(?:(?!\b(?:mov|shift|resched|chang|push|postpon|bring))[^.,;:!?])*\bfrom $"
+)
 
 BEFORE = re.compile(r"\bsince (?:on )?(?:the )?$")
 """Before the first day of a span that ends today."""

@@ -69,19 +69,37 @@ _NAMES = Names(
         "다다음": 2,
     },
 )
-_YEARS = {"올해": 0, "올": 0, "작년": -1, "지난해": -1, "내년": 1, "후년": 2}
-_MONTHS = {"이번": 0, "이": 0, "다음": 1}
+_YEARS = {"올해": 0, "올": 0, "작년": -1, "재작년": -2, "지난해": -1, "내년": 1, "후년": 2}
+_MONTHS = {"이번": 0, "이": 0, "지난": -1, "다음": 1, "담": 1, "내": 1, "다다음": 2}
 
 _COUNT = (
     rf"(?:(?P<days>\d{{1,4}})\s*일|(?P<word>{'|'.join(_DAYS)})"
-    r"|(?P<weeks>\d|[일한이두삼세])\s*주일?)"
+    r"|(?<!\d)(?P<weeks>\d|[일한이두삼세])\s*주일?)"
 )
-_WHICH = r"(?P<which>이번|금|지지난|저저번|지난|저번|다다음|다음|(?<![가-힣])담)"
-_OF_MONTH = r"(?P<which>이번|(?<![가-힣])이|다음)\s*달"
+_WHICH = r"(?P<which>이번|금|지지난|저저번|지난|저번|다다음|(?<!다)(?<!다음)다음|(?<![가-힣])담)"
+_OF_MONTH = (
+    r"(?P<which>이번|(?<![가-힣])이|지난|다다음|(?<!다)(?<!다음)다음|(?<![가-힣])(?:담|내)(?=달))"
+    r"\s*달"
+)
+_BEGINS = r"(?<![^\s,.!?]\s)(?<![^\s,.!?])"
+_FROM_NOW = "".join(
+    rf"(?<!{word})(?<!{word} )"
+    for word in ("요일", "욜", "일", "모레", "부터", "에서", "기한", "지", "날", "로", "생신", "그")
+)
+"""Not after a day from which others are counted: "금요일 이틀 뒤"."""
+_AGO = r"\s*전(?!\s*(?:그|같은|동일)|체|부|화|달|혀|망|문|자)"
+_LATER = r"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서))"
+"""Not "이틀 뒤로 미뤄 줘", which may be from the day that it was on."""
+_NO_ORDINAL = "".join(f"(?<!{each})(?<!{each} )" for each in ("째", "마지막", "주", "뒤", "후"))
 _WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일"
 _SHORT_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])욜"
 _NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
 _NOT_A_DATE = r"(?!\s*(?:간|동안|전|째|치|만|정도|이나|씩|짜리|연속|내내|분|뒤|후|이상|이하|했|한))"
+
+
+_NUMBERED = (
+    rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}"
+)
 
 
 def _count(match: re.Match[str]) -> int:
@@ -115,11 +133,13 @@ def _date(match: re.Match[str], by: Reader) -> Span | None:
     said = match["year"]
     if said is None:
         return date_without_year(by, month, number)
-    year = int(match["digits"]) if match["digits"] else by.today.year + _YEARS[said]
+    year = (
+        int(match["digits"]) if match["digits"] else by.today.year + _YEARS[said.removesuffix("에")]
+    )
     return date_in(by.today, year, month, number)
 
 
-def _day_of_month(match: re.Match[str], by: Reader) -> Span | None:
+def _of_month(match: re.Match[str], by: Reader) -> Span | None:
     first, last = month_away(by.today, _MONTHS[match["which"]])
     number = int(match["day"])
     return on(first.replace(day=number)) if 0 < number <= last.day else None
@@ -133,37 +153,43 @@ def _lately(match: re.Match[str], by: Reader) -> Span | None:
     return last_days(by.today, _count(match))
 
 
-def _word(pattern: str, meaning: Meaning, *, is_day: bool = True, is_plan: bool = False) -> Wording:
-    return Wording(re.compile(pattern), meaning, is_day, is_plan)
+def _word(
+    pattern: str, meaning: Meaning, *, is_day: bool = True, ahead: bool | None = None
+) -> Wording:
+    return Wording(re.compile(pattern), meaning, is_day, ahead)
 
 
 WORDINGS = (
-    _word(rf"(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
-    _word(rf"(?<!그 )(?<!그보다 ){_COUNT}\s*전(?!\s*(?:그|같은|동일))", _ago),
-    _word(rf"(?<!그 )(?<!그보다 )(?<![\d월]){_COUNT}\s*(?:뒤|후)", _to_come, is_plan=True),
+    _word(rf"(?<!그)(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
+    _word(rf"(?<!그 )(?<!그보다 ){_COUNT}{_AGO}", _ago, ahead=False),
+    _word(rf"{_BEGINS}{_COUNT}{_AGO}", _ago, ahead=True),
+    _word(rf"{_FROM_NOW}{_COUNT}{_LATER}", _to_come, ahead=True),
     _word(
-        rf"(?<![가-힣])(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달)\s*(?:뒤|후)",
+        rf"{_FROM_NOW}(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달){_LATER}",
         _months_to_come,
-        is_plan=True,
+        ahead=True,
     ),
     _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _NAMES.weekday_before),
-    _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _NAMES.weekday_of_week),
-    _word(_WEEKDAY, _NAMES.weekday),
-    _word(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, is_plan=True),
-    _word(_SHORT_WEEKDAY, _NAMES.weekday, is_plan=True),
+    _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _NAMES.weekday_to_come),
+    _word(_WEEKDAY, _NAMES.weekday, ahead=False),
+    _word(rf"{_NO_ORDINAL}{_WEEKDAY}", _NAMES.weekday, ahead=True),
+    _word(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
+    _word(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True),
     _word(
-        rf"(?:(?P<year>{'|'.join(_YEARS)}|(?<!\d)(?P<digits>\d{{4}})\s*년)\s*)?"
+        rf"(?:(?P<year>(?<!재)(?:{'|'.join(_YEARS)})(?:에)?|(?<!\d)(?P<digits>\d{{4}})\s*년)\s*)?"
         rf"(?P<month>\d{{1,2}})\s*월\s*(?P<day>\d{{1,2}})\s*일{_NAMED}",
         _date,
     ),
-    _word(rf"{_OF_MONTH}\s*(?P<day>\d{{1,2}})\s*일{_NAMED}", _day_of_month, is_plan=True),
-    _word(rf"(?:{_OF_MONTH}\s*|(?<![가-힣])월)말(?:일)?(?!고)", _month_end, is_plan=True),
-    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
+    _word(rf"{_OF_MONTH}\s*(?P<day>\d{{1,2}})\s*일{_NAMED}{_NOT_A_DATE}", _of_month, ahead=True),
     _word(
-        rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}",
-        numbered,
+        rf"(?:{_OF_MONTH}\s*|(?<![\d가-힣])월)말(?:일)?(?=[^가-힣]|에|까지|쯤|로|이[에야]|은|$)",
+        _month_end,
+        ahead=True,
     ),
+    _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
+    _word(_NUMBERED, numbered, ahead=False),
+    _word(rf"(?<!월 ){_NUMBERED}", numbered, ahead=True),
     _word(
         r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",
         last_two,
@@ -173,9 +199,9 @@ WORDINGS = (
     _word(rf"{_WHICH}\s*주\s*말(?!고)", _NAMES.weekend, is_day=False),
     _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
     _word(r"(?:지난|저번)\s*달(?!리)", last_month, is_day=False),
-    _word(r"다음\s*달(?!리)", next_month, is_day=False, is_plan=True),
+    _word(r"(?<!다)(?<!다음)다음\s*달(?!리)", next_month, is_day=False, ahead=True),
     _word(rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)", _lately, is_day=False),
-    _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False),
+    _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False, ahead=False),
 )
 
 BETWEEN = re.compile(r"\s*(?:부터|에서|~|-|–)\s*")
@@ -183,6 +209,8 @@ BETWEEN = re.compile(r"\s*(?:부터|에서|~|-|–)\s*")
 
 MOVED = re.compile(r"\s*에서\s*")
 """Between two days where people plan: from the one to the other."""
+
+SPANS = re.compile(r"(?!)")
 
 BEFORE = re.compile(r"(?!)")
 """Before the first day of a span that ends today: Korean has no such word."""

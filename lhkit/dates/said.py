@@ -3,16 +3,15 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from functools import lru_cache
 from itertools import islice
 from types import ModuleType
 
 from lhkit.dates import english, korean
-from lhkit.dates.words import Reader, Span, Wording
+from lhkit.dates.words import MOST_LETTERS, MOST_SAID, Reader, Span, Wording
 
-_MOST_LETTERS = 1_000
-_MOST_SAID = 6
+_LONGEST_PLAN = timedelta(days=92)
 _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
 
 
@@ -58,7 +57,7 @@ def said_dates(
         ahead: whether people plan: a day that may be several ("Friday", "3 May") is then today or
             the first to come; without it, the latest up to today, or the nearest to it.
     """
-    return _said(text[:_MOST_LETTERS], today, locale, ahead)
+    return _said(text[:MOST_LETTERS], today, locale, ahead)
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +74,7 @@ def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, 
         said.setdefault(read[each.begin : each.end], each.days)
     return tuple(
         SaidDates(text=words, first=first, last=last)
-        for words, (first, last) in islice(said.items(), _MOST_SAID)
+        for words, (first, last) in islice(said.items(), MOST_SAID)
     )
 
 
@@ -83,6 +82,8 @@ def _joined(text: str, by: Reader, language: ModuleType) -> Iterator[_Found]:
     """Yield days and spans; two days with a word like "to" between them are one span."""
     at = 0
     while found := _next(text, at, by, language):
+        if by.ahead and language.BEFORE.search(text, 0, found.begin):  # since Monday
+            found = _next(text, found.begin, replace(by, ahead=False), language) or found
         whole = _until(text, found, by, language) if found.is_day else None
         whole = whole or _since(text, found, by.today, language) or found
         yield whole
@@ -98,7 +99,7 @@ def _next(text: str, at: int, by: Reader, language: ModuleType) -> _Found | None
 def _all_from(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[_Found]:
     """Yield the first place of each wording from `at` on."""
     for wording in language.WORDINGS:
-        if wording.is_plan and not by.ahead:
+        if not wording.is_read(by):
             continue
         for match in wording.pattern.finditer(text, at):
             days = _meant(wording, match, by)
@@ -121,17 +122,19 @@ def _until(text: str, found: _Found, by: Reader, language: ModuleType) -> _Found
         return None
     if between[0].strip() == "and" and not text[: found.begin].endswith("between "):
         return None
-    if by.ahead and language.MOVED.fullmatch(between[0]) and text[: found.begin][-5:] != "from ":
+    is_move = by.ahead and language.MOVED.fullmatch(between[0])
+    if is_move and not language.SPANS.search(text[: found.begin]):
         return None
     start = found.days[0]
     ends = [
         (match.end(), days[1])
         for wording in language.WORDINGS
-        if wording.is_day and (match := wording.pattern.match(text, between.end()))
+        if wording.is_day and wording.is_read(by)
+        if (match := wording.pattern.match(text, between.end()))
         if (days := _meant(wording, match, replace(by, start=start)))
     ]
     end, last = max(ends, default=(0, date.min))
-    if last < start:
+    if last < start or (by.ahead and last - start > _LONGEST_PLAN):
         return None
     return _Found(begin=found.begin, end=end, days=(start, last), is_day=False)
 

@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TypeAlias
 
+MOST_LETTERS = 1_000
+"""So much of a message is read."""
+MOST_SAID = 6
+"""So many wordings of it are told."""
+
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
 _MOST_DAYS = 3_660
@@ -45,14 +50,18 @@ Meaning: TypeAlias = Callable[[re.Match[str], Reader], Span | None]
 class Wording:
     """A pattern and what it means. A day (no span) can begin or end a span.
 
-    One of plans (`is_plan`) is not read where people look back: "in two days" may be how long
-    something took then.
+    `ahead` is True for what is read only where people plan, since "in two days" may be how long
+    something took, and False for what is read only where they look back.
     """
 
     pattern: re.Pattern[str]
     meaning: Meaning
     is_day: bool = True
-    is_plan: bool = False
+    ahead: bool | None = None
+
+    def is_read(self, by: Reader) -> bool:
+        """Return True if it is read by who plans, or looks back."""
+        return self.ahead in {None, by.ahead}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,10 @@ class Names:
     def weekday_before(self, match: re.Match[str], by: Reader) -> Span:
         """The latest such weekday before today."""
         return on(_latest_weekday(by.today - DAY, self._number(match["weekday"]), None))
+
+    def weekday_to_come(self, match: re.Match[str], by: Reader) -> Span:
+        """A weekday that is called "this": of the week, or for who plans the first to come."""
+        return self.weekday(match, by) if by.ahead else self.weekday_of_week(match, by)
 
     def weekday_of_week(self, match: re.Match[str], by: Reader) -> Span:
         """A weekday of a week that is named."""
@@ -103,8 +116,15 @@ class Names:
 
 
 def slashed(match: re.Match[str], by: Reader) -> Span | None:
-    """`month` and `day` as numbers."""
+    """`month` and `day` as numbers; no part of a cup."""
+    if _MEASURE.match(match.string, match.end()):
+        return None
     return date_without_year(by, int(match["month"]), int(match["day"]))
+
+
+_MEASURE = re.compile(
+    r"\s*(?:cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit|kg|lb|컵|개|모|큰술|작은술|스푼|병|봉|통)"
+)
 
 
 def numbered(match: re.Match[str], by: Reader) -> Span | None:
@@ -191,7 +211,8 @@ def date_without_year(by: Reader, month: int, number: int) -> Span | None:
     """Return that day of a month, the nearest to today; of those to come, if people plan."""
     years = range(by.today.year - 1, by.today.year + (9 if by.ahead else 2))  # 29 February
     days = [day for year in years if (day := _calendar_day(year, month, number))]
-    days = [day for day in days if day >= by.today] if by.ahead else days
+    first = by.start or by.today
+    days = [day for day in days if day >= first] if by.ahead else days
     return on(min(days, key=lambda day: abs(day - by.today))) if days else None
 
 

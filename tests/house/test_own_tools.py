@@ -109,7 +109,7 @@ def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
         assert len(registry) == 5
         assert len(registry.destructive) == 3
         assert set(registry).isdisjoint(life_helper.registry_of(locale))
-    assert len((PANTRY / "pantry.py").read_text(encoding="utf-8").splitlines()) < 320
+    assert len((PANTRY / "pantry.py").read_text(encoding="utf-8").splitlines()) < 340
 
 
 @pytest.mark.anyio

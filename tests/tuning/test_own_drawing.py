@@ -230,8 +230,8 @@ def test_words_around_a_wish_have_a_share_and_a_talk_begins_with_a_wish(
 @pytest.mark.parametrize(
     ("shares", "sentence"),
     [
-        ("{two_wishes: 1.5}", r"shares.two_wishes: .*1"),
-        ("{jokes: 0.5}", r"shares.jokes: .*"),
+        ("{two_wishes: 1.5}", r"shares.two_wishes: must be 1 or less"),
+        ("{jokes: 0.5}", r"shares.jokes: must be one of "),
         ("{two_wishes: 0.7, failing: 0.4, before: 1}", r"shares: .* add up to 1\.1: .*"),
         ("{near_misses: 0.1}", r"shares.near_misses: no language has `near_misses`: .*"),
         ("{before: 0.1}", r"shares.before: no language has `before`: .*"),
@@ -259,9 +259,25 @@ locales:
     file = tmp_path / "p.yaml"
     file.write_text(only_reads, encoding="utf-8")
     reading = ToolRegistry([tool for tool in REGISTRY.values() if not tool.is_destructive])
-    with pytest.raises(TuningError, match=r"cancelled: no tool writes") as caught:
+    with pytest.raises(TuningError, match=r"cancelled: no tool that somebody asks") as caught:
         check_fit(read_phrases(file), {"ko": reading})
-    assert "failing: no tool has `failing`" in str(caught.value)
+    assert "failing: no sentence says an argument that has `failing`" in str(caught.value)
+
+
+def test_shares_that_leave_nothing_are_refused(tmp_path: Path) -> None:
+    nothing = "{two_wishes: 0, failing: 0, cancelled: 0, small_talk: 0, out_of_scope: 0}"
+    text = PHRASES.replace("locales:", f"shares: {nothing}\nlocales:")
+    assert {each.kind for each in drawn(book_of(tmp_path, text), 50)} == {"call"}
+    unasked = text.replace("say: [뭐 맞춰 놨어?, 타이머 보여 줘]", "say: []")
+    unasked = re.sub(r"say: \['\{day\}.*", "say: []", unasked)
+    with pytest.raises(TuningError, match=r"shares: nothing is left .* 'ko' begins with"):
+        book_of(tmp_path, unasked)
+
+
+def test_a_share_of_two_wishes_needs_two_tools_that_somebody_asks_for(tmp_path: Path) -> None:
+    text = PHRASES.replace("locales:", "shares: {two_wishes: 0.5}\nlocales:")
+    with pytest.raises(TuningError, match=r"shares.two_wishes: no language has .* two tools"):
+        book_of(tmp_path, text.replace("say: [뭐 맞춰 놨어?, 타이머 보여 줘]", "say: []"))
 
 
 def test_a_seed_decides_everything(tmp_path: Path) -> None:

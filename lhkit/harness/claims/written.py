@@ -110,7 +110,12 @@ class ToldOfWrites:
             for word in stems(text)
         }
         told = values.content(self._told)
-        shared = {word for word in values.content(self.said) if _is_in(word, told)}
+        done = {name for each in self.done for name in _sorts(each.tool, _DEEDS)}
+        shared = {
+            word
+            for word in values.content(self.said)
+            if _is_in(word, told) and not (not _is_latin(word) and _named_in(word, _DEEDS) & done)
+        }  # "넣어" of "넣어 드렸어요" is what was done, and no thing
         new = {word for word in shared if not _is_in(word, known)}
         latin = {_is_latin(each) for key, text in self._texts if _names(key, text) for each in text}
         rival = {word for word in new if _is_latin(word) in latin}

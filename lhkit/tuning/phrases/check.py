@@ -146,21 +146,58 @@ def _locale_faults(book: PhraseFile, locale: str, registry: ToolRegistry) -> Ite
     yield from _talk_faults(spoken, registry, at)
 
 
+def kinds_of(spoken: LocalePhrases, registry: ToolRegistry) -> frozenset[str]:
+    """Return what conversations of a language can begin with: `call`, or a kind of `shares`."""
+    asked = [
+        (tool, spoken.tools[tool.name])
+        for tool in registry.definitions
+        if tool.name in spoken.tools and spoken.tools[tool.name].say
+    ]
+    is_possible = {
+        "call": asked,
+        "cancelled": any(tool.is_destructive for tool, _ in asked),
+        "failing": any(failing_sentences(phrases) for _, phrases in asked),
+        "two_wishes": spoken.two_wishes and len(asked) > 1,
+        "follow_ups": spoken.follow_ups,
+        "near_misses": spoken.near_misses,
+        "small_talk": spoken.small_talk,
+        "out_of_scope": spoken.out_of_scope,
+    }
+    return frozenset(kind for kind, possible in is_possible.items() if possible)
+
+
+def failing_sentences(phrases: ToolPhrases) -> list[tuple[Sentence, str]]:
+    """Return the sentences that say an argument for which there are failing values, with it."""
+    return [
+        (sentence, slot.name)
+        for sentence in phrases.sentences()
+        for slot in slots_of(sentence.text)
+        if phrases.failing.get(slot.name)
+    ]
+
+
 def _share_faults(book: PhraseFile, registries: Mapping[str, ToolRegistry]) -> Iterator[Fault]:
-    """Yield shares of what no language has."""
-    for kind, share in book.phrases.shares.items():
-        spoken = book.phrases.locales.values()
-        if kind == "cancelled":
-            tools = [tool for each in registries.values() for tool in each.definitions]
-            has_some, what = any(tool.is_destructive for tool in tools), "no tool writes"
-        elif kind == "failing":
-            phrases = [each for one in spoken for each in one.tools.values()]
-            has_some, what = any(each.failing for each in phrases), "no tool has `failing`"
-        else:
-            has_some = any(getattr(each, kind) for each in spoken)
-            what = f"no language has `{kind}`"
-        if share and not has_some:
-            yield Fault(("shares", kind), f"{what}: write some, or leave this share out")
+    """Yield shares of what no language has, and languages that have nothing else."""
+    shares = book.phrases.shares
+    locales = {name: book.phrases.locales[name] for name in registries}
+    kinds = {name: kinds_of(spoken, registries[name]) for name, spoken in locales.items()}
+    around = {kind for each in locales.values() for kind in _AROUND if getattr(each, kind)}
+    for kind, share in shares.items():
+        if share and kind not in around.union(*kinds.values()):
+            told = _LACKING.get(kind, f"no language has `{kind}`")
+            yield Fault(("shares", kind), f"{told}: write some, or leave this share out")
+    never = {str(kind) for kind, share in shares.items() if not share}
+    for name, possible in kinds.items():
+        if possible and possible <= never:
+            yield Fault(("shares",), f"nothing is left that a conversation in {name!r} begins with")
+
+
+_AROUND = ("before", "after")
+_LACKING = {
+    "cancelled": "no tool that somebody asks for writes",
+    "failing": "no sentence says an argument that has `failing`",
+    "two_wishes": "no language has `two_wishes` and two tools that somebody asks for",
+}
 
 
 def _talk_faults(spoken: LocalePhrases, registry: ToolRegistry, at: Path) -> Iterator[Fault]:

@@ -28,7 +28,13 @@ from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.noise import AFTER_SHARE, BEFORE_SHARE, careless, is_literal, surrounded
-from lhkit.tuning.phrases.check import single, slot_values, values_of
+from lhkit.tuning.phrases.check import (
+    failing_sentences,
+    kinds_of,
+    single,
+    slot_values,
+    values_of,
+)
 from lhkit.tuning.phrases.file import (
     COUNT,
     TODO,
@@ -918,12 +924,12 @@ def _drawn_locale(locales: Sequence[str], korean_share: float, rng: random.Rando
     return rng.choices(locales, shares if any(shares) else None)[0]
 
 
-def _weights(kinds: Sequence[str], shares: Shares) -> list[float]:
+def _weights(kinds: Sequence[str], shares: Shares) -> dict[str, float]:
     """Return how often each kind is drawn: as asked for, the others as always in what is left."""
     asked: dict[str, float] = {kind: share for kind, share in shares.items() if kind in kinds}
     usual = sum(_WEIGHTS[kind] for kind in kinds if kind not in asked)
     left = 1 - sum(asked.values())
-    return [asked[kind] if kind in asked else left * _WEIGHTS[kind] / usual for kind in kinds]
+    return {kind: asked[kind] if kind in asked else left * _WEIGHTS[kind] / usual for kind in kinds}
 
 
 class _Drawing:
@@ -958,9 +964,9 @@ class _Drawing:
 
     def kind(self, *, is_first: bool = True) -> str:
         """Return what the next line is about."""
-        makers = [kind for kind in self._makers if is_first or kind != _FOLLOW_UP]
-        weights = _weights(makers, self._book.phrases.shares)
-        return self._rng.choices(makers, weights if any(weights) else None)[0]
+        weights = _weights([*self._makers], self._book.phrases.shares)
+        kinds = {kind: each for kind, each in weights.items() if is_first or kind != _FOLLOW_UP}
+        return self._rng.choices([*kinds], [*kinds.values()])[0]
 
     def conversation(self, name: str, kind: str) -> Conversation:
         """Return a conversation that begins with lines of that kind; others may follow."""
@@ -997,26 +1003,18 @@ class _Drawing:
         """Return the kinds of lines that these phrases and tools allow."""
         writes = [tool for tool in self._tools if tool.is_destructive]
         failing = [tool for tool in self._tools if self._failing(tool)]
-        makers: dict[str, Callable[[], _Drawn]] = {}
-        if self._tools:
-            makers["call"] = lambda: self._called(self._wish(self._any(self._tools)))
-        if writes:
-            makers["cancelled"] = lambda: self._rejected(self._wish(self._any(writes)))
-        if failing:
-            makers["failing"] = lambda: self._called(self._failing_wish(self._any(failing)))
-        if self._phrases.two_wishes and len(self._tools) > 1:
-            makers["two_wishes"] = self._two_wishes
-        if self._phrases.follow_ups:
-            makers[_FOLLOW_UP] = self._follow_up
-        talks = {
-            "small_talk": self._phrases.small_talk,
-            "out_of_scope": self._phrases.out_of_scope,
-            "near_misses": self._phrases.near_misses,
+        makers: dict[str, Callable[[], _Drawn]] = {
+            "call": lambda: self._called(self._wish(self._any(self._tools))),
+            "cancelled": lambda: self._rejected(self._wish(self._any(writes))),
+            "failing": lambda: self._called(self._failing_wish(self._any(failing))),
+            "two_wishes": self._two_wishes,
+            _FOLLOW_UP: self._follow_up,
+            "small_talk": lambda: self._talk(self._phrases.small_talk),
+            "out_of_scope": lambda: self._talk(self._phrases.out_of_scope),
+            "near_misses": lambda: self._talk(self._phrases.near_misses),
         }
-        for kind, told in talks.items():
-            if told:
-                makers[kind] = partial(self._talk, told)
-        return makers
+        possible = kinds_of(self._phrases, self._registry)
+        return {kind: make for kind, make in makers.items() if kind in possible}
 
     def _any(self, tools: Sequence[ToolDefinition]) -> ToolDefinition:
         return self._rng.choice(tools)
@@ -1150,14 +1148,7 @@ class _Drawing:
         return self._worded(tool, sentence, failing=None)
 
     def _failing(self, tool: ToolDefinition) -> list[tuple[Sentence, str]]:
-        """Return the sentences that say an argument for which there are failing values."""
-        phrases = self._phrases.tools[tool.name]
-        return [
-            (sentence, slot.name)
-            for sentence in phrases.sentences()
-            for slot in slots_of(sentence.text)
-            if phrases.failing.get(slot.name)
-        ]
+        return failing_sentences(self._phrases.tools[tool.name])
 
     def _failing_wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
         sentence, argument = self._rng.choice(self._failing(tool))

@@ -159,7 +159,7 @@ NO_CLAIMS = (
 )
 
 
-@pytest.mark.parametrize("reply", ["그만뒀어요.", "네, 참치 캔은 그만두었습니다."])
+@pytest.mark.parametrize("reply", ["그만뒀어요.", "네, 참치 캔은 그만두었습니다.", "관뒀어요."])
 def test_who_says_after_a_no_that_it_was_given_up_claims_nothing(reply: str) -> None:
     refused = deed("add_item", "cancelled", name="참치 캔")
     assert claimed(reply, refused, said=["참치 캔 3개 찬장에 넣어 줘"]) is None

@@ -117,6 +117,12 @@ def test_the_verb_of_a_deed_in_polite_words_is_no_thing_that_nobody_wrote(reply:
     assert false_claim(reply, after(ZUCCHINI, "add_item", **other)) is not None
 
 
+def test_a_deed_that_another_tool_does_is_still_another() -> None:
+    said, reply = "7시 알람 지워 줘", "7시 알람을 지워 드렸어요."
+    assert false_claim(reply, after(said, "set_alarm", time="07:00")) is not None
+    assert false_claim(reply, after(said, "delete_alarm", alarm_id="a1")) is None
+
+
 def test_a_number_that_only_the_result_holds_is_none() -> None:
     happened = after("used two of the lemons", "use_item", item_id="lemon", amount=2)
     assert false_claim("Noted, 3 lemons are left.", happened) is None
