@@ -146,6 +146,7 @@ def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> Non
         ("a week from Friday, two weeks on Monday, a week from tomorrow", "en", []),
         ("the Friday after next, Friday week, the first Monday of July", "en", []),
         ("Monday of the week after next", "en", []),
+        ("the 31st of this month, 0/0", "en", ["this month: 06-17..06-30"]),
         ("the 2nd alarm, the 3rd drawer, 1/2 cup of milk", "en", []),
         ("2 apricots, mayo 2 jars, 3 margarine, maybe 3, decided 2 things", "en", []),
         ("move it from Monday to Friday", "en", ["Monday: 06-22", "Friday: 06-19"]),

@@ -11,6 +11,7 @@ from lhkit.dates.words import (
     Wording,
     date_in,
     date_without_year,
+    day_of,
     days_from,
     last_days,
     last_month,
@@ -107,9 +108,9 @@ def _date_of_year(match: re.Match[str], by: Reader) -> Span | None:
     return date_in(by.today, year, _month(match), int(match["day"]))
 
 
-def _day_of_month(match: re.Match[str], by: Reader) -> Span:
-    first, _ = month_away(by.today, int(match["which"] == "next"))
-    return on(first.replace(day=int(match["day"])))
+def _day_of_month(match: re.Match[str], by: Reader) -> Span | None:
+    month = month_away(by.today, int(match["which"] == "next"))
+    return day_of(month, int(match["day"]))
 
 
 def _month_end(match: re.Match[str], by: Reader) -> Span:

@@ -10,6 +10,7 @@ from lhkit.dates.words import (
     Wording,
     date_in,
     date_without_year,
+    day_of,
     days_from,
     last_days,
     last_month,
@@ -140,9 +141,7 @@ def _date(match: re.Match[str], by: Reader) -> Span | None:
 
 
 def _of_month(match: re.Match[str], by: Reader) -> Span | None:
-    first, last = month_away(by.today, _MONTHS[match["which"]])
-    number = int(match["day"])
-    return on(first.replace(day=number)) if 0 < number <= last.day else None
+    return day_of(month_away(by.today, _MONTHS[match["which"]]), int(match["day"]))
 
 
 def _month_end(match: re.Match[str], by: Reader) -> Span:

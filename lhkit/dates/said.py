@@ -111,7 +111,7 @@ def _all_from(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[
 def _meant(wording: Wording, match: re.Match[str], by: Reader) -> Span | None:
     try:
         return wording.meaning(match, by)
-    except (OverflowError, ValueError):  # before the first or after the last day of the calendar
+    except OverflowError:  # before the first or after the last day of the calendar
         return None
 
 

@@ -8,7 +8,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import TypeAlias
 
 MOST_LETTERS = 1_000
@@ -181,9 +181,21 @@ def days_from(today: date, count: int) -> Span | None:
 
 
 def month_away(today: date, count: int) -> Span:
-    """Return a whole month, so many away."""
+    """Return a whole month, so many away.
+
+    Raises:
+        OverflowError: it is before the first or after the last month of the calendar.
+    """
     year, month = divmod(today.year * 12 + today.month - 1 + count, 12)
+    if not MINYEAR <= year <= MAXYEAR:
+        raise OverflowError(f"no month {count} away from {today}")
     return date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1])
+
+
+def day_of(month: Span, number: int) -> Span | None:
+    """Return a day of a whole month, or None if it has no such day."""
+    first, last = month
+    return on(first.replace(day=number)) if 0 < number <= last.day else None
 
 
 def months_from(today: date, count: int) -> Span | None:
