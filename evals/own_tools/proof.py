@@ -201,15 +201,16 @@ def table(trainings: Sequence[Training]) -> str:
 
 
 def chart(trainings: Sequence[Training]) -> Any:
-    """Return the two shares over the minutes of the longest training, and over the sentences.
+    """Return the two shares over the minutes of a training, and over the sentences.
 
-    The second is of trainings that differ in nothing else, where there are such.
+    The first is of the longest training of those with most sentences, the second of trainings that
+    differ in nothing else, where there are such.
     """
     import altair as alt
 
-    longest = max(trainings, key=lambda each: (each.minutes, each.sentences))
-    title = ["minutes of training:", *wrap(longest.told, _TITLE_CHARS)]
-    panels = [_panel([(each.seconds / 60, each) for each in longest.scores], title)]
+    first = max(trainings, key=lambda each: (each.sentences, each.minutes))
+    title = ["minutes of training:", *wrap(first.told, _TITLE_CHARS)]
+    panels = [_panel([(each.seconds / 60, each) for each in first.scores], title)]
     groups = [
         [each for each in trainings if each.is_like(one, but="sentences")] for one in trainings
     ]
@@ -245,7 +246,7 @@ def keep(figures: Path, training: Training) -> list[Training]:
     import vl_convert  # noqa: PLC0415 - heavy
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
-    trainings = sorted([*others, training], key=lambda each: (-each.minutes, -each.sentences))
+    trainings = sorted([*others, training], key=lambda each: (-each.sentences, -each.minutes))
     text = json.dumps([asdict(each) for each in trainings], indent=2, ensure_ascii=False)
     write_whole(figures, f"{text}\n".encode())
     drawn = vl_convert.vegalite_to_svg(chart(trainings).to_json())

@@ -156,6 +156,8 @@ def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing
     assert "sentences in the phrase file" not in picture.read_text(encoding="utf-8")
     keep(figures, training(300))
     assert "sentences in the phrase file, 15 minutes" in picture.read_text(encoding="utf-8")
+    keep(figures, training(400, minutes=90))
+    assert "900 sentences" in picture.read_text(encoding="utf-8"), "of most sentences, not longest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
