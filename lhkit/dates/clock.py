@@ -124,12 +124,16 @@ _KO_TIME = re.compile(
     rf"(?:{_KO_PART}(?:에|의)?\s*)?(?<![\d.:]){_KO_HOUR}"
     rf"(?:\s*시(?!간|작|험|절)(?:{_KO_MINUTE})?|:(?P<minutes>\d{{2}})(?!\d))"
 )
-_KO_OTHERWISE = re.compile(r"\s*(?:전|뒤|후|동안|간(?![가-힣]*다)|짜리|이내)")
+_KO_OTHERWISE = re.compile(
+    r"\s*(?:전|뒤|후|동안|간(?![가-힣]*다)|짜리|이내|일찍|늦|당|앞|만?\s*미|마다|씩|걸|거리|의|카레)"
+)
 """After minutes: five minutes before is another time, and half an hour long is none."""
 
 
 def _ko_time(match: re.Match[str]) -> time | None:
-    if match["minute"] and _KO_OTHERWISE.match(match.string, match.end()):
+    rest = match.string[match.end() :]
+    is_cut = not match["half"] and rest.lstrip().startswith("반") and not _KO_NOUN.match(rest)
+    if is_cut or (match["minute"] and _KO_OTHERWISE.match(rest)):
         return None
     hour = int(match["hour"]) if match["hour"].isdigit() else _KO_HOURS[match["hour"]]
     minute = 30 if match["half"] else _ko_number(match["minute"] or match["minutes"] or "0")
@@ -140,6 +144,10 @@ def _ko_time(match: re.Match[str]) -> time | None:
     return _moment(part, hour, minute)
 
 
+_KO_NOUN = re.compile(r"\s*반(?:찬|려|신|납|장|지|죽|상)")
+"""Not half past: "오후 3시 반찬 가게"."""
+
+
 def _ko_number(said: str) -> int:
     if said.isdigit():
         return int(said)
@@ -147,6 +155,7 @@ def _ko_number(said: str) -> int:
     return (10 * _KO_DIGITS.get(tens, 1) if ten else 0) + _KO_DIGITS.get(ones, 0)
 
 
+_KO_SHIFT = re.compile(rf"\s*(?:{_KO_NUMBER})\s*(?:분|시간)\s*(?:전|뒤|후)")
 _KO_NAMED = re.compile(r"(?<![가-힣])(?:(?P<noon>정오)|자정(?!향))")
 
 
@@ -211,12 +220,12 @@ _EN_CLOCK = re.compile(
 )
 _EN_STEP = re.compile(
     rf"{_EN_FREE}(?:(?P<step>{_longest(_EN_STEPS)})(?:\s+minutes)?|(?P<count>[1-5]?\d)\s+minutes"
-    rf"|(?P<tens>5|10|20|25))\s+(?P<side>past|after|to)\s+{_EN_HOUR}(?:\s+o'clock)?{_EN_PART}"
+    rf"|(?P<tens>5|10|20|25)(?=\s+(?:past|after)))\s+(?P<side>past|after|to)\s+{_EN_HOUR}(?:\s+o'clock)?{_EN_PART}"
 )
 _EN_PART_FIRST = re.compile(
     rf"(?<!\w)(?P<part>morning|afternoon|evening|night|tonight)\s+at\s+"
     rf"(?:(?P<step>{_longest(_EN_STEPS)})\s+(?P<side>past|to)\s+)?{_EN_HOUR}"
-    rf"(?:[:.](?P<minutes>[0-5]\d)|\s+(?P<words>{_longest(_EN_MINUTES)}))?(?![\w:/%]|\s?[ap]\.?m)"
+    rf"(?:[:.](?P<minutes>[0-5]\d)|\s+(?P<words>{_longest(_EN_MINUTES)}))?(?![\w:/%-]|\s?[ap]\.?m|\s+(?:minutes|past|to|after|of)\b|\s\d)"
 )
 _EN_NAMED = re.compile(
     r"(?<!\w)(?:(?:12\s+|twelve\s+)?(?P<noon>noon|midday)|(?:12\s+)?midnight)(?!\w)"
@@ -232,6 +241,8 @@ def _en_clock(match: re.Match[str]) -> time | None:
         return None
     if is_bare and not _EN_TIED.search(before):
         return None
+    if is_bare and said["hour"] in {"one", "two"} and not re.search(r"\b(?:at|to|by)\s+$", before):
+        return None  # "vitamins: one in the morning"
     if is_bare and (said["tonight"] or " the " not in match[0]) and re.search(r"\bfor\s+$", before):
         return None  # "table for two tonight"
     minute = _EN_MINUTES[said["words"]] if said["words"] else said["minutes"] or said["spoken"] or 0
@@ -242,6 +253,8 @@ def _en_step(match: re.Match[str]) -> time | None:
     said, before = match.groupdict(), match.string[: match.start()]
     is_span = said["side"] == "to" and "minutes" not in match[0]
     if is_span and _EN_FROM.search(before):  # "from ten to five in the afternoon"
+        return None
+    if re.search(r"\b(?:past|by)\s+$", before):  # "half past [five to six pm]"
         return None
     minute = _EN_STEPS.get(said["step"]) or int(said["count"] or said["tens"])
     hour = _moment(_en_part(said), _en_hour(said["hour"]), 0)
@@ -273,8 +286,9 @@ def _en_hour(said: str) -> int:
 
 
 def _named(match: re.Match[str]) -> time | None:
-    if re.search(r"\b(?:past|to|minutes)\s+$", match.string[: match.start()]):
-        return None  # "half past noon"
+    before, rest = match.string[: match.start()], match.string[match.end() :]
+    if re.search(r"\b(?:past|to|after|minutes)\s+$", before) or _KO_SHIFT.match(rest):
+        return None  # "half past noon", "정오 10분 전"
     return time(12 if match["noon"] else 0)
 
 

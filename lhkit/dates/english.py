@@ -2,6 +2,7 @@
 
 import calendar
 import re
+from typing import Any
 
 from lhkit.dates.words import (
     Meaning,
@@ -43,16 +44,24 @@ _NAMES = Names(_WEEKDAYS, {"this": 0, "last": -1, "next": 1, "the week before la
 
 _COUNT = rf"(?P<count>\d{{1,4}}|an?|{'|'.join(_NUMBERS[1:])})"
 _NAMED = rf"(?:,? (?:{'|'.join(_WEEKDAYS)})(?! of))?"
-_FROM_NOW = "".join(
-    f"(?<!{each} {word} )"
-    for each in ("day", "days", "week", "weeks", "month", "months", "fortnight")
-    for word in ("from", "after", "before", "on")
+_FROM_NOW = re.compile(
+    r"\b(?:an?|one|two|three|four|five|six|\d+) (?:day|week|month|fortnight)s? "
+    r"(?:from|after|before)(?: the)? $"
+    r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
 )
-"""Not before a day from which others are counted: "a week from Friday"."""
-_NO_ORDINAL = "".join(f"(?<!{each} )" for each in ("first", "second", "third", "fourth", "other"))
-_NOT_SHIFTED = r"(?! after next| of\b| week\b)"
+"""Before a day from which others are counted: "a week from Friday"."""
+_SHIFTED_BEFORE = re.compile(
+    rf"(?:{_FROM_NOW.pattern})"
+    r"|\b(?:first|second|third|fourth|fifth|last|other|1st|2nd|3rd|4th|5th) $"
+    r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $"
+)
+_SHIFTED = re.compile(
+    r",? (?:after next|before last|of\b|in (?:an?|one|two|three|four|\d+) weeks?\b|week\b"
+    r"|next week)"
+)
 _CLAUSE_ENDS = r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till)\b))"
 """The 3rd, and not the 3rd drawer."""
+_NEARLY = rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}"
 _UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
 _MONTH = (
@@ -65,6 +74,7 @@ _YEAR = (
     r",?\s+(?:of )?(?P<year>this year|last year|next year|\d{4}(?!\s*(?:steps?|k?cal|ml|g\b|mg|kg"
     r"|won|words?|min|times|reps?|met|m\b|km|pages?|points?)))"
 )
+_NO_YEAR = re.compile(_YEAR)
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
@@ -122,34 +132,46 @@ def _lately(match: re.Match[str], by: Reader) -> Span | None:
     return last_days(by.today, each * _count(match["count"] or "one"))
 
 
-def _word(
-    pattern: str, meaning: Meaning, *, is_day: bool = True, ahead: bool | None = None
-) -> Wording:
-    return Wording(re.compile(rf"\b(?:{pattern})(?!\w)"), meaning, is_day, ahead)
+def _word(pattern: str, meaning: Meaning, **more: Any) -> Wording:
+    return Wording(pattern=re.compile(rf"\b(?:{pattern})(?!\w)"), meaning=meaning, **more)
 
 
 WORDINGS = (
-    _word(rf"{_FROM_NOW}(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}", _near),
+    _word(_NEARLY, _near, ahead=False),
+    _word(_NEARLY, _near, ahead=True, not_after=_FROM_NOW, not_before=re.compile(r" week\b")),
     _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _ago),
-    _word(rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)", _to_come, ahead=True),
-    _word(rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?", _to_come, ahead=True),
+    _word(rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)", _to_come, ahead=True),
+    _word(
+        rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?",
+        _to_come,
+        ahead=True,
+        not_after=re.compile(r"\b(?:once|twice|times|\w*day) $"),
+        not_before=re.compile(r" or\b|,? on \w+day"),
+    ),
     _word(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),
-    _word(rf"(?P<which>next) {_WEEKDAY}{_NOT_SHIFTED}", _NAMES.weekday_of_week),
+    _word(rf"(?P<which>next) {_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this) {_WEEKDAY}", _NAMES.weekday_to_come),
-    _word(rf"(?:last|past) {_WEEKDAY}", _NAMES.weekday_before),
+    _word(rf"(?:last|past) {_WEEKDAY}(?! (?:of|in)\b)", _NAMES.weekday_before),
     _word(_WEEKDAY, _NAMES.weekday, ahead=False),
-    _word(rf"{_FROM_NOW}{_NO_ORDINAL}{_WEEKDAY}{_NOT_SHIFTED}", _NAMES.weekday, ahead=True),
-    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date),
-    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False),
-    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True),
+    _word(
+        _WEEKDAY,
+        _NAMES.weekday,
+        ahead=True,
+        is_bare=True,
+        not_after=_SHIFTED_BEFORE,
+        not_before=_SHIFTED,
+    ),
+    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_NO_YEAR),
+    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_NO_YEAR),
+    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_NO_YEAR),
     _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
     _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
     _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
     _word(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
     _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
     _word(rf"the {_ORDINAL}(?: of this month)?", numbered, ahead=False),
-    _word(rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}", numbered, ahead=True),
+    _word(rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}", numbered, ahead=True, is_bare=True),
     _word(
         rf"{_WEEKDAY} (?:to|until|till|through) (?P<until>{'|'.join(_WEEKDAYS)})"
         r" (?:of )?(?P<which>this|last|next) week",
@@ -181,11 +203,7 @@ BETWEEN = re.compile(r"\s*(?:to|until|till|through|and|up to|-|–|~)\s*(?:on )?
 """Between the first and the last day of a span; `and` only after `between`."""
 
 MOVED = re.compile(r"\s*to\s*(?:on )?(?:the )?")
-"""Between two days where people plan: from the one to the other, unless `SPANS` stands before."""
-
-SPANS = re.compile(
-    r"(?:^|[.,;:!?])(?:(?!\b(?:mov|shift|resched|chang|push|postpon|bring))[^.,;:!?])*\bfrom $"
-)
+"""Between two days where people plan: from the one to the other, which are told as two."""
 
 BEFORE = re.compile(r"\bsince (?:on )?(?:the )?$")
 """Before the first day of a span that ends today."""

@@ -1,6 +1,7 @@
 """Korean wordings of days and spans."""
 
 import re
+from typing import Any
 
 from lhkit.dates.words import (
     Meaning,
@@ -83,24 +84,35 @@ _OF_MONTH = (
     r"\s*달"
 )
 _BEGINS = r"(?<![^\s,.!?]\s)(?<![^\s,.!?])"
-_FROM_NOW = "".join(
-    rf"(?<!{word})(?<!{word} )"
-    for word in ("요일", "욜", "일", "모레", "부터", "에서", "기한", "지", "날", "로", "생신", "그")
-)
-"""Not after a day from which others are counted: "금요일 이틀 뒤"."""
-_AGO = r"\s*전(?!\s*(?:그|같은|동일)|체|부|화|달|혀|망|문|자)"
-_LATER = r"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서))"
+_WHOLE = r"(?<![가-힣\d.~,-])(?<![년월주달]\s)"
+_FROM_NOW = re.compile(r"(?:요일|욜|\d일|일에서|모레|부터|기한|생일|생신|그로| 지|날|고)\s*$")
+"""Before which others are counted: "금요일 이틀 뒤"."""
+_AGO = r"\s*전(?!\s*(?:그|같은|동일)|체|부(?!터)|화|달|혀|망|문|자|시)"
+_REMINDS = re.compile(r"까지|에?\s*(?:미리\s*)?(?:알|리마|깨|말해|끝)")
+_LATER = rf"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서)|\s*[{_WEEKDAYS}](?:요일|욜))"
 """Not "이틀 뒤로 미뤄 줘", which may be from the day that it was on."""
-_NO_ORDINAL = "".join(f"(?<!{each})(?<!{each} )" for each in ("째", "마지막", "주", "뒤", "후"))
+_SHIFTED = re.compile(
+    r"(?:째|마지막)\s*(?:주\s*)?$|(?:다음|담|그다음|일)\s*주\s*$|[주일]\s*(?:뒤|후)\s*$|(?:매주|그다음)\s*$"
+)
+"""Before a weekday of a week that is not told here."""
 _WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일"
 _SHORT_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])욜"
 _NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
+_NO_WEEK = re.compile(r"스|문|제|방|차|류|식|먹|인|민|유|머|걱|전자|택")
 _NOT_A_DATE = r"(?!\s*(?:간|동안|전|째|치|만|정도|이나|씩|짜리|연속|내내|분|뒤|후|이상|이하|했|한))"
 
 
 _NUMBERED = (
     rf"(?<![\d.월])(?:[{_WEEKDAYS}]요일인\s*)?(?<!\d)(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}"
 )
+
+
+_AS_A_DATE = (
+    r"(?=\s*(?:[,.!?)]|$|에(?!\s*한)|까지|날|이[고에야]|은|는|도|의|자|오전|오후|아침|저녁|밤|낮|새벽|점심"
+    r"|\d{1,2}(?:시|:)|[가-힣]{2}))(?!\s*(?:남|지[나난]|안에|이내|마다|미뤄|연장|당겨|더|걸|휴가|여행|챌|로))"
+)
+_HOW_MANY = re.compile(r"(?:박|주|총|휴가|후|연차|하루|냉장|냉동|부터|지난)\s*$")
+"""Before so many days, which are no date: "2박 3일"."""
 
 
 def _count(match: re.Match[str]) -> int:
@@ -152,29 +164,28 @@ def _lately(match: re.Match[str], by: Reader) -> Span | None:
     return last_days(by.today, _count(match))
 
 
-def _word(
-    pattern: str, meaning: Meaning, *, is_day: bool = True, ahead: bool | None = None
-) -> Wording:
-    return Wording(re.compile(pattern), meaning, is_day, ahead)
+def _word(pattern: str, meaning: Meaning, **more: Any) -> Wording:
+    return Wording(pattern=re.compile(pattern), meaning=meaning, **more)
 
 
 WORDINGS = (
     _word(rf"(?<!그)(?P<near>{'|'.join(sorted(_NEAR, key=len, reverse=True))}){_NAMED}", _near),
     _word(rf"(?<!그 )(?<!그보다 ){_COUNT}{_AGO}", _ago, ahead=False),
-    _word(rf"{_BEGINS}{_COUNT}{_AGO}", _ago, ahead=True),
-    _word(rf"{_FROM_NOW}{_COUNT}{_LATER}", _to_come, ahead=True),
+    _word(rf"{_BEGINS}{_WHOLE}{_COUNT}{_AGO}", _ago, ahead=True, not_before=_REMINDS),
+    _word(rf"{_WHOLE}{_COUNT}{_LATER}", _to_come, ahead=True, not_after=_FROM_NOW),
     _word(
-        rf"{_FROM_NOW}(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달){_LATER}",
+        rf"{_WHOLE}(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달){_LATER}",
         _months_to_come,
         ahead=True,
+        not_after=_FROM_NOW,
     ),
     _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _NAMES.weekday_before),
     _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _NAMES.weekday_to_come),
     _word(_WEEKDAY, _NAMES.weekday, ahead=False),
-    _word(rf"{_NO_ORDINAL}{_WEEKDAY}", _NAMES.weekday, ahead=True),
+    _word(_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_SHIFTED),
     _word(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
-    _word(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True),
+    _word(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_SHIFTED),
     _word(
         rf"(?:(?P<year>(?<!재)(?:{'|'.join(_YEARS)})(?:에)?|(?<!\d)(?P<digits>\d{{4}})\s*년)\s*)?"
         rf"(?P<month>\d{{1,2}})\s*월\s*(?P<day>\d{{1,2}})\s*일{_NAMED}",
@@ -188,17 +199,19 @@ WORDINGS = (
     ),
     _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
     _word(_NUMBERED, numbered, ahead=False),
-    _word(rf"(?<!월 ){_NUMBERED}", numbered, ahead=True),
+    _word(
+        rf"(?<!월 ){_NUMBERED}{_AS_A_DATE}", numbered, ahead=True, is_bare=True, not_after=_HOW_MANY
+    ),
     _word(
         r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",
         last_two,
         is_day=False,
     ),
-    _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _NAMES.week, is_day=False),
+    _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _NAMES.week, is_day=False, not_before=_NO_WEEK),
     _word(rf"{_WHICH}\s*주\s*말(?!고)", _NAMES.weekend, is_day=False),
     _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
-    _word(r"(?:지난|저번)\s*달(?!리)", last_month, is_day=False),
-    _word(r"(?<!다)(?<!다음)다음\s*달(?!리)", next_month, is_day=False, ahead=True),
+    _word(r"(?:지난|저번)\s*달(?!리|걀|콤|래|력)", last_month, is_day=False),
+    _word(r"(?<!다)(?<!다음)다음\s*달(?!리|걀|콤|래|력)", next_month, is_day=False, ahead=True),
     _word(rf"(?:최근|지난|오늘까지)\s*{_COUNT}(?:\s*(?:간|동안))?(?!\s*전)", _lately, is_day=False),
     _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False, ahead=False),
 )
@@ -208,8 +221,6 @@ BETWEEN = re.compile(r"\s*(?:부터|에서|~|-|–)\s*")
 
 MOVED = re.compile(r"\s*에서\s*")
 """Between two days where people plan: from the one to the other."""
-
-SPANS = re.compile(r"(?!)")
 
 BEFORE = re.compile(r"(?!)")
 """Before the first day of a span that ends today: Korean has no such word."""

@@ -1,11 +1,11 @@
 """The days and spans that a message names. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 from types import ModuleType
 
 from lhkit.dates import english, korean
@@ -38,6 +38,8 @@ class _Found:
     end: int
     days: Span
     is_day: bool
+    is_bare: bool = False
+    is_told_from: bool = False
 
 
 def said_dates(
@@ -67,7 +69,10 @@ def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, 
     if language is None:
         return ()
     lowered = "".join(letter.lower() if letter.isascii() else letter for letter in read)
-    spans = _joined(lowered, Reader(today=today, ahead=ahead), language)
+    if ahead:
+        lowered = re.sub(r"\s", " ", lowered).replace("’", "'")
+    spans = [*_joined(lowered, Reader(today=today, ahead=ahead), language)]
+    spans = [*_unshifted(spans, lowered)] if ahead else spans
     kept = [each for each in spans if not (each.is_day and each.days == (today, today))]
     said: dict[str, Span] = {}
     for each in kept:
@@ -76,6 +81,23 @@ def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, 
         SaidDates(text=words, first=first, last=last)
         for words, (first, last) in islice(said.items(), MOST_SAID)
     )
+
+
+def _unshifted(spans: Sequence[_Found], text: str) -> Iterator[_Found]:
+    """Yield what is no weekday or number alone that other words about days may shift.
+
+    Those are a week or a month that was named before ("다음 주 목요일을 금요일로"), and a date
+    right beside it ("Friday, July 3").
+    """
+    named = False
+    for found, after in zip_longest(spans, spans[1:]):
+        is_beside = after is not None and _BESIDE.fullmatch(text, found.end, after.begin)
+        if not (found.is_bare and (named or (is_beside and not after.is_bare))):
+            yield found
+        named = named or found.is_told_from
+
+
+_BESIDE = re.compile(r"[ ,(]*(?:the )?")
 
 
 def _joined(text: str, by: Reader, language: ModuleType) -> Iterator[_Found]:
@@ -102,9 +124,16 @@ def _all_from(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[
         if not wording.is_read(by):
             continue
         for match in wording.pattern.finditer(text, at):
-            days = _meant(wording, match, by)
+            days = _meant(wording, match, by) if wording.fits(match) else None
             if days:
-                yield _Found(begin=match.start(), end=match.end(), days=days, is_day=wording.is_day)
+                yield _Found(
+                    begin=match.start(),
+                    end=match.end(),
+                    days=days,
+                    is_day=wording.is_day,
+                    is_bare=wording.is_bare,
+                    is_told_from=bool({"which", "month"} & match.groupdict().keys()),
+                )
                 break
 
 
@@ -122,18 +151,19 @@ def _until(text: str, found: _Found, by: Reader, language: ModuleType) -> _Found
         return None
     if between[0].strip() == "and" and not text[: found.begin].endswith("between "):
         return None
-    is_move = by.ahead and language.MOVED.fullmatch(between[0])
-    if is_move and not language.SPANS.search(text[: found.begin]):
+    if by.ahead and language.MOVED.fullmatch(between[0]):
         return None
     start = found.days[0]
     ends = [
         (match.end(), days[1])
         for wording in language.WORDINGS
         if wording.is_day and wording.is_read(by)
-        if (match := wording.pattern.match(text, between.end()))
+        if (match := wording.pattern.match(text, between.end())) and wording.fits(match)
         if (days := _meant(wording, match, replace(by, start=start)))
     ]
-    end, last = max(ends, default=(0, date.min))
+    if not ends:
+        return None
+    end, last = max(ends)
     if last < start or (by.ahead and last - start > _LONGEST_PLAN):
         return None
     return _Found(begin=found.begin, end=end, days=(start, last), is_day=False)

@@ -51,17 +51,29 @@ class Wording:
     """A pattern and what it means. A day (no span) can begin or end a span.
 
     `ahead` is True for what is read only where people plan, since "in two days" may be how long
-    something took, and False for what is read only where they look back.
+    something took, and False for what is read only where they look back. `is_bare` is a weekday or
+    a number alone, which a week or a month that was named before it may shift. It is not read
+    after `not_after` (which ends in `$`) and before `not_before`.
     """
 
     pattern: re.Pattern[str]
     meaning: Meaning
     is_day: bool = True
     ahead: bool | None = None
+    is_bare: bool = False
+    not_after: re.Pattern[str] | None = None
+    not_before: re.Pattern[str] | None = None
 
     def is_read(self, by: Reader) -> bool:
         """Return True if it is read by who plans, or looks back."""
         return self.ahead in {None, by.ahead}
+
+    def fits(self, match: re.Match[str]) -> bool:
+        """Return False if what stands around a match makes it another day, or none."""
+        text = match.string
+        is_after = self.not_after and self.not_after.search(text, 0, match.start())
+        is_before = self.not_before and self.not_before.match(text, match.end())
+        return not (is_after or is_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +131,17 @@ def slashed(match: re.Match[str], by: Reader) -> Span | None:
     """`month` and `day` as numbers; no part of a cup."""
     if _MEASURE.match(match.string, match.end()):
         return None
+    is_part = match["month"] in _HALVES.get(match["day"], ())
+    if by.ahead and is_part and not _ON.search(match.string, 0, match.start()):
+        return None
     return date_without_year(by, int(match["month"]), int(match["day"]))
 
 
+_HALVES = {"2": ("1",), "3": ("1", "2"), "4": ("1", "3")}
+_ON = re.compile(r"\b(?:on|by|until) $")
 _MEASURE = re.compile(
-    r"\s*(?:cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit|kg|lb|컵|개|모|큰술|작은술|스푼|병|봉|통)"
+    r"\s*(?:cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit(?:er|re)s?\b|kg\b|lbs?\b"
+    r"|(?:컵|개|모|큰술|작은술|스푼|병|봉지?|통|팩|쪽|마리|포기)(?![가-힣]))"
 )
 
 
