@@ -1,6 +1,7 @@
 """What a phrase file promises, checked."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,12 +58,14 @@ def check_fit(book: PhraseFile, registries: Mapping[str, ToolRegistry]) -> None:
     Raises:
         TuningError: they do not; one line for each fault.
     """
-    faults = (
+    faults = [
         fault
         for locale, registry in registries.items()
         for fault in _locale_faults(book, locale, registry)
-    )
-    refuse_faults(book.file, book.document, (*faults, *_share_faults(book, registries)))
+    ]
+    with suppress(TuningError):  # slots that cannot be read are among the faults
+        faults += _share_faults(book, registries)
+    refuse_faults(book.file, book.document, tuple(faults))
 
 
 def values_of(phrases: ToolPhrases, tool: ToolDefinition, argument: str) -> tuple[Value, ...]:
