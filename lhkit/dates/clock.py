@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TypeAlias
 
-from lhkit.dates.words import MOST_LETTERS, MOST_SAID
+from lhkit.dates.words import MOST_LETTERS, MOST_SAID, lowered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +62,8 @@ def _place(match: re.Match[str]) -> tuple[int, int]:
 
 
 def _found(text: str, locale: str) -> Iterator[tuple[re.Match[str], time]]:
-    lowered = "".join(letter.lower() if letter.isascii() else letter for letter in text)
     for pattern, meaning in _WORDINGS.get(locale, ()):
-        for match in pattern.finditer(lowered):
+        for match in pattern.finditer(lowered(text)):
             moment = meaning(match)
             if moment is not None:
                 yield match, moment
@@ -176,9 +175,15 @@ _EN_MINUTES = {
         for joint in (("-", " ") if one else ("",))
     },
 }
-_EN_STEPS = {"quarter": 15, "a quarter": 15, "half": 30, "five": 5, "ten": 10, "twenty": 20} | {
+_EN_STEPS = {
+    "five": 5,
+    "ten": 10,
+    "quarter": 15,
+    "a quarter": 15,
+    "twenty": 20,
     "twenty-five": 25,
     "twenty five": 25,
+    "half": 30,
 }
 _EN_PARTS: dict[str, range | tuple[int, ...]] = {
     "am": range(12),

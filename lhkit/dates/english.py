@@ -74,7 +74,7 @@ _YEAR = (
     r",?\s+(?:of )?(?P<year>this year|last year|next year|\d{4}(?!\s*(?:steps?|k?cal|ml|g\b|mg|kg"
     r"|won|words?|min|times|reps?|met|m\b|km|pages?|points?)))"
 )
-_NO_YEAR = re.compile(_YEAR)
+_A_YEAR = re.compile(_YEAR)
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
@@ -162,9 +162,9 @@ WORDINGS = (
         not_after=_SHIFTED_BEFORE,
         not_before=_SHIFTED,
     ),
-    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_NO_YEAR),
-    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_NO_YEAR),
-    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_NO_YEAR),
+    _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_A_YEAR),
+    _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_A_YEAR),
+    _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_A_YEAR),
     _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
     _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
     _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),

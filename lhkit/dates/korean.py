@@ -146,10 +146,8 @@ def _date(match: re.Match[str], by: Reader) -> Span | None:
     said = match["year"]
     if said is None:
         return date_without_year(by, month, number)
-    year = (
-        int(match["digits"]) if match["digits"] else by.today.year + _YEARS[said.removesuffix("에")]
-    )
-    return date_in(by.today, year, month, number)
+    year = match["digits"] or by.today.year + _YEARS[said.removesuffix("에")]
+    return date_in(by.today, int(year), month, number)
 
 
 def _of_month(match: re.Match[str], by: Reader) -> Span | None:

@@ -9,7 +9,7 @@ from itertools import islice, zip_longest
 from types import ModuleType
 
 from lhkit.dates import english, korean
-from lhkit.dates.words import MOST_LETTERS, MOST_SAID, Reader, Span, Wording
+from lhkit.dates.words import MOST_LETTERS, MOST_SAID, Reader, Span, Wording, lowered
 
 _LONGEST_PLAN = timedelta(days=92)
 _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
@@ -39,7 +39,7 @@ class _Found:
     days: Span
     is_day: bool
     is_bare: bool = False
-    is_told_from: bool = False
+    is_anchor: bool = False
 
 
 def said_dates(
@@ -68,11 +68,11 @@ def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, 
     language = _LANGUAGES.get(locale)
     if language is None:
         return ()
-    lowered = "".join(letter.lower() if letter.isascii() else letter for letter in read)
+    text = lowered(read)
     if ahead:
-        lowered = re.sub(r"\s", " ", lowered).replace("’", "'")
-    spans = [*_joined(lowered, Reader(today=today, ahead=ahead), language)]
-    spans = [*_unshifted(spans, lowered)] if ahead else spans
+        text = re.sub(r"\s", " ", text).replace("’", "'")
+    spans = [*_joined(text, Reader(today=today, ahead=ahead), language)]
+    spans = [*_unshifted(spans, text)] if ahead else spans
     kept = [each for each in spans if not (each.is_day and each.days == (today, today))]
     said: dict[str, Span] = {}
     for each in kept:
@@ -94,7 +94,7 @@ def _unshifted(spans: Sequence[_Found], text: str) -> Iterator[_Found]:
         is_beside = after is not None and _BESIDE.fullmatch(text, found.end, after.begin)
         if not (found.is_bare and (named or (is_beside and not after.is_bare))):
             yield found
-        named = named or found.is_told_from
+        named = named or found.is_anchor
 
 
 _BESIDE = re.compile(r"[ ,(]*(?:the )?")
@@ -132,7 +132,7 @@ def _all_from(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[
                     days=days,
                     is_day=wording.is_day,
                     is_bare=wording.is_bare,
-                    is_told_from=bool({"which", "month"} & match.groupdict().keys()),
+                    is_anchor=wording.is_anchor,
                 )
                 break
 

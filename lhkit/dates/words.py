@@ -16,6 +16,12 @@ MOST_LETTERS = 1_000
 MOST_SAID = 6
 """So many wordings of it are told."""
 
+
+def lowered(text: str) -> str:
+    """Return a text without ASCII capitals, of the same length: places stay what they are."""
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)
+
+
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
 _MOST_DAYS = 3_660
@@ -63,6 +69,11 @@ class Wording:
     is_bare: bool = False
     not_after: re.Pattern[str] | None = None
     not_before: re.Pattern[str] | None = None
+
+    @property
+    def is_anchor(self) -> bool:
+        """True if it names a week or a month, by which a bare day after it may be meant."""
+        return not {"which", "month"}.isdisjoint(self.pattern.groupindex)
 
     def is_read(self, by: Reader) -> bool:
         """Return True if it is read by who plans, or looks back."""
@@ -131,13 +142,13 @@ def slashed(match: re.Match[str], by: Reader) -> Span | None:
     """`month` and `day` as numbers; no part of a cup."""
     if _MEASURE.match(match.string, match.end()):
         return None
-    is_part = match["month"] in _HALVES.get(match["day"], ())
+    is_part = match["month"] in _FRACTIONS.get(match["day"], ())
     if by.ahead and is_part and not _ON.search(match.string, 0, match.start()):
         return None
     return date_without_year(by, int(match["month"]), int(match["day"]))
 
 
-_HALVES = {"2": ("1",), "3": ("1", "2"), "4": ("1", "3")}
+_FRACTIONS = {"2": ("1",), "3": ("1", "2"), "4": ("1", "3")}
 _ON = re.compile(r"\b(?:on|by|until) $")
 _MEASURE = re.compile(
     r"\s*(?:cups?\b|of\b|t(?:ea)?sp|t(?:able|b)sp|pints?\b|lit(?:er|re)s?\b|kg\b|lbs?\b"

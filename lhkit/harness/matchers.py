@@ -3,7 +3,6 @@
 import math
 import re
 import unicodedata
-from calendar import monthrange
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -13,6 +12,7 @@ from typing import Any, TypeAlias
 
 import regex
 
+from lhkit.dates.words import month_away
 from lhkit.errors import ScenarioError
 from lhkit.tools.schema import SchemaNode, default_of, item_of, nfc, property_of
 
@@ -322,7 +322,7 @@ class DateIs:
         try:
             by, unit = int(relative["by"] or 0), relative["unit"]
             if relative["base"] == "monthend" and unit == "m":
-                day = _base(relative, _moved(today.replace(day=1), by, unit))
+                day = month_away(today, by)[1]
             else:
                 day = _moved(_base(relative, today), by, unit)
         except (OverflowError, ValueError) as error:
@@ -347,7 +347,7 @@ def _base(relative: re.Match[str], today: date) -> date:
         case "monthstart":
             return today.replace(day=1)
         case "monthend":
-            return today.replace(day=monthrange(today.year, today.month)[1])
+            return month_away(today, 0)[1]
         case word:
             return today + timedelta(days={"yesterday": -1, "tomorrow": 1}.get(word, 0))
 
@@ -355,8 +355,8 @@ def _base(relative: re.Match[str], today: date) -> date:
 def _moved(day: date, by: int, unit: str | None) -> date:
     if unit != "m":
         return day + timedelta(days=by * _DAYS_OF[unit or "d"])
-    year, month = divmod(day.year * 12 + day.month - 1 + by, 12)
-    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+    first, last = month_away(day, by)
+    return min(first + timedelta(days=day.day - 1), last)
 
 
 def dates_resolved(value: Any, today: date | None) -> Any:

@@ -99,6 +99,21 @@ async def test_an_alarm_of_the_diary_gets_no_id_that_another_has() -> None:
     assert [(each["id"], each["time"]) for each in alarms] == [("a2", "08:00"), ("a3", "09:00")]
 
 
+@pytest.mark.parametrize(
+    ("reference", "message", "told"),
+    [
+        (REFERENCE, "연두부는 모레까지야", "모레 = 2026-06-17"),
+        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "금요일 = 2026-06-19"),
+        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "저녁 7시 반 = 19:30"),
+    ],
+)
+def test_the_context_tells_what_the_days_and_times_of_a_message_mean(
+    reference: str, message: str, told: str
+) -> None:
+    session = load(reference).open({"now": _WORLD["now"]}, "ko")
+    assert told in session.assistant.context(message).splitlines()
+
+
 def test_the_pantry_is_small_bilingual_and_another_domain() -> None:
     scenarios = load_scenarios([SCENARIOS])
     assert Counter(each.locale for each in scenarios) == {"ko": 24, "en": 16}
