@@ -178,7 +178,10 @@ class DiaryToolset:
 
         return Session(
             registry=registry,
-            assistant=Assistant(instructions=INSTRUCTIONS[locale], context=context, deps=diary),
+            # Two wishes in one message that each look something up are five replies of the model.
+            assistant=Assistant(
+                instructions=INSTRUCTIONS[locale], context=context, deps=diary, max_turns=6
+            ),
             today=now.date(),
             diary=diary,
         )

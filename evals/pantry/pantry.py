@@ -316,7 +316,8 @@ class PantryToolset:
             days = said_dates(message, pantry.today, locale, ahead=True)
             return "\n".join([line, *map(str, days)])
 
-        assistant = Assistant(instructions=told, context=context, deps=pantry)
+        # Two wishes in one message that each look something up are five replies of the model.
+        assistant = Assistant(instructions=told, context=context, deps=pantry, max_turns=6)
         day = pantry.today
         return PantrySession(registry=registry, assistant=assistant, today=day, pantry=pantry)
 
