@@ -31,23 +31,18 @@ from lhkit.tools.schema import SchemaNode
 # `"{word:을}".format(word=Word("물"))` is 물을; a leading `q` puts the word in quotes.
 
 
+_ALONE_AFTER_VOWEL = {"이": "가", "아": "야"}
 _AFTER_VOWEL = {
+    "이에요": "예요",
+    "이었": "였",
+    "이어": "여",
+    "이": "",
+    "으로": "로",
     "을": "를",
-    "이": "가",
     "은": "는",
     "과": "와",
-    "이랑": "랑",
-    "으로": "로",
-    "이에요": "예요",
-    "이요": "요",
-    "이라": "라",
-    "이라는": "라는",
-    "이고": "고",
-    "이었어요": "였어요",
-    "이었어": "였어",
-    "이야": "야",
-    "이거든": "거든",
 }
+"""How a particle begins after a vowel: "이랑", "이지만", "이었어요", "으로는" and so on."""
 _DIGITS_WITH_FINAL = frozenset("013678")
 _DIGITS_WITH_L = frozenset("178")
 _FINAL_L = 8
@@ -68,13 +63,16 @@ class Word(str):
 
 def particle_after(word: str, particle: str) -> str:
     """Return the form of `particle` (written as after a consonant) that fits `word`."""
-    vowel_form = _AFTER_VOWEL.get(particle)
-    if vowel_form is None:
-        return particle
     spoken = re.sub(r"\W+$", "", _BRACKETED.sub("", word)) or word
     final = _final(spoken[-1:].casefold())
-    is_vowel = final == 0 or (particle == "으로" and final == _FINAL_L)
-    return vowel_form if is_vowel else particle
+    if final and not (particle.startswith("으로") and final == _FINAL_L):
+        return particle
+    if particle in _ALONE_AFTER_VOWEL:
+        return _ALONE_AFTER_VOWEL[particle]
+    for begins, after_vowel in _AFTER_VOWEL.items():
+        if particle.startswith(begins):
+            return after_vowel + particle.removeprefix(begins)
+    return particle
 
 
 def _final(letter: str) -> int:
