@@ -42,7 +42,7 @@ _AFTER_VOWEL = {
     "은": "는",
     "과": "와",
 }
-"""How a particle begins after a vowel: "이랑", "이지만", "이었어요", "으로는" and so on."""
+"""How a particle begins after a vowel ("이랑", "이었어요", "으로는"); longer ones stand first."""
 _DIGITS_WITH_FINAL = frozenset("013678")
 _DIGITS_WITH_L = frozenset("178")
 _FINAL_L = 8
