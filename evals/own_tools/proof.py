@@ -200,20 +200,19 @@ def table(trainings: Sequence[Training]) -> str:
     return "\n".join([*head, *rows])
 
 
-def chart(trainings: Sequence[Training]) -> Any:
+def chart(trainings: Sequence[Training], phrases: str) -> Any:
     """Return the two shares over the minutes of a training, and over the sentences.
 
-    The first is of the longest training of those with most sentences, the second of trainings that
-    differ in nothing else, where there are such.
+    The first is of the longest training of those with most sentences of the file `phrases`, by its
+    hash; the second of trainings that differ in nothing else, where there are such.
     """
     import altair as alt
 
-    first = max(trainings, key=lambda each: (each.sentences, each.minutes))
+    present = [each for each in trainings if each.phrases == phrases]
+    first = max(present, key=lambda each: (each.sentences, each.minutes))
     title = ["minutes of training:", *wrap(first.told, _TITLE_CHARS)]
     panels = [_panel([(each.seconds / 60, each) for each in first.scores], title)]
-    groups = [
-        [each for each in trainings if each.is_like(one, but="sentences")] for one in trainings
-    ]
+    groups = [[each for each in present if each.is_like(one, but="sentences")] for one in present]
     if len(like := max(groups, key=len)) > 1:
         title = [f"sentences in the phrase file, {like[0].minutes:g} minutes"]
         panels.append(_panel([(each.sentences, each.scores[-1]) for each in like], title))
@@ -242,14 +241,14 @@ def _panel(points: Sequence[tuple[float, Score]], title: Sequence[str]) -> Any:
 
 
 def keep(figures: Path, training: Training) -> list[Training]:
-    """Put a training among the figures of its toolset, draw all, and return them."""
+    """Put a training among the figures of its toolset, draw those of its file, and return all."""
     import vl_convert  # noqa: PLC0415 - heavy
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
     trainings = sorted([*others, training], key=lambda each: (-each.sentences, -each.minutes))
     text = json.dumps([asdict(each) for each in trainings], indent=2, ensure_ascii=False)
     write_whole(figures, f"{text}\n".encode())
-    drawn = vl_convert.vegalite_to_svg(chart(trainings).to_json())
+    drawn = vl_convert.vegalite_to_svg(chart(trainings, training.phrases).to_json())
     write_whole(figures.with_suffix(".svg"), f"{drawn}\n".encode())
     return trainings
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,6 +118,7 @@ def versions() -> dict[str, str]:
 # whole padded rows is in `evals/benchmarks/training_step.md`. Blocks of plain matrix products,
 # since the fused CPU kernel also computes what a mask then hides. Grouped-query attention: Ainslie
 # et al. 2023; the sliding window of Gemma 3: a token sees itself and the `window - 1` before it.
+# A graphics card gets the same in two large kernels (`_side_by_side`): it waits for their start.
 
 
 NAME = "lhkit_packed"
@@ -190,6 +191,9 @@ def packed_attention(
     import torch
 
     cut = packing or Packing(prefix=query.shape[2], rows=())
+    if query.is_cuda:
+        told = _side_by_side(query, key, value, cut, scaling=scaling, window=sliding_window)
+        return told, None
     segments = zip(
         *(each[0].split([cut.prefix, *cut.rows], dim=1) for each in (query, key, value)),
         strict=True,
@@ -227,6 +231,64 @@ def _of_row(
             )
         )
     return torch.cat(parts, dim=1)
+
+
+def _side_by_side(
+    query: Any, key: Any, value: Any, cut: Packing, *, scaling: float, window: int | None
+) -> Any:
+    """Return what `packed_attention` does, in two large kernels: for a graphics card.
+
+    One is for the prefix, one for the rows, padded to the longest: a card waits for kernels to be
+    started, and hardly for what they compute. Not cuDNN's, which plans anew for each shape (nearly
+    every batch has its own): on an H100 that took 0.5 s of a step.
+    """
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    groups = query.shape[1] // key.shape[1]
+    key, value = (each.repeat_interleave(groups, dim=1) for each in (key, value))
+
+    def attended(queries: Any, keys: Any, values: Any) -> Any:
+        hidden = _hidden(queries.shape[2], keys.shape[2], window, queries.device)
+        with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+            return torch.nn.functional.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=~hidden, scale=scaling
+            )
+
+    parts = []
+    if cut.prefix:
+        parts.append(attended(*(each[:, :, : cut.prefix] for each in (query, key, value)))[0])
+    if cut.rows:
+        taken, kept = _padded_places(cut, query.device)
+        seen = cut.prefix if window is None else min(cut.prefix, window - 1)
+        rows, *own = (each[0][:, taken].transpose(0, 1) for each in (query, key, value))
+        before = (
+            each[:, :, cut.prefix - seen : cut.prefix].expand(len(taken), -1, -1, -1)
+            for each in (key, value)
+        )
+        keys, values = (torch.cat(pair, dim=2) for pair in zip(before, own, strict=True))
+        padded = attended(rows, keys, values)
+        parts.append(padded.transpose(0, 1).flatten(1, 2)[:, kept])
+    return torch.cat(parts, dim=1).transpose(0, 1)[None]
+
+
+@lru_cache(maxsize=4)
+def _padded_places(cut: Packing, device: Any) -> tuple[Any, Any]:
+    """Return which token each place of the padded rows takes, (rows, longest), and which to keep.
+
+    Behind its end a row repeats its last token: no token of its own sees what is behind it. All
+    layers ask for the same.
+    """
+    import torch
+
+    longest = max(cut.rows)
+    begins = accumulate(cut.rows[:-1], initial=cut.prefix)
+    taken = [
+        [begin + min(place, length - 1) for place in range(longest)]
+        for begin, length in zip(begins, cut.rows, strict=True)
+    ]
+    kept = [row * longest + place for row, length in enumerate(cut.rows) for place in range(length)]
+    return torch.tensor(taken, device=device), torch.tensor(kept, device=device)
 
 
 @lru_cache(maxsize=64)
@@ -446,12 +508,12 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
 
 
 def fuse_norms(model: Any, batch: Batch) -> bool:
-    """Have torch compile the model's norms, and return whether they are compiled now.
+    """Make each of the model's norms one loop forwards and one backwards; return whether they are.
 
-    Forwards and backwards each becomes one loop; what that saves of a step is in
-    `evals/benchmarks/training_step.md`. Compiling takes up to half a minute, and a C++ compiler
-    (on a graphics card Triton). Where it fails, or nothing can be compiled, the model stays as it
-    is, and what torch said is logged.
+    On a graphics card torch has kernels for that. A processor's have to be compiled, which takes up
+    to half a minute and a C++ compiler; what that saves of a step is in
+    `evals/benchmarks/training_step.md`. Where it fails, or nothing can be compiled, the model stays
+    as it is, and what torch said is logged.
 
     Args:
         model: with its adapter.
@@ -461,6 +523,10 @@ def fuse_norms(model: Any, batch: Batch) -> bool:
     from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
     norms = [module for module in model.modules() if isinstance(module, Gemma3RMSNorm)]
+    if model.device.type == "cuda":
+        for norm in norms:
+            norm.forward = partial(_normed, weight=1.0 + norm.weight.float(), eps=norm.eps)
+        return bool(norms)
     torch.compiler.reset()  # an earlier training's may have used up how often it compiles anew
     fused = torch.compile(Gemma3RMSNorm.forward, dynamic=True)
     for norm in norms:
@@ -477,6 +543,14 @@ def fuse_norms(model: Any, batch: Batch) -> bool:
     finally:
         model.zero_grad(set_to_none=True)
     return bool(norms)
+
+
+def _normed(hidden: Any, *, weight: Any, eps: float) -> Any:
+    """Return what Gemma's norm does, by torch's own kernel; `weight` is one more than stored."""
+    import torch
+
+    wide = hidden.float()
+    return torch.nn.functional.rms_norm(wide, weight.shape, weight, eps).type_as(hidden)
 
 
 def operations_a_second(dtype: Dtype, device: TrainingDevice = "cpu") -> float:

@@ -7,7 +7,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -722,28 +722,44 @@ def train(
     pace = adapter.operations_a_second(dtype, settings.device)
     plan = _plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace)
     around.notify(plan)
-    model = adapter.with_adapter(
-        adapter.load_model(material.base, dtype, settings.device),
-        settings.adapter,
-        seed=settings.seed,
-        start=material.start,
-    )
-    if plan.minutes >= _MINUTES_WORTH_COMPILING:
-        shortest = min(rows, key=lambda row: len(row.token_ids))
-        (one,) = make_batches([shortest], batch_tokens=settings.batch_tokens, rng=_order("one"))
-        is_fused = adapter.fuse_norms(model, one)
-        origin = replace(origin, machine={**origin.machine, "fused_norms": is_fused})
-    work = _Work(
-        model=model,
-        settings=settings,
-        clock=clock,
-        dev=make_batches(dev, batch_tokens=settings.batch_tokens, rng=_order("dev")),
-        checkpoint=checkpoint,
-        origin=origin,
-        around=around,
-        memory_bytes=memory_bytes,
-    )
-    return work.run(rows, progress=progress, stop=stop)
+    with _full_card_told(folder):
+        model = adapter.with_adapter(
+            adapter.load_model(material.base, dtype, settings.device),
+            settings.adapter,
+            seed=settings.seed,
+            start=material.start,
+        )
+        if settings.device == "cuda" or plan.minutes >= _MINUTES_WORTH_COMPILING:
+            shortest = min(rows, key=lambda row: len(row.token_ids))
+            (one,) = make_batches([shortest], batch_tokens=settings.batch_tokens, rng=_order("one"))
+            is_fused = adapter.fuse_norms(model, one)
+            origin = replace(origin, machine={**origin.machine, "fused_norms": is_fused})
+        work = _Work(
+            model=model,
+            settings=settings,
+            clock=clock,
+            dev=make_batches(dev, batch_tokens=settings.batch_tokens, rng=_order("dev")),
+            checkpoint=checkpoint,
+            origin=origin,
+            around=around,
+            memory_bytes=memory_bytes,
+        )
+        return work.run(rows, progress=progress, stop=stop)
+
+
+@contextmanager
+def _full_card_told(folder: Path) -> Iterator[None]:
+    """Say what to do where a graphics card's memory is full: it may be shared, and fill later."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise TuningError(
+            f"the graphics card's memory is full ({_line(error)}): end what else uses the card and "
+            f"give the same command again, which goes on in {folder}; or begin anew with a lower "
+            "--batch-tokens and another --into"
+        ) from error
 
 
 def _plan(
@@ -991,7 +1007,8 @@ _PACE_STEPS: Final = 10
 """After so many steps it is told how long a training will take."""
 
 _MINUTES_WORTH_COMPILING: Final = 10
-"""Of a whole training: in less compiling the norms hardly saves what it takes."""
+"""Of a whole training: in less compiling the norms hardly saves what it takes. On a graphics card
+nothing is compiled."""
 
 _MEASURING_SHARE: Final = 3
 """A step takes about so many times what measuring its batch takes: nothing goes backwards."""

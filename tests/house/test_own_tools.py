@@ -28,9 +28,9 @@ from lhkit.harness.scenario import load_scenarios, read_sources
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.messages import ToolErr, ToolOk
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import CardItem
+from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
-from lhkit.testing import call, say
+from lhkit.testing import Reply, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import load, registry_of
 
@@ -112,6 +112,36 @@ def test_the_context_tells_what_the_days_and_times_of_a_message_mean(
 ) -> None:
     session = load(reference).open({"now": _WORLD["now"]}, "ko")
     assert told in session.assistant.context(message).splitlines()
+
+
+_LOOK, _EVENTS = call("find_item", query="달걀"), call("list_events", day="2026-06-15")
+_MOVED = call("move_item", item_id="milk", place="freezer")
+_ALARM = call("set_alarm", time="06:30")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("reference", "calls"),
+    [
+        (REFERENCE, [_LOOK, call("use_item", item_id="egg", amount=1), _LOOK, _MOVED]),
+        (f"{DIARY / 'diary.py'}:toolset", [_EVENTS, _ALARM, _EVENTS, _ALARM]),
+    ],
+    ids=["pantry", "diary"],
+)
+async def test_two_wishes_that_each_look_something_up_still_get_an_answer(
+    tmp_path: Path, reference: str, calls: list[Reply]
+) -> None:
+    panel = ChatPanel(
+        model=lhkit.ScriptedModel([*calls, say("둘 다 했어요")]),
+        toolset=reference,
+        world=_WORLD if reference == REFERENCE else {"now": _WORLD["now"]},
+        opt_in=True,
+        settings=Settings(config_dir=tmp_path),
+    )
+    await panel.send("하나 하고 또 하나 해 줘", answers=[True, True])
+    assert panel.state.last_turn[-1] == AssistantItem(text="둘 다 했어요")
+    ran = [each.result for each in panel.state.last_turn if isinstance(each, ToolItem)]
+    assert [type(each) for each in ran] == [ToolOk] * len(calls)
 
 
 def test_the_pantry_is_small_bilingual_and_another_domain() -> None:

@@ -160,6 +160,15 @@ def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing
     assert "900 sentences" in picture.read_text(encoding="utf-8"), "of most sentences, not longest"
 
 
+def test_the_picture_is_of_the_phrase_file_that_was_trained_with_last(tmp_path: Path) -> None:
+    figures = tmp_path / "pantry.json"
+    keep(figures, training(900, phrases="5e6f7a8b", minutes=60))
+    keep(figures, training(700))
+    drawn = figures.with_suffix(".svg").read_text(encoding="utf-8")
+    assert "700 sentences of 1a2b3c4d" in drawn
+    assert "900 sentences" not in drawn
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the training was asked for, and what it left behind."""

@@ -19,13 +19,18 @@ def states_and_gradient(model: Any, tokens: list[int], **how: Any) -> tuple[Any,
 
 
 @pytest.mark.parametrize("prefix_length", [0, 1, 40, 600])
+@pytest.mark.parametrize("is_on_card", [False, True], ids=["processor", "card"])
 def test_packed_rows_get_the_states_and_gradients_that_transformers_gives_them_alone(
-    tiny_gemma: Path, prefix_length: int
+    tiny_gemma: Path, monkeypatch: pytest.MonkeyPatch, prefix_length: int, *, is_on_card: bool
 ) -> None:
-    """In a window of 16 tokens, over more than one block of queries, with four heads on one key."""
+    """In a window of 16 tokens, over more than one block of queries, with four heads on one key.
+
+    A card's way is taken on the processor: what it computes is the same.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: is_on_card))
     packed = adapter.load_model(tiny_gemma).float()
     plain = AutoModelForCausalLM.from_pretrained(
         tiny_gemma, dtype=torch.bfloat16, attn_implementation="eager"

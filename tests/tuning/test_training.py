@@ -180,6 +180,27 @@ def test_where_nobody_says_a_training_computes_in_what_this_processor_is_quick_i
     assert told["settings"]["dtype"] == chosen().dtype
 
 
+def test_a_full_graphics_card_is_one_sentence_and_the_same_command_goes_on(
+    tiny_gemma: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others use a card, too: what was free in the beginning may be taken in the middle."""
+    import torch
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB.")
+
+    whole = trained(tiny_gemma, tmp_path / "whole", steps=4)
+    trained(tiny_gemma, tmp_path / "shared", steps=4, stop_after=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(adapter, "token_losses", full)
+        with pytest.raises(TuningError) as caught:
+            trained(tiny_gemma, tmp_path / "shared", steps=4)
+    assert "memory is full (CUDA out of memory): end what else uses the card" in str(caught.value)
+    assert "lower --batch-tokens" in str(caught.value)
+    gone_on = trained(tiny_gemma, tmp_path / "shared", steps=4)
+    assert [point.loss for point in gone_on] == [point.loss for point in whole]
+
+
 @pytest.mark.parametrize("kept_bytes", [0, 100, -1])
 def test_of_a_broken_checkpoint_the_one_before_is_taken_and_the_end_is_the_same(
     tiny_gemma: Path, tmp_path: Path, kept_bytes: int
