@@ -192,8 +192,8 @@ def packed_attention(
 
     cut = packing or Packing(prefix=query.shape[2], rows=())
     if query.is_cuda:
-        told = _side_by_side(query, key, value, cut, scaling=scaling, window=sliding_window)
-        return told, None
+        output = _side_by_side(query, key, value, cut, scaling=scaling, window=sliding_window)
+        return output, None
     segments = zip(
         *(each[0].split([cut.prefix, *cut.rows], dim=1) for each in (query, key, value)),
         strict=True,
