@@ -238,9 +238,9 @@ def _side_by_side(
 ) -> Any:
     """Return what `packed_attention` does, in two large kernels: for a graphics card.
 
-    One is for the prefix, one for the rows, padded to the longest: a card waits for kernels to be
-    started, and hardly for what they compute. Not cuDNN's, which plans anew for each shape (nearly
-    every batch has its own): on an H100 that took 0.5 s of a step.
+    One is for the prefix, one for the rows, padded to the longest: a card waits for each kernel's
+    start more than for what is computed in vain. Not cuDNN's, which plans anew for each shape, and
+    nearly every batch has its own: 11 ms a layer, forwards alone, on an H100.
     """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -249,10 +249,10 @@ def _side_by_side(
     key, value = (each.repeat_interleave(groups, dim=1) for each in (key, value))
 
     def attended(queries: Any, keys: Any, values: Any) -> Any:
-        hidden = _hidden(queries.shape[2], keys.shape[2], window, queries.device)
+        seen = _seen(queries.shape[2], keys.shape[2], window, queries.device)
         with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
             return torch.nn.functional.scaled_dot_product_attention(
-                queries, keys, values, attn_mask=~hidden, scale=scaling
+                queries, keys, values, attn_mask=seen, scale=scaling
             )
 
     parts = []
@@ -260,10 +260,10 @@ def _side_by_side(
         parts.append(attended(*(each[:, :, : cut.prefix] for each in (query, key, value)))[0])
     if cut.rows:
         taken, kept = _padded_places(cut, query.device)
-        seen = cut.prefix if window is None else min(cut.prefix, window - 1)
+        near = cut.prefix if window is None else min(cut.prefix, window - 1)
         rows, *own = (each[0][:, taken].transpose(0, 1) for each in (query, key, value))
         before = (
-            each[:, :, cut.prefix - seen : cut.prefix].expand(len(taken), -1, -1, -1)
+            each[:, :, cut.prefix - near : cut.prefix].expand(len(taken), -1, -1, -1)
             for each in (key, value)
         )
         keys, values = (torch.cat(pair, dim=2) for pair in zip(before, own, strict=True))
@@ -303,6 +303,12 @@ def _hidden(queries: int, keys: int, window: int | None, device: Any) -> Any:
     places = torch.arange(keys, device=device)[None]
     later = places > at
     return later if window is None else later | (places <= at - window)
+
+
+@lru_cache(maxsize=4)
+def _seen(queries: int, keys: int, window: int | None, device: Any) -> Any:
+    """Return the opposite of `_hidden`, of a batch's two kinds of layers, prefix and rows each."""
+    return ~_hidden.__wrapped__(queries, keys, window, device)
 
 
 def _attended(query: Any, key: Any, value: Any, *, window: int | None) -> Any:
@@ -396,13 +402,15 @@ def load_model(folder: Path, dtype: Dtype = "bfloat16", device: TrainingDevice =
         with _no_bars():
             model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=getattr(torch, dtype), attn_implementation=NAME
-            )
-            return model.to(device)
+            ).to(device)
     except (OSError, ValueError, KeyError) as error:
         raise TuningError(
             f"{folder} holds no base model to tune: give the folder of a Gemma with --base "
             f"({error})"
         ) from error
+    if device == "cuda":
+        use_norm_kernel(model)
+    return model
 
 
 @contextmanager
@@ -507,13 +515,31 @@ def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
         )
 
 
-def fuse_norms(model: Any, batch: Batch) -> bool:
-    """Make each of the model's norms one loop forwards and one backwards; return whether they are.
+def use_norm_kernel(model: Any) -> None:
+    """Let torch's own kernel compute the model's norms: for a graphics card, where it is one."""
+    from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
-    On a graphics card torch has kernels for that. A processor's have to be compiled, which takes up
-    to half a minute and a C++ compiler; what that saves of a step is in
-    `evals/benchmarks/training_step.md`. Where it fails, or nothing can be compiled, the model stays
-    as it is, and what torch said is logged.
+    for module in model.modules():
+        if isinstance(module, Gemma3RMSNorm):
+            weight = 1.0 + module.weight.detach().float()
+            module.forward = partial(_normed, weight=weight, eps=module.eps)
+
+
+def _normed(hidden: Any, *, weight: Any, eps: float) -> Any:
+    """Return what Gemma's norm does; `weight` is one more than stored."""
+    import torch
+
+    wide = hidden.float()
+    return torch.nn.functional.rms_norm(wide, weight.shape, weight, eps).type_as(hidden)
+
+
+def fuse_norms(model: Any, batch: Batch) -> bool:
+    """Have torch compile the model's norms, and return whether they are compiled now.
+
+    Forwards and backwards each becomes one loop; what that saves of a step is in
+    `evals/benchmarks/training_step.md`. Compiling takes up to half a minute, and a C++ compiler.
+    Where it fails, or nothing can be compiled, the model stays as it is, and what torch said is
+    logged. On a graphics card there is nothing to compile (`use_norm_kernel`).
 
     Args:
         model: with its adapter.
@@ -523,10 +549,6 @@ def fuse_norms(model: Any, batch: Batch) -> bool:
     from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
     norms = [module for module in model.modules() if isinstance(module, Gemma3RMSNorm)]
-    if model.device.type == "cuda":
-        for norm in norms:
-            norm.forward = partial(_normed, weight=1.0 + norm.weight.float(), eps=norm.eps)
-        return bool(norms)
     torch.compiler.reset()  # an earlier training's may have used up how often it compiles anew
     fused = torch.compile(Gemma3RMSNorm.forward, dynamic=True)
     for norm in norms:
@@ -543,14 +565,6 @@ def fuse_norms(model: Any, batch: Batch) -> bool:
     finally:
         model.zero_grad(set_to_none=True)
     return bool(norms)
-
-
-def _normed(hidden: Any, *, weight: Any, eps: float) -> Any:
-    """Return what Gemma's norm does, by torch's own kernel; `weight` is one more than stored."""
-    import torch
-
-    wide = hidden.float()
-    return torch.nn.functional.rms_norm(wide, weight.shape, weight, eps).type_as(hidden)
 
 
 def operations_a_second(dtype: Dtype, device: TrainingDevice = "cpu") -> float:

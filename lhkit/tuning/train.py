@@ -719,17 +719,17 @@ def train(
         rank=settings.adapter.rank,
         machine=machine,
     )
-    pace = adapter.operations_a_second(dtype, settings.device)
-    plan = _plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace)
-    around.notify(plan)
     with _full_card_told(folder):
+        pace = adapter.operations_a_second(dtype, settings.device)
+        plan = _plan(rows, first, settings, sum(map(shape.work, first)) / len(first) / pace)
+        around.notify(plan)
         model = adapter.with_adapter(
             adapter.load_model(material.base, dtype, settings.device),
             settings.adapter,
             seed=settings.seed,
             start=material.start,
         )
-        if settings.device == "cuda" or plan.minutes >= _MINUTES_WORTH_COMPILING:
+        if settings.device == "cpu" and plan.minutes >= _MINUTES_WORTH_COMPILING:
             shortest = min(rows, key=lambda row: len(row.token_ids))
             (one,) = make_batches([shortest], batch_tokens=settings.batch_tokens, rng=_order("one"))
             is_fused = adapter.fuse_norms(model, one)
@@ -750,14 +750,15 @@ def train(
 @contextmanager
 def _full_card_told(folder: Path) -> Iterator[None]:
     """Say what to do where a graphics card's memory is full: it may be shared, and fill later."""
-    import torch
-
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:  # torch has more than one class for it
+        said = str(error).partition(". ")[0]
+        if "out of memory" not in said:
+            raise
         raise TuningError(
-            f"the graphics card's memory is full ({_line(error)}): end what else uses the card and "
-            f"give the same command again, which goes on in {folder}; or begin anew with a lower "
+            f"the graphics card's memory is full ({said}): end what else uses the card and give "
+            f"the same command again, which goes on in {folder}; or begin anew with a lower "
             "--batch-tokens and another --into"
         ) from error
 
@@ -1007,8 +1008,7 @@ _PACE_STEPS: Final = 10
 """After so many steps it is told how long a training will take."""
 
 _MINUTES_WORTH_COMPILING: Final = 10
-"""Of a whole training: in less compiling the norms hardly saves what it takes. On a graphics card
-nothing is compiled."""
+"""Of a whole training: in less compiling the norms hardly saves what it takes."""
 
 _MEASURING_SHARE: Final = 3
 """A step takes about so many times what measuring its batch takes: nothing goes backwards."""

@@ -29,8 +29,14 @@ def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-def test_all_of_a_loss_is_computed_where_the_model_is(tiny_gemma: Path) -> None:
+@pytest.mark.parametrize("is_card", [False, True])
+def test_all_of_a_loss_is_computed_where_the_model_is(
+    tiny_gemma: Path, monkeypatch: pytest.MonkeyPatch, *, is_card: bool
+) -> None:
     """Planted: a device of shapes alone, which refuses to compute with anything from elsewhere."""
+    import torch
+
+    monkeypatch.setattr(torch.Tensor, "is_cuda", is_card)
     bare = adapter.load_model(tiny_gemma, "float32").to("meta")
     model = adapter.with_adapter(bare, AdapterShape(), seed=1)
     batch = Batch(

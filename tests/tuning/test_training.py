@@ -187,7 +187,9 @@ def test_a_full_graphics_card_is_one_sentence_and_the_same_command_goes_on(
     import torch
 
     def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB.")
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has a total capacity of 79 GiB of"
+        )
 
     whole = trained(tiny_gemma, tmp_path / "whole", steps=4)
     trained(tiny_gemma, tmp_path / "shared", steps=4, stop_after=2)
