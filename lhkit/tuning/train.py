@@ -753,7 +753,7 @@ def _full_card_told(folder: Path) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch has more than one class for it
-        said = str(error).partition(". ")[0]
+        said = _line(error).partition(". ")[0]
         if "out of memory" not in said:
             raise
         raise TuningError(
