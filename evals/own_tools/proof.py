@@ -74,7 +74,7 @@ OWN = {
     ),
 }
 
-SCENARIOS = (*(each.scenarios for each in OWN.values()), *scenario_paths("all"))
+SCENARIOS = (*(each.scenarios for each in OWN.values()), EVALS / "plain", *scenario_paths("all"))
 """Nothing that is nearly said there is learnt from, whichever tools it is for."""
 
 

@@ -1,0 +1,46 @@
+"""The plain requests to life-helper are clean, and only who does right passes them."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import read_sources
+from lhkit.lifehelper.toolset import LifeHelperToolset
+
+pytestmark = pytest.mark.anyio
+
+FOLDER = Path(__file__).parents[2] / "evals" / "plain"
+SOURCES = read_sources([FOLDER])
+
+
+def test_both_languages_ask_the_same_kinds_of_things_in_one_turn_or_two() -> None:
+    scenarios = SOURCES.scenarios
+    assert Counter(each.locale for each in scenarios) == {"ko": 24, "en": 24}
+    for locale in ("ko", "en"):
+        kinds = Counter(each.ac for each in scenarios if each.locale == locale)
+        assert set(kinds) == {"find", "open", "track", "log", "list", "add", "chat"}
+        assert min(kinds.values()) >= 3
+    assert max(len(each.turns) for each in scenarios) == 2
+    lines = [turn.user for each in scenarios for turn in each.turns]
+    assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.promise("data.plain")
+async def test_they_lint_clean_and_only_gold_passes_them() -> None:
+    toolset = LifeHelperToolset()
+    assert await lint(SOURCES, toolset) == ()
+    for model, verdict in ((gold_model, Verdict.PASS), (silent_model(), Verdict.FAIL)):
+        played = [await tried(each, model, toolset) for each in SOURCES.scenarios]
+        assert [each.sample_id for each in played if each.judgement.verdict is not verdict] == []
+
+
+async def test_every_mistake_in_them_is_noticed() -> None:
+    report = await mutate(SOURCES.scenarios, LifeHelperToolset())
+    assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
+    assert report.total.tried > 600
