@@ -182,7 +182,7 @@ def no_then_else(scene: Scene) -> None:
     log(scene, confirm=scene.rng.choice(REFUSALS))
     if scene.chance(0.5):
         answered(scene, "after_no_story")
-    scene.rng.choice((search, topic, list_them, _count))(scene)
+    scene.rng.choice((search, topic, detail, _count))(scene)
     if scene.chance(0.4):
         restraint(scene)
 
@@ -282,10 +282,8 @@ _LOOKS: Sequence[Callable[[Scene], object]] = (search, topic, list_them, on_a_da
 
 _FEWEST, _MOST = 7, 10
 _WORK: Sequence[Callable[[Scene], object]] = (
-    log,
-    log,
     on_a_day,
-    _count,
+    in_a_range,
     streak,
     list_them,
     topic,
@@ -294,20 +292,26 @@ _WORK: Sequence[Callable[[Scene], object]] = (
 
 
 def long_work(scene: Scene) -> None:
-    """Seven to ten turns of work and words; late ones come back to a habit named early."""
+    """Seven to ten turns of looks and words; late ones come back to a habit named early.
+
+    What is logged comes last: beside a number in a reply, a write would have to be told apart.
+    """
     habit = scene.habit()
     _named_early(scene, habit)
     length = scene.rng.randint(_FEWEST, _MOST)
-    backs = scene.rng.sample(
-        (_back_logged, _back_tracked, _back_on_a_day), scene.rng.choice((1, 2))
-    )
-    while len(scene.lines) < length - len(backs):
+    looks = scene.rng.sample((_back_tracked, _back_on_a_day), scene.rng.choice((0, 1)))
+    while len(scene.lines) < length - len(looks) - 2:
         if scene.chance(0.35):
             restraint(scene)
         else:
             scene.rng.choice(_WORK)(scene)
-    for back in backs:
-        back(scene, habit)
+    for look in looks:
+        look(scene, habit)
+    if scene.chance(0.4):
+        log(scene)
+    _back_logged(scene, habit)
+    if scene.chance(0.5):
+        restraint(scene)
 
 
 def recalled(scene: Scene) -> None:
