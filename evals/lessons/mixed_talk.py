@@ -182,7 +182,7 @@ def no_then_else(scene: Scene) -> None:
     log(scene, confirm=scene.rng.choice(REFUSALS))
     if scene.chance(0.5):
         answered(scene, "after_no_story")
-    scene.rng.choice((search, topic, detail, _count))(scene)
+    scene.rng.choice((search, topic, _count))(scene)
     if scene.chance(0.4):
         restraint(scene)
 
