@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psutil
@@ -24,6 +25,9 @@ _PREFIX = "LHKIT_"
 
 DEFAULT_TOOLSET = "life-helper"
 """The reference that is meant where none is given."""
+
+REPLY_TOKENS: Final = 128
+"""The most tokens of one message of a model that is scored, where nothing else is asked for."""
 
 
 class Settings(BaseSettings):

@@ -1,5 +1,7 @@
 """Wrong dates are poison: each wording below is worked out by hand, on a calendar."""
 
+import calendar
+from collections.abc import Iterator
 from datetime import date, timedelta
 
 import pytest
@@ -13,6 +15,12 @@ from lhkit.lifehelper.catalog import CATALOG_LOCALES
 
 WEDNESDAY = date(2026, 6, 17)
 LOCALES = ("ko", "en")
+KOREAN_DAYS = [f"{name}요일" for name in "월화수목금토일"]
+
+
+def walk(day: date) -> Iterator[date]:
+    """A week from a day on, day by day."""
+    return (day + timedelta(days=each) for each in range(7))
 
 
 def read(text: str, locale: str, today: date = WEDNESDAY, *, ahead: bool = False) -> list[str]:
@@ -143,7 +151,7 @@ def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> Non
         ("this Monday, since Monday", "en", ["this Monday: 06-22", "since Monday: 06-15..06-17"]),
         ("the 5th of November", "en", ["the 5th of November: 11-05"]),
         ("the 25th of next month", "en", ["the 25th of next month: 07-25"]),
-        ("a week from Friday, two weeks on Monday, a week from tomorrow", "en", []),
+        ("a week from Friday, two weeks on Monday", "en", []),
         ("the Friday after next, Friday week, the first Monday of July", "en", []),
         ("Monday of the week after next", "en", []),
         ("the 31st of this month, 0/0", "en", ["this month: 06-17..06-30"]),
@@ -177,6 +185,168 @@ def test_english_wordings_mean_these_days(text: str, expected: list[str]) -> Non
 )
 def test_who_plans_means_the_days_to_come(text: str, locale: str, expected: list[str]) -> None:
     assert read(text, locale, ahead=True) == expected
+
+
+SATURDAY = date(2026, 6, 20)
+SUNDAY = date(2026, 6, 21)
+PLANNED = [
+    ("from Monday to Wednesday", date(2026, 6, 23), ["Monday to Wednesday: 06-29..07-01"]),
+    ("Friday to Monday", SATURDAY, ["Friday to Monday: 06-26..06-29"]),
+    ("from Saturday to Tuesday", SUNDAY, ["Saturday to Tuesday: 06-27..06-30"]),
+    ("from the 20th to the 25th", SUNDAY, ["the 20th to the 25th: 07-20..07-25"]),
+    ("the 28th through the 3rd", WEDNESDAY, ["the 28th through the 3rd: 06-28..07-03"]),
+    ("from Wednesday to Friday", WEDNESDAY, ["Wednesday to Friday: 06-17..06-19"]),
+    ("today to Friday", WEDNESDAY, ["today to Friday: 06-17..06-19"]),
+    ("tomorrow till the 25th please", WEDNESDAY, ["tomorrow till the 25th: 06-18..06-25"]),
+    ("June 20 to 25", WEDNESDAY, ["June 20 to 25: 06-20..06-25"]),
+    ("June 20–25, the drill", WEDNESDAY, ["June 20–25: 06-20..06-25"]),
+    ("June 20 to July 2", WEDNESDAY, ["June 20 to July 2: 06-20..07-02"]),
+    ("20 to 25 June", WEDNESDAY, ["20 to 25 June: 06-20..06-25"]),
+    ("the 3rd to the 5th of July", WEDNESDAY, ["the 3rd to the 5th of July: 07-03..07-05"]),
+    ("between the 20th and the 25th", WEDNESDAY, ["the 20th and the 25th: 06-20..06-25"]),
+    ("July 1 to Friday, July 17", WEDNESDAY, ["July 1 to Friday, July 17: 07-01..07-17"]),
+    ("Friday evening to Monday", SATURDAY, ["Friday evening to Monday: 06-26..06-29"]),
+    ("Monday through next Friday", WEDNESDAY, ["Monday through next Friday: 06-22..06-26"]),
+    ("December 30 to January 2", WEDNESDAY, ["December 30 to January 2: 12-30..01-02"]),
+    (
+        "from tomorrow to a week from tomorrow",
+        WEDNESDAY,
+        ["tomorrow to a week from tomorrow: 06-18..06-25"],
+    ),
+    ("20일부터 25일까지", WEDNESDAY, ["20일부터 25일: 06-20..06-25"]),
+    ("6월 20일부터 25일까지", WEDNESDAY, ["6월 20일부터 25일: 06-20..06-25"]),
+    ("20일 오후부터 25일까지", WEDNESDAY, ["20일 오후부터 25일: 06-20..06-25"]),
+    ("20일에서 25일까지", WEDNESDAY, ["20일에서 25일: 06-20..06-25"]),
+    ("20일~25일 예약", WEDNESDAY, ["20일~25일: 06-20..06-25"]),
+    ("6월 20~25일", WEDNESDAY, ["6월 20~25일: 06-20..06-25"]),
+    ("금-월요일", WEDNESDAY, ["금-월요일: 06-19..06-22"]),
+    ("다음 주 월~수요일", WEDNESDAY, ["다음 주 월~수요일: 06-22..06-24"]),
+    ("내일부터 일주일 뒤까지", WEDNESDAY, ["내일부터 일주일 뒤: 06-18..06-24"]),
+    ("오늘부터 일주일 뒤까지", WEDNESDAY, ["오늘부터 일주일 뒤: 06-17..06-24"]),
+    ("오늘부터 한 달 뒤까지", WEDNESDAY, ["오늘부터 한 달 뒤: 06-17..07-17"]),
+    ("내일부터 일주일 빌릴게", WEDNESDAY, ["내일부터 일주일: 06-18..06-24"]),
+    ("금요일부터 3일간", WEDNESDAY, ["금요일부터 3일간: 06-19..06-21"]),
+]
+
+
+@pytest.mark.parametrize(("text", "today", "expected"), PLANNED)
+def test_who_plans_from_one_day_to_another_means_a_span(
+    text: str, today: date, expected: list[str]
+) -> None:
+    assert (
+        read(text, "en" if text.isascii() or "–" in text else "ko", today, ahead=True) == expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from the 10th to the 12th", ["the 10th to the 12th: 06-10..06-12"]),
+        ("from the 20th to the 25th", ["the 20th to the 25th: 05-20..05-25"]),
+        ("June 3 to 5", ["June 3 to 5: 06-03..06-05"]),
+        ("June 3 through the 5th", ["June 3 through the 5th: 06-03..06-05"]),
+        ("3 to 5 June", ["3 to 5 June: 06-03..06-05"]),
+        ("the 3rd to the 5th of May", ["the 3rd to the 5th of May: 05-03..05-05"]),
+        ("January 1 to December 31", ["January 1 to December 31: 01-01..12-31"]),
+        ("how did it change from Monday to today", ["Monday to today: 06-15..06-17"]),
+        ("at the weekend", []),
+        ("6월 3~5일", ["6월 3~5일: 06-03..06-05"]),
+        ("작년 6월 20일부터 6월 25일까지", ["작년 6월 20일부터 6월 25일: 06-20..06-25"]),
+        ("작년 6월 20일부터 6월 3일까지", ["작년 6월 20일부터 6월 3일: 06-20..06-03"]),
+        ("주말에", []),
+    ],
+)
+def test_who_looks_back_from_one_day_to_another_means_a_span(
+    text: str, expected: list[str]
+) -> None:
+    assert read(text, "en" if text.isascii() else "ko") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("move it from Monday to Tuesday", ["Monday: 06-22", "Tuesday: 06-23"]),
+        ("from Monday to Tuesday, can you push the yoga?", ["Monday: 06-22", "Tuesday: 06-23"]),
+        ("postpone Thursday until Friday", ["Thursday: 06-18", "Friday: 06-19"]),
+        ("move it from the 3rd to the 5th of July", ["the 5th of July: 07-05"]),
+        ("move it from June 20 to 25", ["June 20: 06-20"]),
+        ("add Monday to Friday's list", ["Monday: 06-22", "Friday: 06-19"]),
+        ("I prefer Thursday to Friday", ["Thursday: 06-18", "Friday: 06-19"]),
+        (
+            "we are moving house, the trailer from Friday to Monday",
+            ["Friday to Monday: 06-19..06-22"],
+        ),
+        ("Monday morning and Tuesday", ["Monday: 06-22", "Tuesday: 06-23"]),
+        ("Friday morning to Friday evening", ["Friday: 06-19"]),
+        ("Friday five to six, Friday 5 to 6", ["Friday: 06-19"]),
+        ("June 20 until 6, June 20 to 6:30", ["June 20: 06-20"]),
+        ("June 20 - 25 km, June 20 to 25 eggs", ["June 20: 06-20"]),
+        ("금요일에서 월요일로", ["금요일: 06-19", "월요일: 06-22"]),
+        ("2~3일 걸릴 거야, 2~3일 빌릴게, 월~금", []),
+        ("매주 월~금요일", []),
+        ("오늘부터 3일 쉬어, 오늘부터 일주일에 두 번", []),
+        ("금요일부터 일주일 뒤까지", ["금요일: 06-19"]),
+    ],
+)
+def test_two_days_or_numbers_are_not_always_a_span(text: str, expected: list[str]) -> None:
+    assert read(text, "en" if text.isascii() else "ko", ahead=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "today"),
+    [
+        ("from Friday to Friday", WEDNESDAY),  # a day or a week
+        ("Monday to next Monday", WEDNESDAY),
+        ("today to Wednesday", WEDNESDAY),
+        ("from Friday to yesterday", WEDNESDAY),
+        ("June 25 to June 20", WEDNESDAY),
+        ("June 20 to 25", date(2026, 6, 22)),  # it is on
+        ("June 20 to July 2", date(2026, 6, 22)),
+        ("from Monday to Wednesday of the week after next", WEDNESDAY),
+        ("June 20 to 25, 2027", WEDNESDAY),
+        ("for a week from tomorrow, once a week from tomorrow", WEDNESDAY),
+        ("내일부터 목요일까지", WEDNESDAY),
+        ("6월 20일부터 25일까지", date(2026, 6, 22)),
+    ],
+)
+def test_a_span_of_a_plan_that_may_be_another_is_not_told(text: str, today: date) -> None:
+    assert read(text, "en" if text.isascii() else "ko", today, ahead=True) == []
+
+
+@pytest.mark.parametrize("text", ["from {} to {}", "{} through {}", "{}-{}", "{}부터 {}까지"])
+@given(today=st.dates(date(2020, 1, 1), date(2035, 12, 31)), days=st.permutations(range(7)))
+def test_a_planned_span_of_weekdays_begins_at_the_first_to_come_and_never_ends_before(
+    text: str, today: date, days: list[int]
+) -> None:
+    locale, names = ("en", calendar.day_name) if text.isascii() else ("ko", KOREAN_DAYS)
+    (found,) = said_dates(text.format(*(names[day] for day in days[:2])), today, locale, ahead=True)
+    first = next(day for day in walk(today) if day.weekday() == days[0])
+    last = next(day for day in walk(first) if day.weekday() == days[1])
+    assert (found.first, found.last) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("text", "locale", "today", "expected"),
+    [
+        ("this weekend", "en", SATURDAY, ["this weekend: 06-20..06-21"]),
+        ("this weekend", "en", SUNDAY, ["this weekend: 06-21"]),
+        ("이번 주말", "ko", SUNDAY, ["이번 주말: 06-21"]),
+        ("next weekend", "en", SUNDAY, ["next weekend: 06-27..06-28"]),
+        ("is it free at the weekend?", "en", WEDNESDAY, ["at the weekend: 06-20..06-21"]),
+        ("over the weekend please", "en", SATURDAY, ["over the weekend: 06-20..06-21"]),
+        ("주말에 비어 있어?", "ko", WEDNESDAY, ["주말: 06-20..06-21"]),
+        ("at the weekend", "en", SUNDAY, []),  # this one or the next
+        ("주말에", "ko", SUNDAY, []),
+        ("over the weekend after, every day at the weekend", "en", WEDNESDAY, []),
+        ("we ate the cheese over the weekend", "en", WEDNESDAY, []),
+        ("주말에 다 먹었어. 그 주말에, 주말마다", "ko", WEDNESDAY, []),
+        ("a week from tomorrow", "en", WEDNESDAY, ["a week from tomorrow: 06-25"]),
+    ],
+)
+def test_a_weekend_or_a_week_to_come_is_told_where_it_is_surely_that_one(
+    text: str, locale: str, today: date, expected: list[str]
+) -> None:
+    assert read(text, locale, today, ahead=True) == expected
 
 
 @pytest.mark.parametrize(

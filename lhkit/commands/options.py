@@ -17,7 +17,7 @@ from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 from lhkit.precision import dtype_of
 from lhkit.runtimes import LLAMA_CPP, runtime_of
-from lhkit.settings import DEFAULT_TOOLSET, Settings
+from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Settings
 
 # Options that several commands share.
 
@@ -227,7 +227,9 @@ class EvalOptions:
         typer.Option(min=1, help="Conversations at once; by default what fits the server."),
     ] = None
     limit: Annotated[int | None, typer.Option(min=1, help="The first N scenarios.")] = None
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = 128
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one model message.")] = (
+        REPLY_TOKENS
+    )
     name: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None
     runs_dir: RunsDir = Path("runs")
     ray: Ray = None

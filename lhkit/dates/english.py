@@ -2,6 +2,8 @@
 
 import calendar
 import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from lhkit.dates.words import (
@@ -23,6 +25,8 @@ from lhkit.dates.words import (
     numbered,
     on,
     slashed,
+    span_of_month,
+    the_weekend,
     this_month,
 )
 
@@ -50,6 +54,9 @@ _FROM_NOW = re.compile(
     r"|(?:\b(?:two|three|four|\d+) weeks|(?<!once )\ba week) (?:on )?$"
 )
 """Before a day from which others are counted: "a week from Friday"."""
+_OFTEN = re.compile(r"\b(?:once|twice|times|\w*day) $")
+_HOW_LONG = re.compile(rf"{_OFTEN.pattern}|\bfor (?:the )?$")
+"""Before a time that says how often or how long: "for a week from today"."""
 _SHIFTED_BEFORE = re.compile(
     rf"(?:{_FROM_NOW.pattern})"
     r"|\b(?:first|second|third|fourth|fifth|last|other|1st|2nd|3rd|4th|5th) $"
@@ -57,24 +64,59 @@ _SHIFTED_BEFORE = re.compile(
 )
 _SHIFTED = re.compile(
     r",? (?:after next|before last|of\b|in (?:an?|one|two|three|four|\d+) weeks?\b|week\b"
-    r"|next week)"
+    r"|next week|the week after)"
 )
-_CLAUSE_ENDS = r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till)\b))"
+_CLAUSE_ENDS = (
+    r"(?=\s*(?:$|[,.;:!?)–-]|(?:at|on|to|and|or|by|from|for|with|in|is|until|till|through)\b))"
+)
 """The 3rd, and not the 3rd drawer."""
+_SPAN_ENDS = (
+    rf"(?:{_CLAUSE_ENDS}|(?= (?:please|inclusive|the|we|i|if|because|but|so|while|too)\b))"
+    r"(?!(?:[:.,/–-]| or )?\d)"
+)
+"""To the 25th, and not to 25 km, nor to 6:30."""
 _NEARLY = rf"(?P<near>(?:the )?(?:{'|'.join(_NEAR)})){_NAMED}"
 _UNIT = r"(?P<unit>days?|weeks?|fortnights?|months?)"
 _WEEKDAY = rf"(?P<weekday>{'|'.join(_WEEKDAYS)})"
-_MONTH = (
-    r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+_MONTHS_SAID = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)(?![a-z])\.?"
 )
+_MONTH = rf"(?P<month>{_MONTHS_SAID})"
+_TO = r"\s*(?:to|until|till|through|thru|up to|-|–|~)\s*"
 _NUMBER = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _ORDINAL = r"(?P<day>\d{1,2})(?:st|nd|rd|th)"
 _YEAR = (
     r",?\s+(?:of )?(?P<year>this year|last year|next year|\d{4}(?!\s*(?:steps?|k?cal|ml|g\b|mg|kg"
     r"|won|words?|min|times|reps?|met|m\b|km|pages?|points?)))"
 )
-_A_YEAR = re.compile(_YEAR)
+_A_YEAR = re.compile(rf"(?:{_TO}(?:[a-z]{{3,9}}\.? )?(?:the )?\d{{1,2}}(?:st|nd|rd|th)?)?{_YEAR}")
+"""After a date, of which it is the year, as in "June 20 to 25, 2027"."""
+_ITS_MONTH = re.compile(
+    rf"(?:{_TO}| and | or )(?:the )?\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS_SAID})"
+)
+_MONTH_BEFORE = re.compile(
+    rf"\b(?:{_MONTHS_SAID})\s+(?:the )?\d{{1,2}}(?:st|nd|rd|th)?"
+    r"\s*(?P<to>[a-z]+|\W)\s*(?:on )?(?:the )?$"
+)
+_HOURS = 24
+_MOVES = (
+    r"\b(?<!a )(?<!my )(?<!the )(?:mov(?:e|es|ed|ing)(?! (?:house|home|in|out|away)\b)"
+    r"|(?:chang|postpon|rearrang|exchang)(?:e|es|ed|ing)|resched\w+|re-?book(?:s|ed|ing)?"
+    r"|(?:push|switch)(?:es|ed|ing)?|(?:shift|extend|shorten|delay|transfer|correct)(?:s|ed|ing)?"
+    r"|swap(?:s|ped|ping)?|put (?:it )?(?:back|off)|bring|brought|pull(?:ed)?|bump(?:ed)?"
+    r"|amend|edit)\b"
+)
+_IN_SENTENCE = r"[^.!?;]*"
+_MOVES_BEFORE = re.compile(
+    rf"{_MOVES}{_IN_SENTENCE}$|\b(?:add|cop(?:y|ied)|prefer|compar(?:e|ed|ing))(?: the)? $"
+)
+_MOVES_AFTER = re.compile(rf"'s\b|{_IN_SENTENCE}{_MOVES}")
+_PAST = (
+    r"\b(?:was|were|did|didn't|had|been|went|came|ate|drank|bought|brought|made|took|used|got|gave"
+    r"|left|saw|ran|found|spent|lost|broke|forgot|kept|put away"
+    r"|(?!need|indeed|feed|speed)[a-z]{2,}ed)\b"
+)
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
 
 
@@ -101,6 +143,11 @@ def _to_come(match: re.Match[str], by: Reader) -> Span | None:
     return days_from(by.today, each * count)
 
 
+def _from_near(match: re.Match[str], by: Reader) -> Span | None:
+    near = by.today + timedelta(days=_NEAR[match["near"].removeprefix("the ")])
+    return _to_come(match, replace(by, today=near))
+
+
 _UNITS = {"day": 1, "week": 7, "fortnight": 14}
 
 
@@ -116,6 +163,20 @@ def _date_of_year(match: re.Match[str], by: Reader) -> Span | None:
     said = match["year"]
     year = int(said) if said.isdigit() else by.today.year + _YEARS[said]
     return date_in(by.today, year, _month(match), int(match["day"]))
+
+
+def _days_of_month(match: re.Match[str], by: Reader) -> Span | None:
+    return span_of_month(by, _month(match), int(match["day"]), int(match["until"]))
+
+
+def _number_after_month(match: re.Match[str], by: Reader) -> Span | None:
+    """The 25 of "June 20 to 25"; what may be a time of day is none: "June 20 until 6"."""
+    before = _MONTH_BEFORE.search(match.string, 0, match.start())
+    number = int(match["day"])
+    if not before or not by.start or (before["to"] in {"until", "till"} and number <= _HOURS):
+        return None
+    days = date_in(by.today, by.start.year, by.start.month, number)
+    return days if days and days[0] > by.start else None
 
 
 def _day_of_month(match: re.Match[str], by: Reader) -> Span | None:
@@ -140,12 +201,23 @@ WORDINGS = (
     _word(_NEARLY, _near, ahead=False),
     _word(_NEARLY, _near, ahead=True, not_after=_FROM_NOW, not_before=re.compile(r" week\b")),
     _word(rf"{_COUNT} (?P<unit>days?|weeks?) ago", _ago),
-    _word(rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)", _to_come, ahead=True),
+    _word(
+        rf"{_COUNT} {_UNIT} (?:from (?:now|today)|hence)(?!,? on \w+day)",
+        _to_come,
+        ahead=True,
+        not_after=_HOW_LONG,
+    ),
+    _word(
+        rf"{_COUNT} {_UNIT} (?:from|after) (?P<near>(?:the )?(?:day after )?tomorrow)",
+        _from_near,
+        ahead=True,
+        not_after=_HOW_LONG,
+    ),
     _word(
         rf"in {_COUNT} {_UNIT}(?:'s?)?(?: time)?",
         _to_come,
         ahead=True,
-        not_after=re.compile(r"\b(?:once|twice|times|\w*day) $"),
+        not_after=_OFTEN,
         not_before=re.compile(r" or\b|,? on \w+day"),
     ),
     _word(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
@@ -165,13 +237,27 @@ WORDINGS = (
     _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}", _date, not_before=_A_YEAR),
     _word(rf"{_NUMBER} (?:of )?{_MONTH}", _date, ahead=False, not_before=_A_YEAR),
     _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}", _date, ahead=True, not_before=_A_YEAR),
+    _word(
+        rf"(?:the )?{_NUMBER}{_TO}(?:the )?(?P<until>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?{_MONTH}"
+        rf"(?:(?<!\bmay)(?<!\bmarch)|{_CLAUSE_ENDS})(?!\s*\d)",
+        _days_of_month,
+        is_day=False,
+        not_after=_MOVES_BEFORE,
+        not_before=re.compile(rf"{_YEAR}|{_MOVES_AFTER.pattern}"),
+    ),
     _word(rf"{_MONTH}\s+(?:the )?{_NUMBER}{_YEAR}", _date_of_year),
     _word(rf"(?:the )?{_NUMBER} (?:of )?{_MONTH}{_YEAR}", _date_of_year),
     _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
     _word(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
     _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
-    _word(rf"the {_ORDINAL}(?: of this month)?", numbered, ahead=False),
-    _word(rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}", numbered, ahead=True, is_bare=True),
+    _word(rf"the {_ORDINAL}(?: of this month)?", numbered, ahead=False, not_before=_ITS_MONTH),
+    _word(
+        rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}",
+        numbered,
+        ahead=True,
+        is_bare=True,
+        not_before=_ITS_MONTH,
+    ),
     _word(
         rf"{_WEEKDAY} (?:to|until|till|through) (?P<until>{'|'.join(_WEEKDAYS)})"
         r" (?:of )?(?P<which>this|last|next) week",
@@ -182,6 +268,14 @@ WORDINGS = (
     _word(r"yesterday and the day before(?! yesterday)", last_two, is_day=False),
     _word(r"(?P<which>the week before last)", _NAMES.week, is_day=False),
     _word(r"(?P<which>this|last|next) weekend", _NAMES.weekend, is_day=False),
+    _word(
+        r"(?:at|over|on|during|for) the weekend",
+        the_weekend,
+        is_day=False,
+        ahead=True,
+        not_after=re.compile(rf"(?:{_PAST}|\b(?:always|usually|often|every)\b){_IN_SENTENCE}$"),
+        not_before=re.compile(rf",? (?:after|before|of|in|from|next|or)\b|{_IN_SENTENCE}{_PAST}"),
+    ),
     _word(r"this month", this_month, is_day=False),
     _word(r"last month", last_month, is_day=False),
     _word(r"next month", next_month, is_day=False, ahead=True),
@@ -199,11 +293,30 @@ WORDINGS = (
     ),
 )
 
-BETWEEN = re.compile(r"\s*(?:to|until|till|through|and|up to|-|–|~)\s*(?:on )?(?:the )?")
+LASTS = (
+    _word(rf"{_ORDINAL}{_SPAN_ENDS}", numbered),
+    _word(rf"{_NUMBER}{_SPAN_ENDS}", _number_after_month),
+)
+"""Days that are read only as the last of a span."""
+
+NAMED = re.compile(rf"(?:{'|'.join(_WEEKDAYS)}),? (?:the )?")
+"""A weekday that is said before the last day of a span: "to Sunday, July 5"."""
+
+BETWEEN = re.compile(
+    r"(?P<part> (?:morning|noon|afternoon|evening|night)"
+    r"| at \d{1,2}(?::\d\d)?(?: ?[ap]\.?m\b\.?)?)?"
+    r"\s*(?P<to>to|until|till|through|thru|and|up to|-|–|~)\s*(?:on )?(?:the )?"
+)
 """Between the first and the last day of a span; `and` only after `between`."""
 
-MOVED = re.compile(r"\s*to\s*(?:on )?(?:the )?")
-"""Between two days where people plan: from the one to the other, which are told as two."""
+
+def is_move(text: str, begin: int, between: re.Match[str], end: int) -> bool:
+    """Return True if two days of a plan are no span: what was on the one is to be on the other."""
+    if between["to"] not in {"to", "until", "till"}:
+        return False
+    is_after = _MOVES_BEFORE.search(text, 0, begin)
+    return bool(is_after or _MOVES_AFTER.match(text, end))
+
 
 BEFORE = re.compile(r"\bsince (?:on )?(?:the )?$")
 """Before the first day of a span that ends today."""

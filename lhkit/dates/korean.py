@@ -13,6 +13,8 @@ from lhkit.dates.words import (
     date_without_year,
     day_of,
     days_from,
+    days_numbered,
+    days_of_month,
     last_days,
     last_month,
     last_two,
@@ -22,6 +24,7 @@ from lhkit.dates.words import (
     numbered,
     on,
     slashed,
+    the_weekend,
     this_month,
 )
 
@@ -91,8 +94,11 @@ _AGO = r"\s*전(?!\s*(?:그|같은|동일)|체|부(?!터)|화|달|혀|망|문|�
 _REMINDS = re.compile(r"까지|에?\s*(?:미리\s*)?(?:알|리마|깨|말해|끝)")
 _LATER = rf"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서)|\s*[{_WEEKDAYS}](?:요일|욜))"
 """Not "이틀 뒤로 미뤄 줘", which may be from the day that it was on."""
+_FROM_ANOTHER = re.compile(r"(?<!오늘)(?<!내일)(?<!모레)(?<!뒤)(?<!후)부터\s*$")
+"""After a day from which those that follow may be counted."""
 _SHIFTED = re.compile(
     r"(?:째|마지막)\s*(?:주\s*)?$|(?:다음|담|그다음|일)\s*주\s*$|[주일]\s*(?:뒤|후)\s*$|(?:매주|그다음)\s*$"
+    rf"|(?<![가-힣\d])[{_WEEKDAYS}]\s*[~–-]\s*$"
 )
 """Before a weekday of a week that is not told here."""
 _WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일"
@@ -111,8 +117,20 @@ _AS_A_DATE = (
     r"(?=\s*(?:[,.!?)]|$|에(?!\s*한)|까지|날|이[고에야]|은|는|도|의|자|오전|오후|아침|저녁|밤|낮|새벽|점심"
     r"|\d{1,2}(?:시|:)|[가-힣]{2}))(?!\s*(?:남|지[나난]|안에|이내|마다|미뤄|연장|당겨|더|걸|휴가|여행|챌|로))"
 )
-_HOW_MANY = re.compile(r"(?:박|주|총|휴가|후|연차|하루|냉장|냉동|부터|지난)\s*$")
+_HOW_MANY = re.compile(r"(?:박|주|총|휴가|후|연차|하루|냉장|냉동|부터|지난|\d일?\s*[~–-])\s*$")
 """Before so many days, which are no date: "2박 3일"."""
+_TO_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])\s*[~–-]\s*(?P<until>[{_WEEKDAYS}])(?:요일|욜)"
+_SOME_WEEKEND = "그|매|첫|째|막|달|월|음|난|번|느|전|뒤|후|주|긴|황금|평일[가-힣]*"
+_PAST = re.sub(r"[있겠]", "", "".join(map(chr, range(ord("갔"), ord("힣") + 1, 28))))
+"""Syllables that end in ㅆ, as the past does."""
+_NOT_TO_COME = rf"(?:[{_PAST}]|보통|항상|늘|매번|마다)"
+_IN_SENTENCE = r"[^.!?]*"
+_LASTING = (
+    rf"(?!하루|\d+\s*일(?!\s*(?:간|동안))|[일한이두삼세\d]\s*주(?!일|\s*(?:간|동안))){_COUNT}(?!일)"
+    r"(?:\s*(?:간|동안))?"
+    r"(?!\s*(?:뒤|후|전|마다|에|안|이내|이상|이하|내|단위|쯤|정도|치|째|씩|남|까지|걸|로|앞|지|이나|넘))"
+)
+"""So long from a day on, and not "일주일에 두 번"."""
 
 
 def _count(match: re.Match[str]) -> int:
@@ -134,6 +152,10 @@ def _ago(match: re.Match[str], by: Reader) -> Span | None:
 
 def _to_come(match: re.Match[str], by: Reader) -> Span | None:
     return days_from(by.today, _count(match))
+
+
+def _lasting(match: re.Match[str], by: Reader) -> Span | None:
+    return days_from(by.start, _count(match) - 1) if by.start else None
 
 
 def _months_to_come(match: re.Match[str], by: Reader) -> Span | None:
@@ -189,6 +211,30 @@ WORDINGS = (
         rf"(?P<month>\d{{1,2}})\s*월\s*(?P<day>\d{{1,2}})\s*일{_NAMED}",
         _date,
     ),
+    _word(
+        r"(?P<month>\d{1,2})\s*월\s*(?P<day>\d{1,2})\s*[~–-]\s*(?P<until>\d{1,2})\s*일"
+        rf"{_NAMED}{_NOT_A_DATE}",
+        days_of_month,
+        is_day=False,
+        not_after=re.compile(r"[년해올]에?\s*$"),
+    ),
+    _word(
+        r"(?<![\d.월~–-])(?<!월 )(?=[1-3]\d|\d일?\s*[~–-]\s*\d+일\s*(?:까지|에))"
+        rf"(?P<day>\d{{1,2}})일?\s*[~–-]\s*(?P<until>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}{_AS_A_DATE}",
+        days_numbered,
+        is_day=False,
+        ahead=True,
+        is_bare=True,
+        not_after=_HOW_MANY,
+    ),
+    _word(rf"{_WHICH}\s*주\s*{_TO_WEEKDAY}", _NAMES.weekdays_of_week, is_day=False),
+    _word(
+        rf"(?<![가-힣]){_TO_WEEKDAY}",
+        _NAMES.weekday_span,
+        is_day=False,
+        is_bare=True,
+        not_after=_SHIFTED,
+    ),
     _word(rf"{_OF_MONTH}\s*(?P<day>\d{{1,2}})\s*일{_NAMED}{_NOT_A_DATE}", _of_month, ahead=True),
     _word(
         rf"(?:{_OF_MONTH}\s*|(?<![\d가-힣])월)말(?:일)?(?=[^가-힣]|에|까지|쯤|로|이[에야]|은|$)",
@@ -207,6 +253,14 @@ WORDINGS = (
     ),
     _word(rf"{_WHICH}\s*주(?!\s*말(?!고))", _NAMES.week, is_day=False, not_before=_NO_WEEK),
     _word(rf"{_WHICH}\s*주\s*말(?!고)", _NAMES.weekend, is_day=False),
+    _word(
+        r"주말(?=에(?:는|도)?(?![가-힣]))",
+        the_weekend,
+        is_day=False,
+        ahead=True,
+        not_after=re.compile(rf"(?:{_SOME_WEEKEND})\s*$|{_NOT_TO_COME}{_IN_SENTENCE}$"),
+        not_before=re.compile(rf"{_IN_SENTENCE}{_NOT_TO_COME}"),
+    ),
     _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
     _word(r"(?:지난|저번)\s*달(?!리|걀|콤|래|력)", last_month, is_day=False),
     _word(r"(?<!다)(?<!다음)다음\s*달(?!리|걀|콤|래|력)", next_month, is_day=False, ahead=True),
@@ -214,11 +268,38 @@ WORDINGS = (
     _word(rf"{_COUNT}\s*(?:간|동안|치)(?!\s*전)", _lately, is_day=False, ahead=False),
 )
 
-BETWEEN = re.compile(r"\s*(?:부터|에서|~|-|–)\s*")
+LASTS = (
+    _word(rf"(?P<day>\d{{1,2}})일{_NAMED}(?=\s*까지)", numbered, ahead=True),
+    _word(
+        rf"(?P<day>\d{{1,2}})일{_NAMED}{_NOT_A_DATE}{_AS_A_DATE}",
+        numbered,
+        ahead=True,
+        not_after=re.compile(r"(?:부터|에서)\s*$"),
+    ),
+    _word(rf"{_COUNT}{_LATER}(?=\s*까지)", _to_come, ahead=True, not_after=_FROM_ANOTHER),
+    _word(
+        rf"(?P<months>\d{{1,2}}|[{''.join(_FEW)}])\s*(?:개월|달){_LATER}(?=\s*까지)",
+        _months_to_come,
+        ahead=True,
+        not_after=_FROM_ANOTHER,
+    ),
+    _word(_LASTING, _lasting, ahead=True, not_after=re.compile(r"(?:에서|[~–-])\s*$")),
+)
+"""Days that are read only as the last of a span."""
+
+NAMED = re.compile(rf"[{_WEEKDAYS}]요일\s*")
+"""A weekday that is said before the last day of a span."""
+
+BETWEEN = re.compile(
+    r"(?P<part>\s*(?:아침|오전|점심|낮|오후|저녁|밤|새벽))?\s*(?P<to>부터|에서|~|-|–)\s*"
+)
 """Between the first and the last day of a span."""
 
-MOVED = re.compile(r"\s*에서\s*")
-"""Between two days where people plan: from the one to the other."""
+
+def is_move(text: str, _begin: int, between: re.Match[str], end: int) -> bool:
+    """Return True if two days of a plan are no span: what was on the one is to be on the other."""
+    return between["to"] == "에서" and not re.match(r"\s*까지", text[end:])
+
 
 BEFORE = re.compile(r"(?!)")
 """Before the first day of a span that ends today: Korean has no such word."""

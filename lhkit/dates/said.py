@@ -3,15 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from functools import lru_cache
 from itertools import islice, zip_longest
 from types import ModuleType
 
 from lhkit.dates import english, korean
-from lhkit.dates.words import MOST_LETTERS, MOST_SAID, Reader, Span, Wording, lowered
+from lhkit.dates.words import LONGEST_PLAN, MOST_LETTERS, MOST_SAID, Reader, Span, Wording, lowered
 
-_LONGEST_PLAN = timedelta(days=92)
 _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
 
 
@@ -40,12 +39,32 @@ class _Found:
     is_day: bool
     is_bare: bool = False
     is_anchor: bool = False
+    is_told: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Last:
+    """How a span ends: where its words do, and on which day.
+
+    It is `shifted` if words after it make it another day. `alone` is the day without a beginning.
+    """
+
+    end: int
+    day: date
+    alone: date | None
+    is_weekday: bool
+    is_anchor: bool
+    is_shifted: bool
 
 
 def said_dates(
     text: str, today: date, locale: str, *, ahead: bool = False
 ) -> tuple[SaidDates, ...]:
     r"""Return what a message says about days, in its order; a bare "today" is left out.
+
+    Two days with a word like "to" between them are one span, "June 20 to 25" too; where people plan
+    it begins at the first to come, ends at the first after that, and is not told if it may be
+    another ("Friday to Friday"). To "move it from Monday to Tuesday" are two days.
 
     A small model copies a date more surely than it works one out: tell it these in the context of
     its assistant, `"\n".join([f"[Today: {today}]", *map(str, said_dates(message, today, "en"))])`.
@@ -73,7 +92,8 @@ def _said(read: str, today: date, locale: str, ahead: bool) -> tuple[SaidDates, 
         text = re.sub(r"\s", " ", text).replace("’", "'")
     spans = [*_joined(text, Reader(today=today, ahead=ahead), language)]
     spans = [*_unshifted(spans, text)] if ahead else spans
-    kept = [each for each in spans if not (each.is_day and each.days == (today, today))]
+    told = [each for each in spans if each.is_told]
+    kept = [each for each in told if not (each.is_day and each.days == (today, today))]
     said: dict[str, Span] = {}
     for each in kept:
         said.setdefault(read[each.begin : each.end], each.days)
@@ -145,28 +165,78 @@ def _meant(wording: Wording, match: re.Match[str], by: Reader) -> Span | None:
 
 
 def _until(text: str, found: _Found, by: Reader, language: ModuleType) -> _Found | None:
-    """Return the span from a day to another one that is said right after it."""
+    """Return the span from a day to another one that is said right after it.
+
+    Where people plan, it is one that is not told if it cannot be decided which days are meant.
+    """
     between = language.BETWEEN.match(text, found.end)
-    if not between:
+    if not between or (between["part"] and not by.ahead):
         return None
-    if between[0].strip() == "and" and not text[: found.begin].endswith("between "):
-        return None
-    if by.ahead and language.MOVED.fullmatch(between[0]):
+    if between["to"] == "and" and not text[: found.begin].endswith("between "):
         return None
     start = found.days[0]
-    ends = [
-        (match.end(), days[1])
-        for wording in language.WORDINGS
-        if wording.is_day and wording.is_read(by)
-        if (match := wording.pattern.match(text, between.end())) and wording.fits(match)
-        if (days := _meant(wording, match, replace(by, start=start)))
-    ]
-    if not ends:
+    lasts = _lasts(text, between.end(), replace(by, start=start), language)
+    last = max(lasts, key=lambda each: (each.end, each.day), default=None)
+    if last is None or (by.ahead and language.is_move(text, found.begin, between, last.end)):
         return None
-    end, last = max(ends)
-    if last < start or (by.ahead and last - start > _LONGEST_PLAN):
+    whole = replace(
+        found,
+        end=last.end,
+        days=(start, last.day),
+        is_day=False,
+        is_anchor=found.is_anchor or last.is_anchor,
+    )
+    if not by.ahead:
+        return whole if start <= last.day else None
+    if _is_two_days(found, last, has_part=bool(between["part"])):
         return None
-    return _Found(begin=found.begin, end=end, days=(start, last), is_day=False)
+    is_plan = start <= last.day <= start + LONGEST_PLAN and not last.is_shifted
+    is_clear = start < last.day or not last.is_weekday  # Friday to Friday may be a week
+    is_on = found.is_anchor and _is_on(text, whole, by, language)
+    return replace(whole, is_told=is_plan and is_clear and not is_on)
+
+
+def _lasts(text: str, at: int, by: Reader, language: ModuleType) -> Iterator[_Last]:
+    """Yield the days that can end a span, said at this place, with a weekday before them or not."""
+    named = language.NAMED.match(text, at)
+    for begin in (at, named.end()) if named else (at,):
+        for wording in (*language.WORDINGS, *language.LASTS):
+            is_weekday = "weekday" in wording.pattern.groupindex
+            if not (wording.is_day and wording.is_read(by)) or (begin != at and is_weekday):
+                continue
+            match = wording.pattern.match(text, begin)
+            days = _meant(wording, match, by) if match else None
+            if match and days and (wording.fits(match) or (by.ahead and is_weekday)):
+                alone = _meant(wording, match, replace(by, start=None))
+                yield _Last(
+                    end=match.end(),
+                    day=days[1],
+                    alone=alone and alone[1],
+                    is_weekday=is_weekday,
+                    is_anchor=wording.is_anchor,
+                    is_shifted=not wording.fits(match),
+                )
+
+
+def _is_two_days(found: _Found, last: _Last, *, has_part: bool) -> bool:
+    """Return True if each of two days of a plan is surely meant, and no span that is told."""
+    start = found.days[0]
+    if last.is_shifted:
+        return not found.is_bare
+    if last.day < start:  # yesterday - the day before
+        return not (found.is_bare or found.is_anchor)
+    if last.day == start:  # Friday morning to Friday evening
+        return has_part
+    return last.day > start + LONGEST_PLAN and last.day == last.alone
+
+
+def _is_on(text: str, whole: _Found, by: Reader, language: ModuleType) -> bool:
+    """Return True if a span may have begun before today: "June 20 to 25", on the 22nd."""
+    start, last = whole.days
+    begun = _next(text, whole.begin, replace(by, ahead=False), language)
+    if begun is None or begun.begin != whole.begin:
+        return False
+    return begun.days[0] < by.today <= last - (start - begun.days[0])
 
 
 def _since(text: str, found: _Found, today: date, language: ModuleType) -> _Found | None:

@@ -24,6 +24,8 @@ def lowered(text: str) -> str:
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
+LONGEST_PLAN = 92 * DAY
+"""Nobody plans a longer span; one that looks so may be another."""
 _MOST_DAYS = 3_660
 """Further back than ten years nobody looks: a larger number is no wording of a day."""
 
@@ -127,9 +129,17 @@ class Names:
         return (by.today, first + 6 * DAY) if by.ahead else (first, by.today)
 
     def weekend(self, match: re.Match[str], by: Reader) -> Span:
-        """The weekend of a week that is named."""
+        """The weekend of a week that is named; of the present one, what is to come of it."""
         first = self._monday(match, by.today)
+        if by.ahead and self.weeks[match["which"]] == 0:
+            return max(first + 5 * DAY, by.today), first + 6 * DAY
         return first + 5 * DAY, first + 6 * DAY
+
+    def weekday_span(self, match: re.Match[str], by: Reader) -> Span | None:
+        """From a weekday to another one (`until`), of which the first is read like one alone."""
+        first = self.weekday(match, by)[0]
+        last = _latest_weekday(first, self._number(match["until"]), first)
+        return (first, last) if first < last else None
 
     def _number(self, weekday: str) -> int:
         return self.weekdays.index(weekday)
@@ -165,6 +175,24 @@ def numbered(match: re.Match[str], by: Reader) -> Span | None:
             return on(found)
         month = (month + 32 * DAY if by.earliest else month - DAY).replace(day=1)
     return None
+
+
+def the_weekend(_match: re.Match[str], by: Reader) -> Span | None:
+    """The weekend to come or begun; on a Sunday it may be this one or the next."""
+    saturday = _monday(by.today) + 5 * DAY
+    return (saturday, saturday + DAY) if by.today <= saturday else None
+
+
+def days_of_month(match: re.Match[str], by: Reader) -> Span | None:
+    """From a `day` to another one (`until`) of a `month`; where people plan, not one that is on."""
+    month, number = int(match["month"]), int(match["day"])
+    return span_of_month(by, month, number, int(match["until"]))
+
+
+def days_numbered(match: re.Match[str], by: Reader) -> Span | None:
+    """From a `day` to a later one (`until`) of a month that is not said."""
+    first = numbered(match, by)
+    return first and span_of_month(by, first[0].month, first[0].day, int(match["until"]))
 
 
 def this_month(_match: re.Match[str], by: Reader) -> Span:
@@ -249,12 +277,34 @@ def date_in(today: date, year: int, month: int, number: int) -> Span | None:
 
 
 def date_without_year(by: Reader, month: int, number: int) -> Span | None:
-    """Return that day of a month, the nearest to today; of those to come, if people plan."""
+    """Return that day of a month, the nearest to today; of those to come, if people plan.
+
+    In a span it is the first one, unless that would be most of a year.
+    """
+    if by.start:
+        return _date_in_span(by.start, by, month, number)
     years = range(by.today.year - 1, by.today.year + (9 if by.ahead else 2))  # 29 February
     days = [day for year in years if (day := _calendar_day(year, month, number))]
-    first = by.start or by.today
-    days = [day for day in days if day >= first] if by.ahead else days
+    days = [day for day in days if day >= by.today] if by.ahead else days
     return on(min(days, key=lambda day: abs(day - by.today))) if days else None
+
+
+def span_of_month(by: Reader, month: int, number: int, until: int) -> Span | None:
+    """Return the days from one to another of a month; where people plan, None if today is one."""
+    first = date_without_year(by, month, number)
+    last = _calendar_day(first[0].year, month, until) if first else None
+    if not first or not last or last <= first[0]:
+        return None
+    is_on = number < by.today.day <= until and month == by.today.month
+    return None if by.ahead and is_on else (first[0], last)
+
+
+def _date_in_span(start: date, by: Reader, month: int, number: int) -> Span | None:
+    """Return the first such day from the start of a span on."""
+    days = (_calendar_day(year, month, number) for year in range(start.year, start.year + 9))
+    day = next((day for day in days if day and day >= start), None)
+    is_far = day and day.year > max(start.year, by.today.year) and day - start > LONGEST_PLAN
+    return None if day is None or (is_far and not by.ahead) else on(day)
 
 
 def _calendar_day(year: int, month: int, number: int) -> date | None:

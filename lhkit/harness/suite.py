@@ -19,7 +19,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.matchers import Path, shown_path
 from lhkit.harness.scenario import User, known_fields, shape_words
 from lhkit.runtimes import Runtime
-from lhkit.settings import DEFAULT_TOOLSET
+from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
 
 DEFAULT_PROMPT = "default"
 """The name of the prompt that ships with the assistant."""
@@ -72,7 +72,7 @@ class Suite(_Table):
     repeats: _Least = 1
     user: User = "script"
     concurrency: _Least | None = None
-    max_tokens: _Least = 128
+    max_tokens: _Least = REPLY_TOKENS
     fail_under: Annotated[float, Field(ge=0, le=100)] | None = None
     max_violations: Annotated[int, Field(ge=0, strict=True)] | None = None
     arms: Arms = Arms()

@@ -25,8 +25,8 @@ from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import connect
 from lhkit.models.weights import ADAPTER_WEIGHTS, file_sha256
 from lhkit.runtimes import LLAMA_CPP
-from lhkit.settings import Settings, hardware
-from lhkit.toolset import Toolset
+from lhkit.settings import REPLY_TOKENS, Settings, hardware
+from lhkit.toolset import Toolset, limited
 from lhkit.tuning import curves
 from lhkit.tuning.adapter import MANIFEST
 from lhkit.tuning.scores import Score, add_score, all_scores, shown_scores
@@ -46,13 +46,14 @@ class EvalSet:
 
 
 def eval_set(paths: Sequence[Path], toolset: Toolset) -> EvalSet:
-    """Read scenarios and open their worlds once.
+    """Read scenarios and open their worlds once; a message is as long as `lhkit eval` lets it be.
 
     Raises:
         ScenarioError: a file is wrong, or its scenarios do not fit the tools.
         UsageError: two scenarios have one id.
     """
     scenarios = load_scenarios(paths)
+    toolset = limited(toolset, REPLY_TOKENS)
     plan = plan_run(scenarios, ScriptedModel([]), toolset, repeats=1)
     if faults := list(_unknown_tools(plan)):
         raise ScenarioError("\n".join(faults))

@@ -14,6 +14,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers
 
 from lhkit.commands import tune
+from lhkit.commands.options import EvalOptions
 from lhkit.commands.tune import tune_own
 from lhkit.commands.tune_options import DataOptions, RunOptions
 from lhkit.errors import (
@@ -25,6 +26,7 @@ from lhkit.errors import (
     TuningError,
 )
 from lhkit.harness.results import Run
+from lhkit.harness.run import replay
 from lhkit.models import light
 from lhkit.models.base import ChatModel
 from lhkit.models.light import write_light
@@ -154,6 +156,13 @@ async def test_it_is_scored_at_each_kept_adapter_at_the_end_and_last_the_bare_ba
     assert "scenarios passed" in picture
     assert last.served_as in picture
     assert Run.load(folder / "scores" / "step-000007").summary().total.passed == 2
+
+
+async def test_a_message_is_as_long_as_lhkit_eval_lets_it_be(own: Path) -> None:
+    asked = eval_set([own / "scenarios.yaml"], load("notes.py:Notebook"))
+    run = await replay(asked.scenarios, ScriptedModel(_talk()), toolset=asked.toolset)
+    told = run.manifest["sampling"]
+    assert [each["max_tokens"] for each in told] == [EvalOptions().max_tokens]
 
 
 def test_time_that_scoring_takes_changes_nothing_in_a_training(own: Path, tiny_gemma: Path) -> None:
