@@ -214,8 +214,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "import tau": ("lhkit import tau ~/tau-bench --into tau",),
         "tune": (
             "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
+            "lhkit tune show own.jsonl --kind follow_ups",
             "lhkit tune train own.jsonl --into tuned",
             "lhkit tune merge tuned/adapter --into tuned/model",
+            "lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",
         ),
         "tune init": ("lhkit tune init --toolset mine.py:own --out own.yaml",),
         "tune data": (
@@ -230,7 +232,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit tune train data/train.jsonl --into tuned --steps 300",
             "lhkit tune train more.jsonl --from tuned/adapter --into tuned-2 --steps 100",
         ),
-        "tune run": ("lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",),
+        "tune run": (
+            "lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",
+            "lhkit tune run --toolset my.py:own --phrases own.yaml --into t --eval s.yaml",
+        ),
         "tune merge": ("lhkit tune merge tuned/adapter --into tuned/model",),
     }
 )

@@ -60,7 +60,7 @@ from lhkit.tuning.data import (
     write_sequences,
 )
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, lines_to_quote, read_phrases
+from lhkit.tuning.phrases.file import HOW, PhraseFile, lines_to_quote, read_phrases, todo_count
 from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
@@ -531,7 +531,7 @@ async def write_skeleton(options: InitOptions, settings: Settings) -> int:
         out=options.out,
         tools=len(next(iter(registries.values()))),
         locales=", ".join(registries),
-        todos=sum(TODO in line for line in text.splitlines() if not line.lstrip().startswith("#")),
+        todos=todo_count(text),
     )
     following = catalog.text("tune_own.next", reference=options.toolset, out=options.out)
     for line in (written, following):

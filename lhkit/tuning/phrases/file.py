@@ -19,6 +19,7 @@ from lhkit.harness.scenario import (
     Document,
     SourceFault,
     read_document,
+    read_yaml,
     shape_faults,
     world_with_days,
 )
@@ -526,6 +527,11 @@ def read_phrases(file: Path) -> PhraseFile:
         raise TuningError(f"{file}:1: must be a mapping with `locales:`: {HOW}")
     _refuse_todos(file, document)
     return PhraseFile(file=file, document=document, phrases=_parsed(file, document))
+
+
+def todo_count(text: str) -> int:
+    """Return how many TODOs are left in the text of a phrase file: those that are refused."""
+    return sum(1 for _ in _todos(read_yaml(text).value, ()))
 
 
 def lines_to_quote(file: Path) -> tuple[int, ...]:
