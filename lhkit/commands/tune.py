@@ -60,7 +60,14 @@ from lhkit.tuning.data import (
     write_sequences,
 )
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import HOW, PhraseFile, lines_to_quote, read_phrases, todo_count
+from lhkit.tuning.phrases.file import (
+    HOW,
+    MORE,
+    PhraseFile,
+    lines_to_quote,
+    read_phrases,
+    todo_count,
+)
 from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
@@ -709,7 +716,7 @@ def stages_of(
         else:
             stages[locale] = replace(stage, notify=notify, refuse=refuse, drop=drop)
     if faults:
-        raise TuningError("\n".join(dict.fromkeys(faults)))
+        raise TuningError("\n".join([*dict.fromkeys(faults), MORE]))
     return stages
 
 

@@ -298,6 +298,9 @@ TODO = "TODO"
 
 HOW = "`lhkit tune init` writes a file to fill in"
 
+MORE = "Mend these; what comes after them is checked then."
+"""How faults end that hide others: the file's form comes first, its fit to the tools, the play."""
+
 _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _Values: TypeAlias = Mapping[str, tuple[Any, ...]]
 
@@ -564,7 +567,8 @@ def refuse_faults(file: Path, document: Document, faults: tuple[Fault, ...]) -> 
     """Do nothing if there are no faults.
 
     Raises:
-        TuningError: there are some; a line for each, in order of appearance.
+        TuningError: there are some; a line for each, in order of appearance, and that more is
+            checked when they are mended.
     """
     found = sorted(faults, key=lambda each: document.line(each.path))
     if found:
@@ -577,7 +581,7 @@ def refuse_faults(file: Path, document: Document, faults: tuple[Fault, ...]) -> 
             )
             for each in found
         )
-        raise TuningError("\n".join(map(str, told)))
+        raise TuningError("\n".join([*map(str, told), MORE]))
 
 
 def _refuse_todos(file: Path, document: Document) -> None:
