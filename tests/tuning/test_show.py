@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,7 @@ async def test_labels_are_in_the_readers_language(
     ],
 )
 async def test_the_chosen_ones_are_shown(
-    data: Path, capsys: pytest.CaptureFixture[str], chosen: dict[str, int], numbers: list[int]
+    data: Path, capsys: pytest.CaptureFixture[str], chosen: dict[str, Any], numbers: list[int]
 ) -> None:
     lines = await shown(replace(ShowOptions(data=data), **chosen), capsys)
     assert names(lines) == [f"t.{number}.0" for number in numbers]
@@ -119,7 +120,7 @@ async def test_the_chosen_ones_are_shown(
         ({"begin": 28}, "--from 28: only 27 conversations are there"),
     ],
 )
-async def test_what_is_not_there_is_told(data: Path, chosen: dict[str, int], told: str) -> None:
+async def test_what_is_not_there_is_told(data: Path, chosen: dict[str, Any], told: str) -> None:
     with pytest.raises(LhkitError, match=told):
         await show_data(replace(ShowOptions(data=data), **chosen), Settings())
 
