@@ -44,7 +44,14 @@ from lhkit.commands.options import (
     ServeOptions,
     ServeToolsOptions,
 )
-from lhkit.commands.tune_options import Base, DataOptions, InitOptions, RunOptions, TrainOptions
+from lhkit.commands.tune_options import (
+    Base,
+    DataOptions,
+    InitOptions,
+    RunOptions,
+    ShowOptions,
+    TrainOptions,
+)
 from lhkit.errors import LhkitError, UsageError
 from lhkit.settings import Settings, load_settings, process_age_s
 from lhkit.text import printable
@@ -207,19 +214,28 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "import tau": ("lhkit import tau ~/tau-bench --into tau",),
         "tune": (
             "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
+            "lhkit tune show own.jsonl --kind follow_ups",
             "lhkit tune train own.jsonl --into tuned",
             "lhkit tune merge tuned/adapter --into tuned/model",
+            "lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",
         ),
         "tune init": ("lhkit tune init --toolset mine.py:own --out own.yaml",),
         "tune data": (
             "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
             "lhkit tune data --conversations talks.py:talks --out own.jsonl",
         ),
+        "tune show": (
+            "lhkit tune show own.jsonl",
+            "lhkit tune show own.jsonl --kind follow_ups --locale ko --from 21 --count 20",
+        ),
         "tune train": (
             "lhkit tune train data/train.jsonl --into tuned --steps 300",
             "lhkit tune train more.jsonl --from tuned/adapter --into tuned-2 --steps 100",
         ),
-        "tune run": ("lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",),
+        "tune run": (
+            "lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",
+            "lhkit tune run --toolset my.py:own --phrases own.yaml --into t --eval s.yaml",
+        ),
         "tune merge": ("lhkit tune merge tuned/adapter --into tuned/model",),
     }
 )
@@ -726,6 +742,7 @@ def add_tune(cli: typer.Typer, run: Run) -> None:
     cli.add_typer(tune, name="tune")
     add_init(tune, run)
     _add_data(tune, run)
+    _add_show(tune, run)
     _add_train(tune, run)
     _add_merge(tune, run)
     _add_run(tune, run)
@@ -739,6 +756,16 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
         from lhkit.commands.tune import make_data  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: make_data(options, settings))
+
+
+def _add_show(tune: typer.Typer, run: Run) -> None:
+    @tune.command("show")
+    @_spelt_out
+    def show_(options: ShowOptions) -> None:
+        """Show conversations of a data file as people read them: read some before you train."""
+        from lhkit.commands.tune import show_data  # noqa: PLC0415 - scipy
+
+        finish(run, lambda settings: show_data(options, settings))
 
 
 def _add_train(tune: typer.Typer, run: Run) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import replace
@@ -21,12 +21,19 @@ from tqdm.auto import tqdm
 
 from lhkit.commands.options import in_dtype
 from lhkit.commands.progress import setup_progress
-from lhkit.commands.tune_options import DataOptions, InitOptions, RunOptions, TrainOptions
+from lhkit.commands.tune_options import (
+    DataOptions,
+    InitOptions,
+    RunOptions,
+    ShowOptions,
+    TrainOptions,
+)
 from lhkit.errors import ModelError, RunError, SetupError, TuningError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.reviews import read_talks
 from lhkit.harness.scenario import load_scenarios
 from lhkit.locales import Catalog, available_locales, load_catalog
+from lhkit.models.dialects.json import read_back
 from lhkit.models.light import require_llama_cpp
 from lhkit.models.weights import ensure_weights, file_sha256, require_adapter
 from lhkit.precision import chosen
@@ -53,7 +60,14 @@ from lhkit.tuning.data import (
     write_sequences,
 )
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, lines_to_quote, read_phrases
+from lhkit.tuning.phrases.file import (
+    HOW,
+    MORE,
+    PhraseFile,
+    lines_to_quote,
+    read_phrases,
+    todo_count,
+)
 from lhkit.tuning.phrases.generate import (
     Answers,
     DrawingStage,
@@ -196,6 +210,74 @@ def _show(
         sha256=data_sha256(learnt)[:12],
     )
     _tell(text)
+
+
+async def show_data(options: ShowOptions, settings: Settings) -> int:
+    """Show what is said in the conversations of a data file; return the exit code.
+
+    Raises:
+        TuningError: it is no such file; names the line or the conversation.
+        UsageError: it holds none of those that are asked for.
+    """
+    catalog = load_catalog(settings.locale)
+    sequences = read_sequences(options.data)
+    asked = _asked_for(sequences, options)
+    begin = options.begin - 1
+    shown = asked[begin : begin + options.count]
+    if not shown:
+        raise UsageError(f"--from {options.begin}: only {len(asked)} conversations are there")
+    for number, each in enumerate(shown, start=options.begin):
+        _tell("\n".join((f"{number} · {_named(each)}", *_said_in(each, options.data, catalog), "")))
+    kinds = Counter(each.kind for each in sequences)
+    counted = catalog.text(
+        "tune.shown",
+        first=options.begin,
+        last=options.begin + len(shown) - 1,
+        found=len(asked),
+        file=options.data,
+        kinds=", ".join(f"{kind} {count}" for kind, count in kinds.most_common()),
+    )
+    _tell(counted)
+    return 0
+
+
+def _asked_for(
+    sequences: Sequence[TrainingSequence], options: ShowOptions
+) -> Sequence[TrainingSequence]:
+    for option, wanted, there in (
+        ("--kind", options.kind, {each.kind for each in sequences}),
+        ("--locale", options.locale, {each.group for each in sequences}),
+    ):
+        if wanted is not None and wanted not in there:
+            known = ", ".join(sorted(there))
+            raise UsageError(f"{option} {wanted}: {options.data} holds none: choose one of {known}")
+    asked = [
+        each
+        for each in sequences
+        if options.kind in {None, each.kind} and options.locale in {None, each.group}
+    ]
+    if not asked:
+        raise UsageError(
+            f"--kind {options.kind} --locale {options.locale}: {options.data} holds none of both: "
+            "leave one of them out"
+        )
+    return asked
+
+
+def _named(sequence: TrainingSequence) -> str:
+    return f"{sequence.kind} · {sequence.group} · {sequence.id}"
+
+
+def _said_in(sequence: TrainingSequence, file: Path, catalog: Catalog) -> Iterator[str]:
+    try:
+        spoken = read_back(sequence.text)
+    except ValueError as error:
+        raise TuningError(
+            f"{file}: {sequence.id}: text: {error}: make it with `lhkit tune data`"
+        ) from error
+    for each in spoken:
+        told = f"  {catalog.text(f'tune.said_{each.who}')}: {each.text}"
+        yield told.replace("\n", "\n    ")
 
 
 async def train_adapter(
@@ -456,7 +538,7 @@ async def write_skeleton(options: InitOptions, settings: Settings) -> int:
         out=options.out,
         tools=len(next(iter(registries.values()))),
         locales=", ".join(registries),
-        todos=sum(TODO in line for line in text.splitlines() if not line.lstrip().startswith("#")),
+        todos=todo_count(text),
     )
     following = catalog.text("tune_own.next", reference=options.toolset, out=options.out)
     for line in (written, following):
@@ -634,7 +716,7 @@ def stages_of(
         else:
             stages[locale] = replace(stage, notify=notify, refuse=refuse, drop=drop)
     if faults:
-        raise TuningError("\n".join(dict.fromkeys(faults)))
+        raise TuningError("\n".join([*dict.fromkeys(faults), MORE]))
     return stages
 
 

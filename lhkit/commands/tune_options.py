@@ -174,6 +174,26 @@ class DataOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions:
+    """Which conversations of `data` are shown: `count` of the chosen ones, from number `begin` on.
+
+    `kind` and `locale` None mean all of them.
+    """
+
+    data: Annotated[Path, typer.Argument(dir_okay=False, help="File of `lhkit tune data`.")]
+    kind: Annotated[
+        str | None, typer.Option(help="Only those of one kind, such as follow_ups.")
+    ] = None
+    locale: Annotated[str | None, typer.Option(help=f"Only those in one language: {LOCALES}.")] = (
+        None
+    )
+    begin: Annotated[
+        int, typer.Option("--from", min=1, max=MOST, help="Number of the first to show.")
+    ] = 1
+    count: Annotated[int, typer.Option(min=1, max=MOST, help="How many to show.")] = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
     """What `lhkit tune train` trains on, where to, and how.
 

@@ -56,6 +56,8 @@ BAD: list[tuple[str, str]] = [
             (DATA, "--korean-share", "-0.1 1.1 nan inf"),
             (DATA, "--openings", "-0.1 1.1 nan inf"),
             (DATA, "--made-up-names", "-0.1 1.1 nan inf"),
+            ("tune show data.jsonl", "--from", f"0 -1 {HUGE} nan"),
+            ("tune show data.jsonl", "--count", f"0 -1 {HUGE} nan"),
             (TRAIN, "--steps", f"0 -1 {HUGE} nan"),
             (TRAIN, "--batch-tokens", f"0 -1 {HUGE} nan"),
             (TRAIN, "--learning-rate", "-1 2 nan inf"),

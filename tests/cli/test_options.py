@@ -28,7 +28,13 @@ from lhkit.commands.options import (
     ServeOptions,
     ServeToolsOptions,
 )
-from lhkit.commands.tune_options import DataOptions, InitOptions, RunOptions, TrainOptions
+from lhkit.commands.tune_options import (
+    DataOptions,
+    InitOptions,
+    RunOptions,
+    ShowOptions,
+    TrainOptions,
+)
 from lhkit.models.weights import SHIPPED_ADAPTER
 from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape, TuneSettings
 
@@ -76,6 +82,7 @@ def taken(line: str) -> Any:
         ),
         ("tune init --toolset own.py:own --out new", InitOptions(toolset="own.py:own", out=NEW)),
         ("tune data --out new", DataOptions(out=NEW)),
+        ("tune show one.yaml", ShowOptions(data=ONE)),
         ("tune train one.yaml --into new", TrainOptions(data=ONE, into=NEW)),
         (
             "tune run --toolset own.py:own --phrases one.yaml --into new",
@@ -99,6 +106,10 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
                 scored_on=(TWO,),
                 openings=0.5,
             ),
+        ),
+        (
+            "tune show one.yaml --kind follow_ups --locale ko --from 21 --count 5",
+            ShowOptions(data=ONE, kind="follow_ups", locale="ko", begin=21, count=5),
         ),
         (
             "tune run --toolset a:b --phrases one.yaml --into new --made-up-names 0.25",

@@ -51,7 +51,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.promise("tune_own.docs")
 def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path) -> None:
-    init, data, whole, train, merge, more, further, _talks = (command[1:] for command in COMMANDS)
+    init, data, show, whole, train, merge, more, further, _talks = (
+        command[1:] for command in COMMANDS
+    )
     run = lhkit(*init)
     assert (run.exit_code, run.stderr) == (0, "")
     assert "3 tools, en. Fill in its" in run.stdout
@@ -63,6 +65,10 @@ def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path)
     assert run.exit_code == 0, run.stderr
     assert "Not found in" not in run.stdout, run.stdout
     assert "never used" not in run.stdout
+    run = lhkit(*show)
+    assert run.exit_code == 0, run.stderr
+    assert " · follow_ups · en · own-tools." in run.stdout
+    assert "  User: Today is " in run.stdout
     texts = {each.text for each in read_sequences(folder / "data" / "train.jsonl")}
     dev = {each.text for each in read_sequences(folder / "data" / "train.dev.jsonl")}
     assert len(texts) > 30
@@ -134,6 +140,7 @@ def test_code_that_writes_no_conversations_is_one_sentence(
         ("init --toolset notes.py:Notebook --out x.yaml --locale fr", "no locale 'fr'"),
         ("data --out x.jsonl --toolset notes.py:Notebook", "needs --phrases FILE"),
         ("data --out x.jsonl --phrases p.yaml", "p.yaml:2: worlds[0]: world.now: Field required"),
+        ("data --out x.jsonl --phrases p.yaml", "Mend these; what comes after them is checked"),
         (
             "data --out x.jsonl --toolset notes.py:Notebook --phrases p.yaml --dev-share 1",
             "nothing is left to learn from",

@@ -8,7 +8,7 @@ from lhkit.errors import TuningError
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import read_phrases
+from lhkit.tuning.phrases.file import MORE, read_phrases
 
 REGISTRY = ToolRegistry(
     [
@@ -52,13 +52,13 @@ locales:
 
 
 def checked(folder: Path, text: str) -> str:
-    """Return what is said of a phrase file, without its folder; nothing if it is fine."""
+    """Return the faults of a phrase file, without its folder; nothing if it is fine."""
     file = folder / "p.yaml"
     file.write_text(text, encoding="utf-8")
     try:
         check_fit(read_phrases(file), {"en": REGISTRY})
     except TuningError as error:
-        return str(error).replace(f"{folder}/", "")
+        return str(error).replace(f"{folder}/", "").removesuffix(f"\n{MORE}")
     return ""
 
 
@@ -144,6 +144,23 @@ def test_a_fault_is_told_with_line_and_field(
     assert GOOD.count(old) == 1
     told = checked(tmp_path, GOOD.replace(old, new)).splitlines()
     assert any(each.startswith(f"p.yaml:{line}: {place}: {message}") for each in told), told
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("say:", "says:"), (SAID, "{name} in {hours}")],
+    ids=["of the file's form", "of its fit to the tools"],
+)
+def test_faults_that_hide_others_end_with_a_sentence_about_those(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(GOOD.replace(old, new), encoding="utf-8")
+    with pytest.raises(TuningError) as raised:
+        check_fit(read_phrases(file), {"en": REGISTRY})
+    *faults, last = str(raised.value).splitlines()
+    assert faults
+    assert last == MORE
 
 
 def test_an_argument_that_a_sentence_means_twice_is_told(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from lhkit.harness.scenario import read_yaml
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import TODO, lines_to_quote, read_phrases
+from lhkit.tuning.phrases.file import TODO, lines_to_quote, read_phrases, todo_count
 from lhkit.tuning.phrases.generate import skeleton
-from lhkit.tuning.phrases.values import given_values, schema_fault
+from lhkit.tuning.phrases.values import expected_of, given_values, schema_fault
 
 
 def written(registry: ToolRegistry, reader: str = "en") -> str:
@@ -74,6 +74,81 @@ def test_an_argument_has_the_values_of_its_schema_or_a_todo(
 
 def reader(name: str, *required: str, **properties: Any) -> Any:
     return echo_tool(name, parameters=object_schema(*required, **properties))
+
+
+EXTRAS = {"type": "array", "items": {"enum": ["helmet", "lock"]}, "maxItems": 4, "default": []}
+
+
+@pytest.mark.parametrize(
+    ("schema", "entries"),
+    [
+        (EXTRAS, [{"say": "helmet", "value": ["helmet"]}, {"say": "lock", "value": ["lock"]}]),
+        ({"type": "array", "items": {"enum": [1]}, "minItems": 2}, [TODO]),
+        ({"type": "array", "items": {"type": "string"}}, [TODO]),
+    ],
+)
+def test_a_list_offers_each_choice_of_its_items(schema: dict[str, Any], entries: list[Any]) -> None:
+    assert tools_in(written(one_tool(thing=schema)))["act"]["values"]["thing"] == entries
+
+
+@pytest.mark.parametrize(
+    ("schema", "entries"),
+    [
+        ({"enum": ["bike", "도구", 3]}, [{"say": TODO, "value": "bike"}, "도구", 3]),
+        (EXTRAS, [{"say": TODO, "value": ["helmet"]}, {"say": TODO, "value": ["lock"]}]),
+        ({"type": "boolean"}, [True, False]),
+        ({"type": "string", "examples": ["tea"]}, ["tea"]),
+    ],
+)
+def test_a_choice_in_the_korean_part_asks_how_it_is_said(
+    schema: dict[str, Any], entries: list[Any]
+) -> None:
+    assert tools_in(written(one_tool(thing=schema)), "ko")["act"]["values"]["thing"] == entries
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "integer", "minimum": 0}, "integer from 0"),
+        ({"type": "integer", "maximum": 9}, "integer up to 9"),
+        ({"type": "integer", "minimum": 1, "maximum": 6}, "integer 1..6"),
+        (EXTRAS, 'array of ..4 items, each one of "helmet", "lock"'),
+    ],
+)
+def test_a_comment_says_what_an_argument_accepts(schema: dict[str, Any], told: str) -> None:
+    lines = written(one_tool(thing=schema)).splitlines()
+    assert f"          # thing (required): {told}" in lines
+
+
+def test_a_list_of_such_lists_is_told_in_a_few_words() -> None:
+    tree = {"type": "array", "items": {"$ref": "#/$defs/tree"}}
+    parameters = {**object_schema(tree={"$ref": "#/$defs/tree"}), "$defs": {"tree": tree}}
+    assert expected_of(parameters, "tree") == "array, each array"
+
+
+@pytest.mark.parametrize(("schema", "hints"), [({"format": "date"}, 1), ({"type": "string"}, 0)])
+def test_a_look_up_over_days_says_which_days_a_model_can_copy(
+    schema: dict[str, Any], hints: int
+) -> None:
+    act = echo_tool("act", parameters=object_schema("note_id", note_id=TEXT), is_destructive=True)
+    text = written(ToolRegistry([act, reader("list_notes", "day", day=schema)]))
+    assert text.count("A model copies days") == hints
+    assert text.count("모델은 날짜를 계산하지 않고") == hints
+
+
+def test_as_many_todos_are_counted_as_are_then_missed(tmp_path: Path) -> None:
+    act = echo_tool("act", parameters=object_schema("note_id", note_id=TEXT), is_destructive=True)
+    days = {"a": {"format": "date"}, "b": {"format": "date"}}
+    text = written(ToolRegistry([act, reader("list_notes", "a", "b", **days)]))
+    file = tmp_path / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(
+        TuningError, match=rf"a TODO is left \({todo_count(text) - 1} more after it\)"
+    ):
+        read_phrases(file)
+    assert todo_count(text) > sum(
+        TODO in line for line in text.splitlines() if not line.lstrip().startswith("#")
+    )
 
 
 TEXT = {"type": "string"}

@@ -19,6 +19,7 @@ from lhkit.harness.scenario import (
     Document,
     SourceFault,
     read_document,
+    read_yaml,
     shape_faults,
     world_with_days,
 )
@@ -297,6 +298,9 @@ TODO = "TODO"
 
 HOW = "`lhkit tune init` writes a file to fill in"
 
+MORE = "Mend these; what comes after them is checked then."
+"""How faults end that hide others: the file's form comes first, its fit to the tools, the play."""
+
 _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _Values: TypeAlias = Mapping[str, tuple[Any, ...]]
 
@@ -528,6 +532,11 @@ def read_phrases(file: Path) -> PhraseFile:
     return PhraseFile(file=file, document=document, phrases=_parsed(file, document))
 
 
+def todo_count(text: str) -> int:
+    """Return how many TODOs are left in the text of a phrase file: those that are refused."""
+    return sum(1 for _ in _todos(read_yaml(text).value, ()))
+
+
 def lines_to_quote(file: Path) -> tuple[int, ...]:
     """Return the lines of a readable file that some other YAML readers refuse.
 
@@ -558,7 +567,8 @@ def refuse_faults(file: Path, document: Document, faults: tuple[Fault, ...]) -> 
     """Do nothing if there are no faults.
 
     Raises:
-        TuningError: there are some; a line for each, in order of appearance.
+        TuningError: there are some; a line for each, in order of appearance, and that more is
+            checked when they are mended.
     """
     found = sorted(faults, key=lambda each: document.line(each.path))
     if found:
@@ -571,7 +581,7 @@ def refuse_faults(file: Path, document: Document, faults: tuple[Fault, ...]) -> 
             )
             for each in found
         )
-        raise TuningError("\n".join(map(str, told)))
+        raise TuningError("\n".join([*map(str, told), MORE]))
 
 
 def _refuse_todos(file: Path, document: Document) -> None:

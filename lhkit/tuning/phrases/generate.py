@@ -76,6 +76,7 @@ from lhkit.tuning.phrases.values import (
     given_values,
     is_any_text,
     is_day,
+    item_choices,
     meant,
     part_of,
     schema_fault,
@@ -592,6 +593,8 @@ _PLAIN_KEY = re.compile(
 )
 _ID = re.compile(r"(?:(\w+?)_)?(?:id|uuid)|([a-z]\w*?)Id", re.ASCII)
 _OFFERED = ("cancelled", "refused", "not_found")
+_OF_SCHEMAS = "en"
+_LATIN = re.compile("[A-Za-z]")
 _DAYS = {"today": "today", "tomorrow": "today+1d", "yesterday": "today-1d"}
 
 
@@ -713,6 +716,8 @@ def _argument(
     source = _source(tool, name, registry)
     if source is not None:
         yield from _hint("look_up", told, 0)
+        if any(is_day(source.parameters, each) for each in source.parameters.get("required", ())):
+            yield from _hint("look_up_days", told, 0)
     yield f"{_yaml_key(name)}:"
     entries = _entries(tool, name, words) if source is None else _look_up(source)
     yield from _indented(entries, 1)
@@ -756,9 +761,10 @@ def _look_up(source: ToolDefinition) -> Iterator[str]:
 
 
 def _entries(tool: ToolDefinition, name: str, words: Catalog) -> Iterator[str]:
-    given = given_values(tool.parameters, name)
+    given = item_choices(tool.parameters, name) or given_values(tool.parameters, name)
+    is_free = is_any_text(tool.parameters, name)
     for value in given:
-        yield f"- {_entry(value)}"
+        yield f"- {_entry(value, is_said=is_free or _is_word_of(value, words.locale))}"
     days = _days(tool, name, words) if not given else ()
     for entry in days:
         yield f"- {_flow(entry)}"
@@ -766,10 +772,18 @@ def _entries(tool: ToolDefinition, name: str, words: Catalog) -> Iterator[str]:
         yield f"- {TODO}"
 
 
-def _entry(value: Value) -> str:
-    """Return a plain value, or with a place for its words where it is none that can be said."""
-    is_plain = value.words or isinstance(value.value, bool)
-    return _flow(value.value if is_plain else {"say": TODO, "value": value.value})
+def _entry(value: Value, *, is_said: bool) -> str:
+    """Return a plain value, or one with its words; a place for them where nobody knows them."""
+    is_plain = is_said and plain_word(value.value) in value.words
+    if is_plain or isinstance(value.value, bool):
+        return _flow(value.value)
+    said = value.words[0] if is_said and value.words else TODO
+    return _flow({"say": said, "value": value.value})
+
+
+def _is_word_of(value: Value, locale: str) -> bool:
+    """Return False for the words of a schema, which are English, in another language's part."""
+    return locale == _OF_SCHEMAS or not any(map(_LATIN.search, value.words))
 
 
 def _days(tool: ToolDefinition, name: str, words: Catalog) -> tuple[dict[str, str], ...]:

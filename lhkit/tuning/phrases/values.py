@@ -24,6 +24,8 @@ _LIMITS = frozenset({"const", "enum", "format", "pattern"})
 
 _COMBINING = frozenset({"anyOf", "oneOf", "allOf"})
 
+_ENDS = frozenset({"minimum", "maximum"})
+
 CHECK_DAY = date(2026, 1, 1)
 """A relative day is checked as if it were said on this one."""
 
@@ -317,11 +319,25 @@ def _validator(parameters: Mapping[str, Any], argument: str) -> ArgumentValidato
 
 
 def expected_of(parameters: Mapping[str, Any], argument: str) -> str:
-    """Return in a few words what an argument accepts."""
-    node = SchemaNode.of(parameters)
-    branches = node.at(property_of(parameters, argument)).branches()
-    plain = ({k: v for k, v in each.items() if k not in _COMBINING} for each in branches)
-    return " or ".join(dict.fromkeys(map(describe, plain)))
+    """Return in a few words what an argument accepts, and what each item of a list may be."""
+    node = SchemaNode.of(parameters).at(property_of(parameters, argument))
+    return " or ".join(dict.fromkeys(_with_items(each, node) for each in node.branches()))
+
+
+def _with_items(branch: Mapping[str, Any], node: SchemaNode) -> str:
+    if "items" not in branch:
+        return _accepted(branch)
+    each = dict.fromkeys(map(_accepted, node.at(branch["items"]).branches()))
+    return f"{_accepted(branch)}, each {' or '.join(each)}"
+
+
+def _accepted(branch: Mapping[str, Any]) -> str:
+    plain = {key: value for key, value in branch.items() if key not in _COMBINING}
+    low, high = plain.get("minimum"), plain.get("maximum")
+    if (low is None) == (high is None):
+        return describe(plain)
+    end = f"up to {high}" if low is None else f"from {low}"
+    return f"{describe({k: v for k, v in plain.items() if k not in _ENDS})} {end}"
 
 
 def given_values(parameters: Mapping[str, Any], argument: str) -> tuple[Value, ...]:
@@ -338,6 +354,22 @@ def given_values(parameters: Mapping[str, Any], argument: str) -> tuple[Value, .
         Value(words=() if word is None else (word,), value=each)
         for each, word in ((each, plain_word(each)) for each in fitting)
     )
+
+
+def item_choices(parameters: Mapping[str, Any], argument: str) -> tuple[Value, ...]:
+    """Return lists of one item for a list argument whose items are choices; empty for any other."""
+    node = SchemaNode.of(parameters).at(property_of(parameters, argument))
+    items = [each["items"] for each in node.branches() if "items" in each]
+    chosen = [
+        choice
+        for each in items
+        for branch in node.at(each).branches()
+        if {"enum", "const"} & branch.keys()
+        for choice in _named(branch)
+    ]
+    words = ((choice, plain_word(choice)) for choice in chosen)
+    lists = (Value(words=() if word is None else (word,), value=[each]) for each, word in words)
+    return tuple(each for each in lists if not schema_fault(parameters, argument, each))
 
 
 def is_day(parameters: Mapping[str, Any], argument: str) -> bool:
