@@ -247,6 +247,10 @@ _DATE = re.compile(
 )
 _DAYS_OF = {"d": 1, "w": 7, "m": 31}
 DATES = "today, tomorrow-1w, last friday, monthstart-1m or YYYY-MM-DD"
+DAY_WORDS = (
+    *("today", "yesterday", "tomorrow", "weekstart", "monthstart", "monthend"),
+    *(f"{which}{weekday}" for which in ("", "next ", "last ") for weekday in WEEKDAYS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +377,24 @@ def dates_resolved(value: Any, today: date | None) -> Any:
     if isinstance(value, list | tuple):
         return [dates_resolved(each, today) for each in value]
     return value
+
+
+def misspelt_days(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield each `{date: …}` of plain data that `dates_resolved` does not know, with its place.
+
+    A text that is empty or begins with a digit is none that was meant for it.
+    """
+    if isinstance(value, Mapping):
+        expression = value.get("date") if len(value) == 1 else None
+        if isinstance(expression, str) and not _DATE.fullmatch(expression):
+            if expression.strip() and not expression.lstrip()[0].isdigit():
+                yield path, expression
+            return
+        for name, each in value.items():
+            yield from misspelt_days(each, (*path, name))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from misspelt_days(each, (*path, number))
 
 
 @dataclass(frozen=True, slots=True)

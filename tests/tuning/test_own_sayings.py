@@ -547,3 +547,47 @@ def test_a_day_of_a_world_without_a_clock_is_told_with_its_line(tmp_path: Path) 
     file.write_text(WORLD.replace("now:", "then:") + phrases(tools={}), encoding="utf-8")
     with pytest.raises(TuningError, match=r"p\.yaml:2: worlds\[0\]: date 'friday' needs a clock"):
         read_phrases(file)
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.parametrize(
+    ("part", "place"),
+    [
+        ("", "worlds[0].events[1].day"),
+        ("ko", "locales.ko.worlds[0].events[1].day"),
+        ("follow_up", "locales.en.follow_ups[0].world.events[1].day"),
+    ],
+)
+def test_a_misspelt_day_of_a_world_is_told_with_its_line_and_what_may_stand_there(
+    tmp_path: Path, part: str, place: str
+) -> None:
+    events = [
+        {"title": "x", "day": {"date": "friday"}},
+        {"title": "y", "day": {"date": "saterday"}},
+    ]
+    world = {"now": "2026-06-18T09:00:00+09:00", "events": events}
+    line = {"say": ["hi"], "answer": ["Hello."]}
+    texts = {
+        "": f"worlds: [{json.dumps(world)}]\n" + phrases(tools={}),
+        "ko": WORLD + phrases("ko", tools={}, worlds=[world]),
+        "follow_up": WORLD + phrases(tools={}, follow_ups=[{"lines": [line], "world": world}]),
+    }
+    text = texts[part].replace('{"title": "y"', '\n  {"title": "y"')
+    file = tmp_path / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(TuningError) as raised:
+        read_phrases(file)
+    number = next(n for n, each in enumerate(text.splitlines(), 1) if "saterday" in each)
+    assert str(raised.value) == (
+        f"{file}:{number}: {place}: date: 'saterday' is no day: write today, tomorrow-1w, last "
+        "friday or monthstart-1m, or YYYY-MM-DD without `date`: did you mean saturday?"
+    )
+
+
+@pytest.mark.anyio
+async def test_a_day_of_the_calendar_may_be_written_as_a_date_beside_a_sentence(
+    tmp_path: Path,
+) -> None:
+    listing = {**LISTING, "say": [{"text": "what is on?", "args": {"to": {"date": "2026-06-19"}}}]}
+    told = await learnt(tmp_path, WORLD + phrases(tools=tools(list_events=listing)), count=1)
+    assert told[0][1] == call("list_events", to="2026-06-19")

@@ -18,6 +18,7 @@ from lhkit.harness.matchers import Path as DataPath
 from lhkit.harness.scenario import (
     Document,
     SourceFault,
+    day_faults,
     read_document,
     shape_faults,
     world_with_days,
@@ -626,6 +627,7 @@ def _with_days(phrases: Phrases, file: Path, document: Document) -> Phrases:
     faults: list[Fault] = []
 
     def dated(world: Mapping[str, Any], path: DataPath) -> Mapping[str, Any]:
+        faults.extend(day_faults(world, path))
         try:
             return world_with_days(world)
         except ScenarioError as error:

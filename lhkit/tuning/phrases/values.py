@@ -106,6 +106,8 @@ def meant(part: Any, today: date, fillings: Fillings) -> Any:
             return filled(part, lambda slot: fillings[str(slot)].said) or ""
         case LookUp():
             return part.on(today, fillings)
+        case {"date": str(day)} if len(part) == 1:
+            return DateIs(day).resolved(today)
         case _:
             return dates_resolved(part, today)
 
