@@ -755,7 +755,8 @@ _MATCHERS: Sequence[Mapping[str, Any]] = (
         "date",
         {"type": "string"},
         "A day: YYYY-MM-DD, or told from the scenario's day. today, yesterday, tomorrow, weekstart "
-        "(this week's Monday), monthstart, monthend; friday (today or the first to come), next "
+        "(this week's Monday), weekendstart (its Saturday, on a Sunday that day), "
+        "monthstart, monthend; friday (today or the first to come), next "
         "friday (the first after today), last friday (the last before it); each with +Nd, -Nw, +Nm "
         "(days, weeks, months).",
         {"date": "last friday"},

@@ -4,10 +4,11 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
+from itertools import product
 from typing import Any, TypeAlias, TypeVar
 
 from lhkit.chat.step import MAX_TURNS
@@ -27,6 +28,7 @@ from lhkit.models.scripted import Reply as Answer
 from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.data import END_OF_ANSWER, TrainingSequence
 from lhkit.tuning.noise import AFTER_SHARE, BEFORE_SHARE, careless, is_literal, surrounded
 from lhkit.tuning.phrases.check import (
     failing_sentences,
@@ -76,6 +78,7 @@ from lhkit.tuning.phrases.values import (
     given_values,
     is_any_text,
     is_day,
+    lone_slot,
     meant,
     part_of,
     schema_fault,
@@ -143,13 +146,23 @@ def _numbered(place: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What stands for an argument: what is said for it, and its place in the file."""
+
+    words: str
+    place: str
+    is_to_fail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """One call, the words that stand for its arguments, and what may be said afterwards.
 
     An argument may be a `LookUp`: then it is called for first. `words` are those of replies, by
     slot. `place` says where a part of the tool's phrases stands: `file:line: field`. One that
     `is_to_fail` was drawn from `failing`; one that `is_reading` changes nothing. It has to come to
-    `outcome`, if one is given. `told` is how values of results are said.
+    `outcome`, if one is given. `told` is how values of results are said. `talk` names the
+    conversation, `line` is the place of what is said, and `sources` are those of the arguments.
     """
 
     tool: str
@@ -162,6 +175,9 @@ class Wish:
     is_reading: bool = False
     outcome: str | None = None
     told: Mapping[str, str] = field(default_factory=dict)
+    talk: str = ""
+    line: str = ""
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     def calls(self) -> int:
         """Return how many calls it takes at most."""
@@ -584,6 +600,211 @@ def _offered(locale: str) -> frozenset[str]:
     return frozenset(words.text(f"tune_own.reply_{outcome}") for outcome in _OFFERED)
 
 
+# Days of calls that the model can hardly know, or that contradict what it had read. Pure.
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
+_TOLD_DAY = re.compile(
+    r"^(?P<words>.+?) = (?P<first>\d{4}-\d\d-\d\d)(?: \.\. (?P<last>\d{4}-\d\d-\d\d))?$",
+    re.MULTILINE,
+)
+"""As `said_dates` tells it in the context of an assistant."""
+
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|\d+")
+_ENDS = {
+    "from": ("to", "until", "till"),
+    "since": ("until", "till", "to"),
+    "start": ("end", "stop"),
+    "starts": ("ends",),
+    "begin": ("end",),
+    "begins": ("ends",),
+    "first": ("last",),
+    "after": ("before",),
+    "in": ("out",),
+}
+"""How the first and the last day of a span are called, as a part of both names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayRemark:
+    """What is odd about days that one place of the file means: how often, and one case of it."""
+
+    place: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayRemarks:
+    """What is odd about the days of the calls, the most frequent first.
+
+    `reversed` are spans that end before they begin, `others` days where the model was told another
+    one for the same words, `unread` days that stood nowhere in what it had read. `days` counts all.
+    """
+
+    days: int
+    reversed: Sequence[DayRemark]
+    others: Sequence[DayRemark]
+    unread: Sequence[DayRemark]
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """A call of a conversation: its arguments, what had been read, and whose wish it was."""
+
+    args: Mapping[str, Any]
+    read: str
+    wish: Wish
+    sources: Mapping[str, Source]
+
+
+def day_remarks(
+    played: Sequence[TrainingSequence], said: Sequence[Drawn], beginnings: Mapping[str, str]
+) -> DayRemarks:
+    """Return what is odd about the days of calls.
+
+    Args:
+        played: conversations as texts.
+        said: what became of their wishes.
+        beginnings: by language what each text begins with, the tools: no days to be copied.
+    """
+    wishes: dict[str, list[Wish]] = {}
+    for each in said:
+        wishes.setdefault(each.wish.talk, []).append(each.wish)
+    calls = [
+        call
+        for sequence in played
+        for call in _calls_in(
+            sequence,
+            wishes.get(sequence.id.rpartition(".")[0], ()),
+            beginnings.get(sequence.group, ""),
+        )
+    ]
+    days = [(call, name, day) for call in calls for name, day in _days_in(call.args)]
+    others: list[tuple[str, str]] = []
+    unread: list[tuple[str, str]] = []
+    for call, name, day in days:
+        if day in call.read:
+            continue
+        source = call.sources.get(name, Source(words="", place=call.wish.line))
+        told = _other_day(source.words, day, call.read)
+        if told is None:
+            unread.append((source.place, f"{source.words!r}: {name} is {day}"))
+        else:
+            others.append((source.place, f"{told}, and {name} is {day}"))
+    return DayRemarks(
+        days=len(days),
+        reversed=_counted(each for call in calls for each in _reversed(call)),
+        others=_counted(others),
+        unread=_counted(unread),
+    )
+
+
+def _counted(found: Iterable[tuple[str, str]]) -> tuple[DayRemark, ...]:
+    """Return a remark for each place, with the first example of it."""
+    listed = list(found)
+    examples = dict(reversed(listed))
+    counts = Counter(place for place, _ in listed)
+    return tuple(
+        DayRemark(place=place, count=count, example=examples[place])
+        for place, count in counts.most_common()
+    )
+
+
+def _calls_in(
+    sequence: TrainingSequence, wishes: Sequence[Wish], beginning: str
+) -> Iterator[_Called]:
+    """Yield the calls of a conversation that one of its wishes made."""
+    known = [planned for wish in wishes for planned in _planned(wish)]
+    start = len(beginning) if sequence.text.startswith(beginning) else 0
+    for begin, end in sequence.answers:
+        answer = sequence.text[begin:end].removesuffix(END_OF_ANSWER)
+        if not answer.startswith("{"):
+            continue
+        call = json.loads(answer)
+        for wish, tool, args, sources in known:
+            given = call["parameters"]
+            if tool == call["name"] and all(given.get(name) == args[name] for name in args):
+                yield _Called(given, sequence.text[start:begin], wish, sources)
+                break
+
+
+def _planned(
+    wish: Wish,
+) -> Iterator[tuple[Wish, str, Mapping[str, Any], Mapping[str, Source]]]:
+    """Yield the calls of a wish, without what is looked up for them."""
+
+    def planned(
+        tool: str, args: Mapping[str, Any], sources: Mapping[str, Source]
+    ) -> Iterator[tuple[Wish, str, Mapping[str, Any], Mapping[str, Source]]]:
+        plain = {name: each for name, each in args.items() if not isinstance(each, LookUp)}
+        yield wish, tool, plain, sources
+        for name, each in args.items():
+            if isinstance(each, LookUp):
+                ours = dict.fromkeys(each.args, sources[name]) if name in sources else {}
+                yield from planned(each.tool, each.args, ours)
+
+    yield from planned(wish.tool, wish.args, wish.sources)
+
+
+def _days_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the days of arguments, each with the name that it has there."""
+    match value:
+        case str() if found := _DAY.match(value):
+            yield name, found[0]
+        case Mapping():
+            for key, each in value.items():
+                yield from _days_in(each, name or key)
+        case list():
+            for each in value:
+                yield from _days_in(each, name)
+
+
+def _other_day(words: str, day: str, read: str) -> str | None:
+    """Return what was told last of these words, or with them, where this is another day."""
+    said = words.casefold()
+    told: str | None = None
+    for each in _TOLD_DAY.finditer(read):
+        named, first, last = each["words"].casefold(), each["first"], each["last"]
+        if not said or not (named in said or said in named):
+            continue
+        if first <= day <= (last or first) if named in said else day in {first, last}:
+            return None
+        told = each[0]
+    return told
+
+
+def _reversed(call: _Called) -> Iterator[tuple[str, str]]:
+    """Yield the place of each span that ends before it begins, and its days.
+
+    None of a wish that is to come to something else, or of a value that the tool is to refuse.
+    """
+    days = {name: each for name, value in call.args.items() for _, each in _days_in([value])}
+    for first, last in product(days, days):
+        if not _is_span(first, last) or days[last] >= days[first] or call.wish.outcome:
+            continue
+        sources = [call.sources[name] for name in (first, last) if name in call.sources]
+        if any(each.is_to_fail for each in sources):
+            continue
+        places = {each.place for each in sources}
+        words = " … ".join(dict.fromkeys(each.words for each in sources))
+        yield (
+            places.pop() if len(places) == 1 else call.wish.line,
+            f"{words!r}: {first} {days[first]}, {last} {days[last]}",
+        )
+
+
+def _is_span(first: str, last: str) -> bool:
+    """Return True if two names differ in one part, as `from_day` and `to_day` do."""
+    ours, theirs = (
+        [part.casefold() for part in _NAME_PARTS.findall(name)] for name in (first, last)
+    )
+    other = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+    return (
+        len(ours) == len(theirs) and len(other) == 1 and other[0][1] in _ENDS.get(other[0][0], ())
+    )
+
+
 # The phrase file that `lhkit tune init` writes: everything that the tools say, and TODOs.
 
 
@@ -842,12 +1063,14 @@ class DrawingStage:
     many calls the assistant makes in a turn, before it answers. `notify` is told of each wish when
     it is played, `refuse` of what does not fit then. For conversations with other names `opens`
     is asked whether a state can be opened, and `drop` is told by name of those that do not fit.
+    `instructions` are those of the assistant.
     """
 
     registry: ToolRegistry
     days: Sequence[date]
     own_days: Mapping[int, date] = field(default_factory=dict)
     most_calls: int = MAX_TURNS - 1
+    instructions: str = ""
     notify: Callable[[Drawn], None] = ignore
     refuse: Callable[[MisfitError], None] = refuse
     opens: Callable[[Mapping[str, Any]], bool] = lambda _world: True
@@ -1080,7 +1303,7 @@ class _Drawing:
             if not lines:
                 user = self._surrounded(user)
             wishes = [
-                self._meant(line, at, fillings, ("follow_ups", number, "lines", index))
+                self._meant(line, at, fillings, ("follow_ups", number, "lines", index), user)
                 for at in range(len(line.calls))
             ]
             before, memory = memory, Memory()
@@ -1089,7 +1312,12 @@ class _Drawing:
         return _Drawn(tuple(lines))
 
     def _meant(
-        self, line: TalkLine, at: int, fillings: Fillings, path: tuple[str | int, ...]
+        self,
+        line: TalkLine,
+        at: int,
+        fillings: Fillings,
+        path: tuple[str | int, ...],
+        user: str,
     ) -> Wish:
         """Return the wish that a call of a line means."""
         call, is_last = line.calls[at], at + 1 == len(line.calls)
@@ -1107,7 +1335,40 @@ class _Drawing:
             is_reading=not tool.is_destructive,
             outcome=line.outcome if is_last else None,
             told=self._phrases.told,
+            talk=self._name,
+            line=self._placed(*path),
+            sources={
+                name: self._source(raw, user, fillings, (*path, "calls", at, "args", name), path)
+                for name, raw in call.args.items()
+            },
         )
+
+    def _placed(self, *path: str | int) -> str:
+        return self._book.place(("locales", self._locale, *path))
+
+    def _source(
+        self,
+        raw: Any,
+        user: str,
+        fillings: Fillings,
+        path: tuple[str | int, ...],
+        line: tuple[str | int, ...],
+    ) -> Source:
+        """Return what stands for an argument of a follow-up: a slot of it, or the whole line."""
+        slot = lone_slot(raw) if isinstance(raw, str) else None
+        if slot is None:
+            return Source(words=user, place=self._placed(*path))
+        name = slot.partition(".")[0]
+        filling, talk = fillings[slot], line[:2]  # follow_ups, which of them
+        entries = self._phrases.follow_ups[int(talk[1])].slots[name]
+        if isinstance(entries, str):
+            tool, _, argument = entries.partition(".")
+            phrases = self._phrases.tools.get(tool, ToolPhrases())
+            table = "slots" if argument in phrases.slots else "values"
+            place = self._placed("tools", tool, table, argument, filling.entry)
+        else:
+            place = self._placed(*talk, "slots", name, filling.entry)
+        return Source(words=filling.said, place=place)
 
     def _slots(self, slots: Mapping[str, Any]) -> dict[str, tuple[Value, ...]]:
         """Return the values of each slot; those of one argument are drawn without repeating."""
@@ -1133,14 +1394,16 @@ class _Drawing:
                 if part is None:  # of a result, which has a list of that name
                     continue
                 word = self._rng.choice(part.words) if part.words else ""
-                fillings[str(slot)] = self._renamed(part.filling(self._today, word))
+                filling = self._renamed(part.filling(self._today, word))
+                entry = slots[slot.name].index(value)
+                fillings[str(slot)] = replace(filling, entry=entry)
         return fillings
 
     def _renamed(self, filling: Filling) -> Filling:
         said, told, value = (
             renamed(each, self._others) for each in (filling.said, filling.told, filling.value)
         )
-        return Filling(said=said, told=told, value=value)
+        return replace(filling, said=said, told=told, value=value)
 
     def _wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
         """Return what a user says who wants a tool, and the call that is meant."""
@@ -1179,9 +1442,20 @@ class _Drawing:
             name: value.on(self._today) for name, value in single(sentence, phrases, tool).items()
         }
         args |= {name: meant(part, self._today, fillings) for name, part in parts.items()}
-        for slot in said:
-            args |= _filled_args(slot, tool, phrases, fillings)
         path = ("locales", self._locale, "tools", tool.name)
+        line = self._book.place((*path, "say", phrases.sentences().index(sentence)))
+        text = filled(sentence.text, lambda slot: words[str(slot)]) or ""
+        sources = {name: Source(words=text, place=line) for name in args}
+        for slot in said:
+            ours = _filled_args(slot, tool, phrases, fillings)
+            args |= ours
+            is_to_fail = slot.name == failing
+            table = "slots" if slot.name in phrases.slots else "values"
+            place = self._book.place(
+                (*path, "failing" if is_to_fail else table, slot.name, fillings[str(slot)].entry)
+            )
+            source = Source(words=words[str(slot)], place=place, is_to_fail=is_to_fail)
+            sources |= dict.fromkeys(ours, source)
         wish = Wish(
             tool=tool.name,
             locale=self._locale,
@@ -1192,6 +1466,9 @@ class _Drawing:
             is_to_fail=failing is not None,
             is_reading=not tool.is_destructive,
             told=self._phrases.told,
+            talk=self._name,
+            line=line,
+            sources=sources,
         )
         return filled(sentence.text, lambda slot: words[str(slot)], self._typed) or "", wish
 

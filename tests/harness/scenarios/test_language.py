@@ -170,6 +170,7 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
         ("next monday", "2026-06-22"),
         ("monday+2w", "2026-07-06"),
         ("weekstart", "2026-06-15"),
+        ("weekendstart", "2026-06-20"),
         ("monthstart", "2026-06-01"),
         ("monthstart-1m", "2026-05-01"),
         ("monthend", "2026-06-30"),
