@@ -55,13 +55,14 @@ from lhkit.tuning.data import (
     write_sequences,
 )
 from lhkit.tuning.phrases.check import check_fit
-from lhkit.tuning.phrases.file import HOW, TODO, PhraseFile, lines_to_quote, read_phrases
+from lhkit.tuning.phrases.file import HOW, PhraseFile, lines_to_quote, read_phrases, todo_count
 from lhkit.tuning.phrases.generate import (
     Answers,
     DayRemarks,
     DrawingStage,
     Drawn,
     MisfitError,
+    Remark,
     answers_of,
     conversations,
     day_remarks,
@@ -70,6 +71,7 @@ from lhkit.tuning.phrases.generate import (
     raise_misfit,
     require_playable,
     skeleton,
+    unasked,
 )
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.reviewed import reviewed_conversations
@@ -464,7 +466,7 @@ async def write_skeleton(options: InitOptions, settings: Settings) -> int:
         out=options.out,
         tools=len(next(iter(registries.values()))),
         locales=", ".join(registries),
-        todos=sum(TODO in line for line in text.splitlines() if not line.lstrip().startswith("#")),
+        todos=todo_count(text),
     )
     following = catalog.text("tune_own.next", reference=options.toolset, out=options.out)
     for line in (written, following):
@@ -599,7 +601,9 @@ async def _write_drawn(
         line = printable(_told(answers, load_catalog(settings.locale)))
         Console().print(line, soft_wrap=True, highlight=False, markup=False)
     beginnings = {locale: _beginning(stage) for locale, stage in stages.items()}
-    for line in _days_told(day_remarks(played, said, beginnings), load_catalog(settings.locale)):
+    for line in _remarks(
+        day_remarks(played, said, beginnings), unasked(said), load_catalog(settings.locale)
+    ):
         Console().print(printable(line), soft_wrap=True, highlight=False, markup=False)
 
 
@@ -610,17 +614,18 @@ def _beginning(stage: DrawingStage) -> str:
     return DIALECTS["json"].encode((asked,), tools, stage.instructions).partition(mark)[0]
 
 
-def _days_told(remarks: DayRemarks, catalog: Catalog) -> Iterator[str]:
-    """Yield what is odd about the days of calls, a heading and a line for each of some places."""
+def _remarks(days: DayRemarks, unasked_lines: Sequence[Remark], catalog: Catalog) -> Iterator[str]:
+    """Yield what is odd about days and questions, a heading and a line for each of some places."""
     for key, found in (
-        ("reversed", remarks.reversed),
-        ("other", remarks.others),
-        ("unread", remarks.unread),
+        ("days_reversed", days.reversed),
+        ("days_other", days.others),
+        ("days_unread", days.unread),
+        ("unasked", unasked_lines),
     ):
         if not found:
             continue
         count = sum(each.count for each in found)
-        yield catalog.text(f"tune_own.days_{key}", count=count, days=remarks.days)
+        yield catalog.text(f"tune_own.{key}", count=count, days=days.days)
         for each in found[:_PLACES]:
             yield f"  {each.place} ({each.count}): {each.example}"
         if len(found) > _PLACES:

@@ -20,6 +20,7 @@ from lhkit.harness.scenario import (
     SourceFault,
     day_faults,
     read_document,
+    read_yaml,
     shape_faults,
     world_with_days,
 )
@@ -584,6 +585,11 @@ def _refuse_todos(file: Path, document: Document) -> None:
             f"{file}:{document.line(path)}: {shown_path(path)}: a TODO is left{more}: "
             "write your own words there, or delete the line"
         )
+
+
+def todo_count(text: str) -> int:
+    """Return how many texts and names of a phrase file are still to be written."""
+    return sum(1 for _ in _todos(read_yaml(text).value, ()))
 
 
 def _todos(value: Any, path: DataPath) -> Iterator[DataPath]:

@@ -170,7 +170,7 @@ class Wish:
     args: Mapping[str, Any]
     words: Mapping[str, str]
     replies: Mapping[str, Sequence[str | PhraseReply]]
-    place: Callable[[str], str]
+    place: Callable[..., str]
     is_to_fail: bool = False
     is_reading: bool = False
     outcome: str | None = None
@@ -189,6 +189,8 @@ class Drawn:
     """What became of a wish: a key of its `replies`, the reply under it, and that in words.
 
     `is_blind` if a list was empty, and the reply is one for results and does not speak of it.
+    `there` are the slots that a reply could have. `is_unasked` if the user was to say no to it, or
+    to one before it, and was not asked.
     """
 
     wish: Wish
@@ -196,6 +198,8 @@ class Drawn:
     reply: str
     text: str
     is_blind: bool = False
+    there: frozenset[str] = frozenset()
+    is_unasked: bool = False
 
 
 def ignore(_said: Drawn) -> None:
@@ -233,6 +237,7 @@ def acting(
     refuse: Callable[[MisfitError], None] = refuse,
     before: Memory | None = None,
     after: Memory | None = None,
+    is_rejected: bool = False,
 ) -> Act:
     """Return an act that makes the calls one after the other and then speaks of all of them.
 
@@ -244,6 +249,7 @@ def acting(
         refuse: told of what does not fit; unless it raises, the turn ends without words.
         before: what is known when it begins.
         after: is given what is known when it ends.
+        is_rejected: the user says no, if asked.
 
     Raises (when it acts):
         MisfitError: a tool broke, a look-up does not find what it should, no reply fits what came
@@ -252,7 +258,8 @@ def acting(
 
     def act(settled: Sequence[ToolCallMessage]) -> Answer:
         known = dict(before.known) if before else {}
-        course = _course(wishes, random.Random(seed), known)  # noqa: S311 - words, no secret
+        rng = random.Random(seed)  # noqa: S311 - words, no secret
+        course = _course(wishes, rng, known, is_rejected=is_rejected)
         try:
             call = next(course)
             for message in settled:
@@ -282,7 +289,9 @@ def acting(
     return act
 
 
-def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Course[Sequence[Drawn]]:
+def _course(
+    wishes: Sequence[Wish], rng: random.Random, known: _Known, *, is_rejected: bool
+) -> _Course[Sequence[Drawn]]:
     """Yield each call, be sent its result, and return what is said in the end."""
     told: list[Drawn] = []
     for wish in wishes:
@@ -299,6 +308,8 @@ def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Cours
         known.pop(_call_key(wish.tool, args))  # to try again is another call
         if isinstance(message.result, ToolOk):
             known.clear()  # it may have changed what a look-up would find
+    if is_rejected and not any(each.outcome == "cancelled" for each in told):
+        told[-1] = replace(told[-1], is_unasked=True)
     return told
 
 
@@ -401,8 +412,9 @@ def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Rando
                     reply=reply.text,
                     text=text,
                     is_blind=outcome == "ok" and wish.is_reading and _is_blind(reply, field),
+                    there=frozenset(_slots_there(wish, field)),
                 )
-    raise MisfitError(wish.place("replies"), _unsaid(wish, outcomes, field), wish.tool, outcomes[0])
+    raise _unsaid(wish, outcomes, field)
 
 
 def _is_blind(reply: PhraseReply, field: _Field) -> bool:
@@ -501,16 +513,74 @@ def _outcomes_of(data: Mapping[str, Any], *, asks_several: bool) -> tuple[str, .
     return ("ok", "not_found") if is_numbers_only else ("not_found", "ok")
 
 
-def _unsaid(wish: Wish, outcomes: Sequence[str], field: _Field) -> str:
-    rows = (
-        f"{name}.{key}" for name, row in field.rows.items() if isinstance(row, dict) for key in row
-    )
-    fields = ", ".join([*wish.words, *field.data, *rows]) or "none"
+def _unsaid(wish: Wish, outcomes: Sequence[str], field: _Field) -> MisfitError:
+    """Return that no reply can be filled, at the first one with a slot that is never there."""
+    there = _slots_there(wish, field)
     keys = " or ".join(f"`{outcome}`" for outcome in outcomes)
-    return (
+    told = (
         f"{wish.tool} came to `{outcomes[0]}` with {_called_with(field.args)} and no reply for it "
-        f"can be filled (slots there: {fields}): write one under {keys}"
+        f"can be filled (slots there: {', '.join(there) or 'none'})"
     )
+    for outcome in outcomes:
+        for number, written in enumerate(wish.replies.get(outcome, ())):
+            for at, slot in _not_there(reply_of(written), field, there):
+                place = wish.place("replies", outcome, number, *at)
+                return MisfitError(
+                    place, f"{{{slot}}} is not there: {told}: mend it", wish.tool, outcomes[0]
+                )
+    place = wish.place("replies")
+    return MisfitError(place, f"{told}: write one under {keys}", wish.tool, outcomes[0])
+
+
+def _slots_there(wish: Wish, field: _Field) -> tuple[str, ...]:
+    """Return the slots that a reply may have, as they are written."""
+    of_rows = [
+        f"{name}.{key}" for name, row in field.rows.items() if isinstance(row, dict) for key in row
+    ]
+    of_data = [slot for name, value in field.data.items() for slot in _slots_of_value(name, value)]
+    return tuple(dict.fromkeys([*wish.words, *of_data, *of_rows]))
+
+
+def _slots_of_value(name: str, value: Any) -> Iterator[str]:
+    """Yield the slots for a field of a result; rows have none without a key."""
+    rows = [each for each in _listed(value) if isinstance(each, Mapping)]
+    if isinstance(value, list):
+        yield f"{name}:{COUNT}"
+    if rows:
+        yield from dict.fromkeys(f"{name}.{key}" for row in rows for key in row)
+    else:
+        yield name
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _not_there(
+    reply: PhraseReply, field: _Field, there: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the slots of a reply that no result of this kind has, each with its place in it.
+
+    What an empty list would hold is not known.
+    """
+    for slot in slots_of(reply.text):
+        value, ways = field.data.get(slot.name), reply.ways(slot.name)
+        if value == [] or (slot.key == _CALLED_WITH and slot.name in field.args):
+            continue
+        if ways and isinstance(value, list) and not slot.key:
+            known = {
+                f"{slot.name}.{key}" for row in value if isinstance(row, Mapping) for key in row
+            }
+            inside = [each for way in ways for each in slots_of(way)]
+            for each in inside if slot.spec != COUNT else ():
+                if f"{slot.name}.{each.name}" not in known:
+                    yield ("each", slot.name), str(each)
+        elif _as_written(slot) not in there:
+            yield (), _as_written(slot)
+
+
+def _as_written(slot: Gap) -> str:
+    return f"{slot}:{COUNT}" if slot.spec == COUNT else str(slot)
 
 
 def _called_with(args: Mapping[str, Any]) -> str:
@@ -589,9 +659,24 @@ def _unused(book: PhraseFile, tool: str, said: Sequence[Drawn], locales: set[str
             if silent and len(silent) == len(replies):
                 yield f"{outcome} ({book.file.name}:{book.document.line(path)})"
                 continue
+            there = [
+                each.there for each in said if (each.wish.locale, each.outcome) == (locale, outcome)
+            ]
             for number in silent:
                 line = book.document.line((*path, number))
-                yield f"{outcome}[{number}] ({book.file.name}:{line})"
+                empty = _never_there(reply_of(replies[number]), there)
+                yield f"{outcome}[{number}] ({book.file.name}:{line}{empty})"
+
+
+def _never_there(reply: PhraseReply, there: Sequence[frozenset[str]]) -> str:
+    """Return the first slot of a reply that was never there; empty without one."""
+    known = frozenset[str]().union(*there)
+    never = (
+        slot
+        for slot in slots_of(reply.text)
+        if slot.key != _CALLED_WITH and not reply.ways(slot.name) and _as_written(slot) not in known
+    )
+    return next((f": {{{_as_written(slot)}}}?" for slot in never), "")
 
 
 def _offered(locale: str) -> frozenset[str]:
@@ -626,8 +711,8 @@ _ENDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DayRemark:
-    """What is odd about days that one place of the file means: how often, and one case of it."""
+class Remark:
+    """What is odd about one place of the file: how often, and one case of it."""
 
     place: str
     count: int
@@ -643,9 +728,9 @@ class DayRemarks:
     """
 
     days: int
-    reversed: Sequence[DayRemark]
-    others: Sequence[DayRemark]
-    unread: Sequence[DayRemark]
+    reversed: Sequence[Remark]
+    others: Sequence[Remark]
+    unread: Sequence[Remark]
 
 
 @dataclass(frozen=True, slots=True)
@@ -700,13 +785,22 @@ def day_remarks(
     )
 
 
-def _counted(found: Iterable[tuple[str, str]]) -> tuple[DayRemark, ...]:
+def unasked(said: Sequence[Drawn]) -> tuple[Remark, ...]:
+    """Return the lines at which a user was to say no and nobody asked, the most frequent first."""
+    return _counted(
+        (each.wish.place("confirm"), f"{each.wish.tool} came to `{each.outcome}`")
+        for each in said
+        if each.is_unasked
+    )
+
+
+def _counted(found: Iterable[tuple[str, str]]) -> tuple[Remark, ...]:
     """Return a remark for each place, with the first example of it."""
     listed = list(found)
     examples = dict(reversed(listed))
     counts = Counter(place for place, _ in listed)
     return tuple(
-        DayRemark(place=place, count=count, example=examples[place])
+        Remark(place=place, count=count, example=examples[place])
         for place, count in counts.most_common()
     )
 
@@ -1248,7 +1342,12 @@ class _Drawing:
         return _Drawn((line,), tuple((wish.tool, wish.args) for wish in wishes))
 
     def _acting(
-        self, wishes: Sequence[Wish], before: Memory | None = None, after: Memory | None = None
+        self,
+        wishes: Sequence[Wish],
+        before: Memory | None = None,
+        after: Memory | None = None,
+        *,
+        is_rejected: bool = False,
     ) -> Act:
         return acting(
             wishes,
@@ -1258,6 +1357,7 @@ class _Drawing:
             refuse=partial(self._stage.drop, self._name) if self._others else self._stage.refuse,
             before=before,
             after=after,
+            is_rejected=is_rejected,
         )
 
     def _rejected(self, wished: tuple[str, Wish]) -> _Drawn:
@@ -1307,7 +1407,7 @@ class _Drawing:
                 for at in range(len(line.calls))
             ]
             before, memory = memory, Memory()
-            act = self._acting(wishes, before, memory)
+            act = self._acting(wishes, before, memory, is_rejected=line.confirm == "reject")
             lines.append(Line(user=user, act=act, confirm=line.confirm))
         return _Drawn(tuple(lines))
 
@@ -1330,7 +1430,7 @@ class _Drawing:
             args=self._in_order(tool, args),
             words={name: each.told for name, each in fillings.items()},
             replies={**phrases.replies, **line.replies},
-            place=lambda key: self._book.place(("locales", self._locale, *path, key)),
+            place=lambda *keys: self._place_of(line, call.tool, path, *keys),
             is_to_fail=True,
             is_reading=not tool.is_destructive,
             outcome=line.outcome if is_last else None,
@@ -1342,6 +1442,13 @@ class _Drawing:
                 for name, raw in call.args.items()
             },
         )
+
+    def _place_of(
+        self, line: TalkLine, tool: str, path: tuple[str | int, ...], *keys: str | int
+    ) -> str:
+        """Return the place of a part of a line; a reply that is not its own is the tool's."""
+        is_tools = len(keys) > 1 and keys[0] == "replies" and keys[1] not in line.replies
+        return self._placed(*(("tools", tool) if is_tools else path), *keys)
 
     def _placed(self, *path: str | int) -> str:
         return self._book.place(("locales", self._locale, *path))
@@ -1462,7 +1569,7 @@ class _Drawing:
             args=self._in_order(tool, args),
             words={name: each.told for name, each in fillings.items()},
             replies=phrases.replies,
-            place=lambda key: self._book.place((*path, key)),
+            place=lambda *keys: self._book.place((*path, *keys)),
             is_to_fail=failing is not None,
             is_reading=not tool.is_destructive,
             told=self._phrases.told,
