@@ -62,7 +62,7 @@ from lhkit.tuning.phrases.generate import (
     DrawingStage,
     Drawn,
     MisfitError,
-    Remark,
+    OddPlace,
     answers_of,
     conversations,
     day_remarks,
@@ -614,7 +614,9 @@ def _beginning(stage: DrawingStage) -> str:
     return DIALECTS["json"].encode((asked,), tools, stage.instructions).partition(mark)[0]
 
 
-def _remarks(days: DayRemarks, unasked_lines: Sequence[Remark], catalog: Catalog) -> Iterator[str]:
+def _remarks(
+    days: DayRemarks, unasked_lines: Sequence[OddPlace], catalog: Catalog
+) -> Iterator[str]:
     """Yield what is odd about days and questions, a heading and a line for each of some places."""
     for key, found in (
         ("days_reversed", days.reversed),

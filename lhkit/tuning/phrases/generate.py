@@ -711,7 +711,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class OddPlace:
     """What is odd about one place of the file: how often, and one case of it."""
 
     place: str
@@ -728,9 +728,9 @@ class DayRemarks:
     """
 
     days: int
-    reversed: Sequence[Remark]
-    others: Sequence[Remark]
-    unread: Sequence[Remark]
+    reversed: Sequence[OddPlace]
+    others: Sequence[OddPlace]
+    unread: Sequence[OddPlace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -785,7 +785,7 @@ def day_remarks(
     )
 
 
-def unasked(said: Sequence[Drawn]) -> tuple[Remark, ...]:
+def unasked(said: Sequence[Drawn]) -> tuple[OddPlace, ...]:
     """Return the lines at which a user was to say no and nobody asked, the most frequent first."""
     return _counted(
         (each.wish.place("confirm"), f"{each.wish.tool} came to `{each.outcome}`")
@@ -794,13 +794,13 @@ def unasked(said: Sequence[Drawn]) -> tuple[Remark, ...]:
     )
 
 
-def _counted(found: Iterable[tuple[str, str]]) -> tuple[Remark, ...]:
+def _counted(found: Iterable[tuple[str, str]]) -> tuple[OddPlace, ...]:
     """Return a remark for each place, with the first example of it."""
     listed = list(found)
     examples = dict(reversed(listed))
     counts = Counter(place for place, _ in listed)
     return tuple(
-        Remark(place=place, count=count, example=examples[place])
+        OddPlace(place=place, count=count, example=examples[place])
         for place, count in counts.most_common()
     )
 
