@@ -630,10 +630,9 @@ async def test_a_misspelt_slot_of_a_line_is_named_at_the_line_or_at_the_tool_tha
 ) -> None:
     line: dict[str, Any] = {"say": ["what is on?"], "calls": [{"tool": "list_events"}]}
     listing = {"say": [], "replies": {"ok": ["{titel}"]}}
-    for more, place in (
-        ({"replies": {"ok": ["{titel}"]}}, "follow_ups[0].lines[0]"),
-        ({}, "tools.list_events"),
-    ):
+    own: dict[str, Any] = {"replies": {"ok": ["{titel}"]}}
+    none: dict[str, Any] = {}
+    for more, place in ((own, "follow_ups[0].lines[0]"), (none, "tools.list_events")):
         talk = {"lines": [{**line, **more}]}
         text = WORLD + phrases(tools=tools(list_events=listing), follow_ups=[talk])
         with pytest.raises(
