@@ -34,6 +34,8 @@ from lhkit.harness.reviews import read_talks
 from lhkit.harness.scenario import load_scenarios
 from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.models.dialects.json import read_back
+from lhkit.messages import UserMessage
+from lhkit.models.dialects import DIALECTS
 from lhkit.models.light import require_llama_cpp
 from lhkit.models.weights import ensure_weights, file_sha256, require_adapter
 from lhkit.precision import chosen
@@ -70,16 +72,20 @@ from lhkit.tuning.phrases.file import (
 )
 from lhkit.tuning.phrases.generate import (
     Answers,
+    DayRemarks,
     DrawingStage,
     Drawn,
     MisfitError,
+    OddPlace,
     answers_of,
     conversations,
+    day_remarks,
     has_made_up_names,
     identity,
     raise_misfit,
     require_playable,
     skeleton,
+    unasked,
 )
 from lhkit.tuning.recipe import TuneSettings
 from lhkit.tuning.reviewed import reviewed_conversations
@@ -121,14 +127,15 @@ async def write_played(
     settings: Settings,
     *,
     require: Callable[[], None] = lambda: None,
+    look: Callable[[Sequence[TrainingSequence]], None] = lambda _played: None,
     dropped: Collection[str] = (),
     progress: bool = True,
 ) -> None:
     """Play conversations, write them and say so.
 
     The dev file holds no text that the training file holds, too; without a text there is none.
-    Once everything is played, `require` may refuse it; those whose names `dropped` holds then are
-    not learnt from.
+    Once everything is played, `require` may refuse it, and `look` is shown what is learnt from: all
+    but those whose names `dropped` holds then.
 
     Raises:
         UsageError: nothing is left to learn from.
@@ -153,6 +160,7 @@ async def write_played(
     learnt, dev = (
         [each for each in part if each.id.rpartition(".")[0] not in dropped] for part in played
     )
+    look([*learnt, *dev])
     if options.apart:
         near_count = len(told) - len(to_learn) - len(to_measure)
         words = load_catalog(settings.locale).text("tune.apart", count=near_count)
@@ -509,6 +517,8 @@ _WORLDS: tuple[Mapping[str, Any], ...] = ({}, {"now": "2026-06-15T09:00:00+09:00
 """States that a skeleton tries: nothing at all, or no more than a clock."""
 
 _CONVERSATIONS = "--conversations"
+_PLACES = 5
+"""So many places of the file are named for each thing that is odd about days."""
 _MOST_DROPPED = 0.1
 """Share of the conversations with made-up names that may not fit: more is a fault of the file."""
 
@@ -630,6 +640,7 @@ async def _write_drawn(
         asked = load_catalog(settings.locale).text("tune_own.quote", file=phrases, lines=lines)
         _tell(asked, to_stderr=True)
     said: list[Drawn] = []
+    played: list[TrainingSequence] = []
     misfits: list[MisfitError] = []
     dropped: dict[str, MisfitError] = {}
     stages = stages_of(own, book, said.append, misfits.append, dropped.__setitem__)
@@ -657,6 +668,7 @@ async def _write_drawn(
         options,
         settings,
         require=lambda: require_playable(_faults(misfits, dropped, made_up)),
+        look=played.extend,
         dropped=dropped.keys(),
         progress=progress,
     )
@@ -670,6 +682,38 @@ async def _write_drawn(
     for answers in answers_of(book, said):
         line = printable(_told(answers, load_catalog(settings.locale)))
         Console().print(line, soft_wrap=True, highlight=False, markup=False)
+    beginnings = {locale: _beginning(stage) for locale, stage in stages.items()}
+    for line in _remarks(
+        day_remarks(played, said, beginnings), unasked(said), load_catalog(settings.locale)
+    ):
+        Console().print(printable(line), soft_wrap=True, highlight=False, markup=False)
+
+
+def _beginning(stage: DrawingStage) -> str:
+    """Return what every prompt of a language begins with: the instructions and the tools."""
+    mark = "\x00"
+    tools, asked = stage.registry.definitions, UserMessage(text=mark)
+    return DIALECTS["json"].encode((asked,), tools, stage.instructions).partition(mark)[0]
+
+
+def _remarks(
+    days: DayRemarks, unasked_lines: Sequence[OddPlace], catalog: Catalog
+) -> Iterator[str]:
+    """Yield what is odd about days and questions, a heading and a line for each of some places."""
+    for key, found in (
+        ("days_reversed", days.reversed),
+        ("days_other", days.others),
+        ("days_unread", days.unread),
+        ("unasked", unasked_lines),
+    ):
+        if not found:
+            continue
+        count = sum(each.count for each in found)
+        yield catalog.text(f"tune_own.{key}", count=count, days=days.days)
+        for each in found[:_PLACES]:
+            yield f"  {each.place} ({each.count}): {each.example}"
+        if len(found) > _PLACES:
+            yield "  " + catalog.text("tune_own.more_places", count=len(found) - _PLACES)
 
 
 def _faults(
@@ -734,6 +778,7 @@ def _stage(toolset: Toolset, book: PhraseFile, locale: str) -> DrawingStage:
                     registry=session.registry,
                     days=(),
                     most_calls=session.assistant.max_turns - 1,
+                    instructions=session.assistant.instructions,
                     opens=lambda world: opens(toolset, world, locale),
                 )
         except UsageError as error:

@@ -241,12 +241,17 @@ MOST_DAYS = 36_525
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _DATE = re.compile(
-    r"(?P<base>today|yesterday|tomorrow|weekstart|monthstart|monthend"
+    r"(?P<base>today|yesterday|tomorrow|weekstart|weekendstart|monthstart|monthend"
     rf"|(?:(?P<which>last|next) )?(?P<weekday>{'|'.join(WEEKDAYS)}))"
     r"(?:(?P<by>[+-]\d{1,5})(?P<unit>[dwm]))?"
 )
 _DAYS_OF = {"d": 1, "w": 7, "m": 31}
 DATES = "today, tomorrow-1w, last friday, monthstart-1m or YYYY-MM-DD"
+DAY_WORDS = (
+    *("today", "yesterday", "tomorrow", "weekstart", "weekendstart"),
+    *("monthstart", "monthend"),
+    *(f"{which}{weekday}" for which in ("", "next ", "last ") for weekday in WEEKDAYS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +302,8 @@ class DateIs:
     """A day as ISO text: a date, or one that is told from today.
 
     A relative one is `today`, `yesterday`, `tomorrow`; `weekstart` (this week's Monday),
-    `monthstart`, `monthend`; or a weekday: `friday` is today or the first one to come,
+    `weekendstart` (its Saturday, on a Sunday that day), `monthstart`, `monthend`;
+    or a weekday: `friday` is today or the first one to come,
     `next friday` the first one after today, `last friday` the last one before it. Each may be
     moved by days, weeks or months (`today-1d`, `monday+2w`, `monthstart-1m`); a month without that
     day ends with its last one, and `monthend-1m` is the last day of the month before.
@@ -344,6 +350,8 @@ def _base(relative: re.Match[str], today: date) -> date:
     match relative["base"]:
         case "weekstart":
             return today - timedelta(days=today.weekday())
+        case "weekendstart":
+            return today + timedelta(days=max(0, WEEKDAYS.index("saturday") - today.weekday()))
         case "monthstart":
             return today.replace(day=1)
         case "monthend":
@@ -373,6 +381,24 @@ def dates_resolved(value: Any, today: date | None) -> Any:
     if isinstance(value, list | tuple):
         return [dates_resolved(each, today) for each in value]
     return value
+
+
+def misspelt_days(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield each `{date: …}` of plain data that `dates_resolved` does not know, with its place.
+
+    A text that is empty or begins with a digit is none that was meant for it.
+    """
+    if isinstance(value, Mapping):
+        expression = value.get("date") if len(value) == 1 else None
+        if isinstance(expression, str) and not _DATE.fullmatch(expression):
+            if expression.strip() and not expression.lstrip()[0].isdigit():
+                yield path, expression
+            return
+        for name, each in value.items():
+            yield from misspelt_days(each, (*path, name))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from misspelt_days(each, (*path, number))
 
 
 @dataclass(frozen=True, slots=True)

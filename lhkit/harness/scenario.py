@@ -24,12 +24,14 @@ from yaml.resolver import BaseResolver
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.matchers import (
     ANY_OF,
+    DAY_WORDS,
     MATCHER_KEYS,
     Fault,
     Path,
     Slot,
     args_faults,
     dates_resolved,
+    misspelt_days,
     parse_alternatives,
     pattern_fault,
     row_faults,
@@ -753,7 +755,8 @@ _MATCHERS: Sequence[Mapping[str, Any]] = (
         "date",
         {"type": "string"},
         "A day: YYYY-MM-DD, or told from the scenario's day. today, yesterday, tomorrow, weekstart "
-        "(this week's Monday), monthstart, monthend; friday (today or the first to come), next "
+        "(this week's Monday), weekendstart (its Saturday, on a Sunday that day), "
+        "monthstart, monthend; friday (today or the first to come), next "
         "friday (the first after today), last friday (the last before it); each with +Nd, -Nw, +Nm "
         "(days, weeks, months).",
         {"date": "last friday"},
@@ -1045,6 +1048,7 @@ def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
     if scenario.locale not in available_locales():
         yield Fault(("locale",), f"must be one of {', '.join(available_locales())}")
     yield from _world_faults(scenario.world)
+    yield from day_faults(scenario.world, ("world",))
     yield from _twice_broken(scenario.faults)
     yield from _listed_faults(scenario, ())
     yield from _reply_faults(scenario.reply, ("reply",))
@@ -1063,6 +1067,29 @@ def _world_faults(world: Mapping[str, Any]) -> Iterator[Fault]:
                 )
         elif not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
             yield Fault(("world", name), "must be a list of rows")
+
+
+def day_faults(world: Mapping[str, Any], path: Path) -> Iterator[Fault]:
+    """Yield the misspelt days of a world, each at its field.
+
+    A row that has a field `date` alone is a row, whatever stands there.
+    """
+    for place, word in misspelt_days(world):
+        is_row = len(place) == _ROW_DEPTH and isinstance(place[-1], int)
+        if place and not is_row:
+            yield _no_day((*path, *place), word)
+
+
+_ROW_DEPTH = 2
+"""`items[0]`: a table and the place in it."""
+
+
+def _no_day(path: Path, word: str) -> Fault:
+    return Fault(
+        path,
+        f"date: {word!r} is no day: write today, tomorrow-1w, last friday or monthstart-1m, or "
+        f"YYYY-MM-DD without `date`{did_you_mean(word, DAY_WORDS)}",
+    )
 
 
 def _twice_broken(faults: Sequence[ScriptedFault]) -> Iterator[Fault]:
@@ -1087,6 +1114,7 @@ def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
         yield from args_faults(call.args, (*path, "expect", "calls", number, "args"))
     for number, forbidden in enumerate(turn.forbid):
         yield from args_faults(forbidden.args, (*path, "forbid", number, "args"))
+    yield from _gold_faults(turn.gold, (*path, "gold"))
     for number, row in enumerate(turn.expect.results):
         yield from row_faults(row, (*path, "expect", "results", number))
     if turn.expect.asks_whichever and not turn.expect.calls and turn.expect.extra == "none":
@@ -1098,6 +1126,13 @@ def _turn_faults(turn: Turn, path: Path) -> Iterator[Fault]:
     yield from _listed_faults(turn, path)
     if isinstance(turn.expect.order, Before):
         yield from _order_faults(turn.expect.order, len(turn.expect.calls), path)
+
+
+def _gold_faults(gold: Gold, path: Path) -> Iterator[Fault]:
+    for number, call in enumerate(gold.calls or ()):
+        for place, word in misspelt_days(call.args):
+            if place:  # an argument that is called date is one
+                yield _no_day((*path, "calls", number, "args", *place), word)
 
 
 def _reply_faults(reply: ExpectedReply, path: Path) -> Iterator[Fault]:

@@ -109,7 +109,7 @@ async def test_a_tool_that_finds_too_little_is_told_with_replies_that_were_never
     counts, _, rest = told.partition(". ")
     assert sorted(each.split()[1] for each in counts.split(", ")) == ["not_found", "ok"]
     assert rest.startswith("Not found in ")
-    assert rest.endswith("Replies never used: ok[1] (p.yaml:12), refused (p.yaml:14).")
+    assert rest.endswith("Replies never used: ok[1] (p.yaml:12: {shelf}?), refused (p.yaml:14).")
 
 
 def wished(outcome: str, *, is_to_fail: bool = False) -> Drawn:
@@ -147,7 +147,7 @@ async def test_replies_that_the_skeleton_came_with_need_not_be_used(
     assert PHRASES.count("'No: {reason}'") == 1
     phrases = PHRASES.replace("'No: {reason}'", repr(offered))
     told = (await lines(tmp_path, capsys, phrases=phrases))["find_book"]
-    assert told.endswith("Replies never used: ok[1] (p.yaml:12).")
+    assert told.endswith("Replies never used: ok[1] (p.yaml:12: {shelf}?).")
 
 
 @pytest.mark.anyio

@@ -484,7 +484,9 @@ async def test_everything_that_goes_wrong_in_the_play_is_told_at_once_each_cause
     lines = str(raised.value).splitlines()
     assert len(lines) == 2
     assert any(
-        "no reply for it can be filled (slots there: asked, events)" in each for each in lines
+        "{total} is not there: list_events came to `ok` with {} and no reply" in each
+        and "(slots there: asked, events:count, events.id, events.title, events.day)" in each
+        for each in lines
     )
     assert any("there is no 'rows' (fields there: asked, events)" in each for each in lines)
     assert all(re.search(r"p\.yaml:\d+: .* \(\d+ more of this\)$", each) for each in lines)
@@ -547,3 +549,148 @@ def test_a_day_of_a_world_without_a_clock_is_told_with_its_line(tmp_path: Path) 
     file.write_text(WORLD.replace("now:", "then:") + phrases(tools={}), encoding="utf-8")
     with pytest.raises(TuningError, match=r"p\.yaml:2: worlds\[0\]: date 'friday' needs a clock"):
         read_phrases(file)
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.parametrize(
+    ("part", "place"),
+    [
+        ("", "worlds[0].events[1].day"),
+        ("ko", "locales.ko.worlds[0].events[1].day"),
+        ("follow_up", "locales.en.follow_ups[0].world.events[1].day"),
+    ],
+)
+def test_a_misspelt_day_of_a_world_is_told_with_its_line_and_what_may_stand_there(
+    tmp_path: Path, part: str, place: str
+) -> None:
+    events = [
+        {"title": "x", "day": {"date": "friday"}},
+        {"title": "y", "day": {"date": "saterday"}},
+    ]
+    world = {"now": "2026-06-18T09:00:00+09:00", "events": events}
+    line = {"say": ["hi"], "answer": ["Hello."]}
+    texts = {
+        "": f"worlds: [{json.dumps(world)}]\n" + phrases(tools={}),
+        "ko": WORLD + phrases("ko", tools={}, worlds=[world]),
+        "follow_up": WORLD + phrases(tools={}, follow_ups=[{"lines": [line], "world": world}]),
+    }
+    text = texts[part].replace('{"title": "y"', '\n  {"title": "y"')
+    file = tmp_path / "p.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(TuningError) as raised:
+        read_phrases(file)
+    number = next(n for n, each in enumerate(text.splitlines(), 1) if "saterday" in each)
+    assert str(raised.value) == (
+        f"{file}:{number}: {place}: date: 'saterday' is no day: write today, tomorrow-1w, last "
+        "friday or monthstart-1m, or YYYY-MM-DD without `date`: did you mean saturday?"
+    )
+
+
+@pytest.mark.anyio
+async def test_a_day_of_the_calendar_may_be_written_as_a_date_beside_a_sentence(
+    tmp_path: Path,
+) -> None:
+    listing = {**LISTING, "say": [{"text": "what is on?", "args": {"to": {"date": "2026-06-19"}}}]}
+    told = await learnt(tmp_path, WORLD + phrases(tools=tools(list_events=listing)), count=1)
+    assert told[0][1] == call("list_events", to="2026-06-19")
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.parametrize(
+    ("reply", "place", "slot"),
+    [
+        ("{events.titel}", "replies.ok[0]", "events.titel"),
+        ("{event:count}", "replies.ok[0]", "event:count"),
+        ("{events}", "replies.ok[0]", "events"),
+        (
+            {"text": "{events}", "each": {"events": ["{titel}"]}},
+            "replies.ok[0].each.events",
+            "titel",
+        ),
+        ({"text": "{event}", "each": {"event": ["{title}"]}}, "replies.ok[0]", "event"),
+    ],
+)
+@pytest.mark.anyio
+async def test_a_misspelt_slot_of_a_reply_is_named_with_those_that_are_there(
+    tmp_path: Path, reply: Any, place: str, slot: str
+) -> None:
+    text = WORLD + phrases(tools=tools(list_events=tool(["what is on?"], [reply])))
+    with pytest.raises(TuningError) as raised:
+        await learnt(tmp_path, text, count=1)
+    assert f"list_events.{place}: {{{slot}}} is not there: " in str(raised.value)
+    assert "(slots there: asked, events:count, events.id, events.title, events.day)" in str(
+        raised.value
+    )
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_a_misspelt_slot_of_a_line_is_named_at_the_line_or_at_the_tool_that_has_the_reply(
+    tmp_path: Path,
+) -> None:
+    line: dict[str, Any] = {"say": ["what is on?"], "calls": [{"tool": "list_events"}]}
+    listing = {"say": [], "replies": {"ok": ["{titel}"]}}
+    own: dict[str, Any] = {"replies": {"ok": ["{titel}"]}}
+    none: dict[str, Any] = {}
+    for more, place in ((own, "follow_ups[0].lines[0]"), (none, "tools.list_events")):
+        talk = {"lines": [{**line, **more}]}
+        text = WORLD + phrases(tools=tools(list_events=listing), follow_ups=[talk])
+        with pytest.raises(
+            TuningError, match=re.escape(f"{place}.replies.ok[0]: {{titel}} is not")
+        ):
+            await learnt(tmp_path, text, count=1)
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_who_says_no_to_calls_that_only_read_is_told(tmp_path: Path) -> None:
+    line = {"say": ["what is on?"], "calls": [{"tool": "list_events"}], "confirm": "reject"}
+    text = WORLD + phrases(tools=tools(list_events=LISTING), follow_ups=[{"lines": [line]}])
+    told = (
+        r"lines\[0\]\.confirm: nobody is asked here, so that nobody can say no: none of its calls"
+    )
+    with pytest.raises(TuningError, match=told):
+        await learnt(tmp_path, text, count=1)
+
+
+@pytest.mark.anyio
+async def test_who_says_no_and_was_not_asked_is_told_in_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for query, is_told in (("golf", True), ("Kim", False)):
+        called = {"tool": "list_events", "args": {"query": query}, "take": "events.id"}
+        line = {
+            "say": ["cancel it"],
+            "calls": [{"tool": "cancel_event", "args": {"event_id": called}}],
+            "confirm": "reject",
+            "replies": {"not_found": ["No such."], "cancelled": ["It stays."]},
+        }
+        text = WORLD + phrases(tools=tools(), follow_ups=[{"lines": [line]}])
+        await learnt(tmp_path, text, count=9)
+        remark = "follow_ups[0].lines[0].confirm (9): cancel_event came to `not_found`"
+        assert (remark in capsys.readouterr().out) is is_told
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_a_wrong_day_of_a_span_is_told_once_and_one_value_is_not_called_several(
+    tmp_path: Path,
+) -> None:
+    wrong = {"say": "then", "args": {"from": {"date": "fryday"}}}
+    listing = tool(["what is on {span}?"], ["{events.title}"], slots={"span": [wrong]})
+    with pytest.raises(TuningError) as raised:
+        await learnt(tmp_path, WORLD + phrases(tools=tools(list_events=listing)), count=1)
+    assert len(str(raised.value).splitlines()) == 1
+    day = [{"say": "tomorrow", "date": "tomorrow"}]
+    adds = tool(["add {title}"], ["Done."], values={"title": ["golf"], "day": day})
+    with pytest.raises(TuningError, match="'day' of add_event is not said, and its one value is a"):
+        await learnt(tmp_path, WORLD + phrases(tools=tools(add_event=adds)), count=1)
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_a_way_to_tell_rows_that_the_reply_has_not_is_told(tmp_path: Path) -> None:
+    reply = {"text": "{events.title}", "each": {"evnts": ["{title}"]}}
+    text = WORLD + phrases(tools=tools(list_events=tool(["what is on?"], [reply])))
+    with pytest.raises(TuningError, match=r"ok\[0\]\.each\.evnts: \{evnts\} does not stand in its"):
+        await learnt(tmp_path, text, count=1)

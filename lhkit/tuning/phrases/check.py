@@ -293,6 +293,14 @@ class _TalkCheck:
             yield Fault(self.path, "needs `calls` or an `answer`: one of the two")
         for number, call in enumerate(line.calls):
             yield from self._call(call, (*self.path, "calls", number))
+        tools = [self.registry.get(call.tool) for call in line.calls]
+        if line.confirm == "reject" and not any(
+            each is None or each.is_destructive for each in tools
+        ):
+            yield Fault(
+                (*self.path, "confirm"),
+                "nobody is asked here, so that nobody can say no: none of its calls changes data",
+            )
         for outcome, replies in line.replies.items():
             for number, reply in enumerate(replies):
                 yield from _only_slots(
@@ -394,7 +402,6 @@ class _ToolCheck:
     def _sentence(self, sentence: Sentence, path: Path) -> Iterator[Fault]:
         try:
             said = slots_of(sentence.text)
-            filled = filled_by(sentence, self.phrases)
         except TuningError as error:
             yield Fault(path, str(error))
             return
@@ -408,9 +415,17 @@ class _ToolCheck:
         names = {slot.name for slot in said}
         for name, fixed in sentence.args.items():
             yield from self._fixed(name, fixed, names, (*path, "args", name))
+        filled = self._filled(sentence)
         for name in self.tool.parameters.get("required", ()):
-            if name not in filled:
+            if filled is not None and name not in filled:
                 yield from self._silent(name, path)
+
+    def _filled(self, sentence: Sentence) -> set[str] | None:
+        """Return the arguments that a sentence fills; None where a fault of a slot is told."""
+        try:
+            return filled_by(sentence, self.phrases)
+        except TuningError:
+            return None
 
     def _fixed(self, name: str, value: Any, said: set[str], path: Path) -> Iterator[Fault]:
         if name not in self._arguments:
@@ -467,7 +482,14 @@ class _ToolCheck:
                 f"neither a slot nor values fill the required argument {name!r} of "
                 f"{self.tool.name}: say {{{name}}} in the sentence and list `values:` for it",
             )
-        elif len(values) > 1 or values[0].day or (values[0].look_up and values[0].words):
+        elif len(values) == 1 and (values[0].day or (values[0].look_up and values[0].words)):
+            yield Fault(
+                path,
+                f"the required argument {name!r} of {self.tool.name} is not said, and its one "
+                f"value is a day or looked up: say {{{name}}}, or write "
+                f"{{text: …, args: {{{name}: …}}}}",
+            )
+        elif len(values) > 1:
             yield Fault(
                 path,
                 f"the required argument {name!r} of {self.tool.name} is not said and has several "
@@ -504,6 +526,8 @@ class _ToolCheck:
 
     def _reply(self, outcome: str, reply: PhraseReply, path: Path) -> Iterator[Fault]:
         for name in reply.each:
+            if name not in map(str, _readable_slots(reply.text)):
+                yield Fault((*path, "each", name), f"{{{name}}} does not stand in its `text`")
             for way in reply.ways(name):
                 yield from _only_slots(way, (*path, "each", name), None, "")
         if outcome in OUTCOMES_OF_RESULT:  # fields of a result are known when it is there
@@ -632,6 +656,13 @@ def _asked_faults(
 def _no_argument(tool: ToolDefinition, name: str) -> str:
     known = ", ".join(tool.parameters.get("properties", {})) or "none"
     return f"{name!r} is no argument of {tool.name} (arguments: {known})"
+
+
+def _readable_slots(text: str) -> tuple[Gap, ...]:
+    try:
+        return slots_of(text)
+    except TuningError:
+        return ()  # told where the text stands
 
 
 def _only_slots(text: str, path: Path, known: set[str] | None, told: str) -> Iterator[Fault]:

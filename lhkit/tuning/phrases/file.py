@@ -18,6 +18,7 @@ from lhkit.harness.matchers import Path as DataPath
 from lhkit.harness.scenario import (
     Document,
     SourceFault,
+    day_faults,
     read_document,
     read_yaml,
     shape_faults,
@@ -595,6 +596,11 @@ def _refuse_todos(file: Path, document: Document) -> None:
         )
 
 
+def todo_count(text: str) -> int:
+    """Return how many texts and names of a phrase file are still to be written."""
+    return sum(1 for _ in _todos(read_yaml(text).value, ()))
+
+
 def _todos(value: Any, path: DataPath) -> Iterator[DataPath]:
     if isinstance(value, str) and value.lstrip().startswith(TODO):
         yield path
@@ -636,6 +642,7 @@ def _with_days(phrases: Phrases, file: Path, document: Document) -> Phrases:
     faults: list[Fault] = []
 
     def dated(world: Mapping[str, Any], path: DataPath) -> Mapping[str, Any]:
+        faults.extend(day_faults(world, path))
         try:
             return world_with_days(world)
         except ScenarioError as error:

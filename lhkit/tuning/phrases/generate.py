@@ -4,10 +4,11 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
+from itertools import product
 from typing import Any, TypeAlias, TypeVar
 
 from lhkit.chat.step import MAX_TURNS
@@ -27,6 +28,7 @@ from lhkit.models.scripted import Reply as Answer
 from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tuning.data import END_OF_ANSWER, TrainingSequence
 from lhkit.tuning.noise import AFTER_SHARE, BEFORE_SHARE, careless, is_literal, surrounded
 from lhkit.tuning.phrases.check import (
     failing_sentences,
@@ -77,6 +79,7 @@ from lhkit.tuning.phrases.values import (
     is_any_text,
     is_day,
     item_choices,
+    lone_slot,
     meant,
     part_of,
     schema_fault,
@@ -144,13 +147,23 @@ def _numbered(place: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What stands for an argument: what is said for it, and its place in the file."""
+
+    words: str
+    place: str
+    is_to_fail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """One call, the words that stand for its arguments, and what may be said afterwards.
 
     An argument may be a `LookUp`: then it is called for first. `words` are those of replies, by
     slot. `place` says where a part of the tool's phrases stands: `file:line: field`. One that
     `is_to_fail` was drawn from `failing`; one that `is_reading` changes nothing. It has to come to
-    `outcome`, if one is given. `told` is how values of results are said.
+    `outcome`, if one is given. `told` is how values of results are said. `talk` names the
+    conversation, `line` is the place of what is said, and `sources` are those of the arguments.
     """
 
     tool: str
@@ -158,11 +171,14 @@ class Wish:
     args: Mapping[str, Any]
     words: Mapping[str, str]
     replies: Mapping[str, Sequence[str | PhraseReply]]
-    place: Callable[[str], str]
+    place: Callable[..., str]
     is_to_fail: bool = False
     is_reading: bool = False
     outcome: str | None = None
     told: Mapping[str, str] = field(default_factory=dict)
+    talk: str = ""
+    line: str = ""
+    sources: Mapping[str, Source] = field(default_factory=dict)
 
     def calls(self) -> int:
         """Return how many calls it takes at most."""
@@ -174,6 +190,8 @@ class Drawn:
     """What became of a wish: a key of its `replies`, the reply under it, and that in words.
 
     `is_blind` if a list was empty, and the reply is one for results and does not speak of it.
+    `there` are the slots that a reply could have. `is_unasked` if the user was to say no to it, or
+    to one before it, and was not asked.
     """
 
     wish: Wish
@@ -181,6 +199,8 @@ class Drawn:
     reply: str
     text: str
     is_blind: bool = False
+    there: frozenset[str] = frozenset()
+    is_unasked: bool = False
 
 
 def ignore(_said: Drawn) -> None:
@@ -218,6 +238,7 @@ def acting(
     refuse: Callable[[MisfitError], None] = refuse,
     before: Memory | None = None,
     after: Memory | None = None,
+    is_rejected: bool = False,
 ) -> Act:
     """Return an act that makes the calls one after the other and then speaks of all of them.
 
@@ -229,6 +250,7 @@ def acting(
         refuse: told of what does not fit; unless it raises, the turn ends without words.
         before: what is known when it begins.
         after: is given what is known when it ends.
+        is_rejected: the user says no, if asked.
 
     Raises (when it acts):
         MisfitError: a tool broke, a look-up does not find what it should, no reply fits what came
@@ -237,7 +259,8 @@ def acting(
 
     def act(settled: Sequence[ToolCallMessage]) -> Answer:
         known = dict(before.known) if before else {}
-        course = _course(wishes, random.Random(seed), known)  # noqa: S311 - words, no secret
+        rng = random.Random(seed)  # noqa: S311 - words, no secret
+        course = _course(wishes, rng, known, is_rejected=is_rejected)
         try:
             call = next(course)
             for message in settled:
@@ -267,7 +290,9 @@ def acting(
     return act
 
 
-def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Course[Sequence[Drawn]]:
+def _course(
+    wishes: Sequence[Wish], rng: random.Random, known: _Known, *, is_rejected: bool
+) -> _Course[Sequence[Drawn]]:
     """Yield each call, be sent its result, and return what is said in the end."""
     told: list[Drawn] = []
     for wish in wishes:
@@ -284,6 +309,8 @@ def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Cours
         known.pop(_call_key(wish.tool, args))  # to try again is another call
         if isinstance(message.result, ToolOk):
             known.clear()  # it may have changed what a look-up would find
+    if is_rejected and not any(each.outcome == "cancelled" for each in told):
+        told[-1] = replace(told[-1], is_unasked=True)
     return told
 
 
@@ -386,8 +413,9 @@ def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Rando
                     reply=reply.text,
                     text=text,
                     is_blind=outcome == "ok" and wish.is_reading and _is_blind(reply, field),
+                    there=frozenset(_slots_there(wish, field)),
                 )
-    raise MisfitError(wish.place("replies"), _unsaid(wish, outcomes, field), wish.tool, outcomes[0])
+    raise _unsaid(wish, outcomes, field)
 
 
 def _is_blind(reply: PhraseReply, field: _Field) -> bool:
@@ -486,16 +514,74 @@ def _outcomes_of(data: Mapping[str, Any], *, asks_several: bool) -> tuple[str, .
     return ("ok", "not_found") if is_numbers_only else ("not_found", "ok")
 
 
-def _unsaid(wish: Wish, outcomes: Sequence[str], field: _Field) -> str:
-    rows = (
-        f"{name}.{key}" for name, row in field.rows.items() if isinstance(row, dict) for key in row
-    )
-    fields = ", ".join([*wish.words, *field.data, *rows]) or "none"
+def _unsaid(wish: Wish, outcomes: Sequence[str], field: _Field) -> MisfitError:
+    """Return that no reply can be filled, at the first one with a slot that is never there."""
+    there = _slots_there(wish, field)
     keys = " or ".join(f"`{outcome}`" for outcome in outcomes)
-    return (
+    told = (
         f"{wish.tool} came to `{outcomes[0]}` with {_called_with(field.args)} and no reply for it "
-        f"can be filled (slots there: {fields}): write one under {keys}"
+        f"can be filled (slots there: {', '.join(there) or 'none'})"
     )
+    for outcome in outcomes:
+        for number, written in enumerate(wish.replies.get(outcome, ())):
+            for at, slot in _not_there(reply_of(written), field, there):
+                place = wish.place("replies", outcome, number, *at)
+                return MisfitError(
+                    place, f"{{{slot}}} is not there: {told}: mend it", wish.tool, outcomes[0]
+                )
+    place = wish.place("replies")
+    return MisfitError(place, f"{told}: write one under {keys}", wish.tool, outcomes[0])
+
+
+def _slots_there(wish: Wish, field: _Field) -> tuple[str, ...]:
+    """Return the slots that a reply may have, as they are written."""
+    of_rows = [
+        f"{name}.{key}" for name, row in field.rows.items() if isinstance(row, dict) for key in row
+    ]
+    of_data = [slot for name, value in field.data.items() for slot in _slots_of_value(name, value)]
+    return tuple(dict.fromkeys([*wish.words, *of_data, *of_rows]))
+
+
+def _slots_of_value(name: str, value: Any) -> Iterator[str]:
+    """Yield the slots for a field of a result; rows have none without a key."""
+    rows = [each for each in _listed(value) if isinstance(each, Mapping)]
+    if isinstance(value, list):
+        yield f"{name}:{COUNT}"
+    if rows:
+        yield from dict.fromkeys(f"{name}.{key}" for row in rows for key in row)
+    else:
+        yield name
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _not_there(
+    reply: PhraseReply, field: _Field, there: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the slots of a reply that no result of this kind has, each with its place in it.
+
+    What an empty list would hold is not known.
+    """
+    for slot in slots_of(reply.text):
+        value, ways = field.data.get(slot.name), reply.ways(slot.name)
+        if value == [] or (slot.key == _CALLED_WITH and slot.name in field.args):
+            continue
+        if ways and isinstance(value, list) and not slot.key:
+            known = {
+                f"{slot.name}.{key}" for row in value if isinstance(row, Mapping) for key in row
+            }
+            inside = [each for way in ways for each in slots_of(way)]
+            for each in inside if slot.spec != COUNT else ():
+                if f"{slot.name}.{each.name}" not in known:
+                    yield ("each", slot.name), str(each)
+        elif _as_written(slot) not in there:
+            yield (), _as_written(slot)
+
+
+def _as_written(slot: Gap) -> str:
+    return f"{slot}:{COUNT}" if slot.spec == COUNT else str(slot)
 
 
 def _called_with(args: Mapping[str, Any]) -> str:
@@ -574,15 +660,244 @@ def _unused(book: PhraseFile, tool: str, said: Sequence[Drawn], locales: set[str
             if silent and len(silent) == len(replies):
                 yield f"{outcome} ({book.file.name}:{book.document.line(path)})"
                 continue
+            there = [
+                each.there for each in said if (each.wish.locale, each.outcome) == (locale, outcome)
+            ]
             for number in silent:
                 line = book.document.line((*path, number))
-                yield f"{outcome}[{number}] ({book.file.name}:{line})"
+                empty = _never_there(reply_of(replies[number]), there)
+                yield f"{outcome}[{number}] ({book.file.name}:{line}{empty})"
+
+
+def _never_there(reply: PhraseReply, there: Sequence[frozenset[str]]) -> str:
+    """Return the first slot of a reply that was never there; empty without one."""
+    known = frozenset[str]().union(*there)
+    never = (
+        slot
+        for slot in slots_of(reply.text)
+        if slot.key != _CALLED_WITH and not reply.ways(slot.name) and _as_written(slot) not in known
+    )
+    return next((f": {{{_as_written(slot)}}}?" for slot in never), "")
 
 
 def _offered(locale: str) -> frozenset[str]:
     """Return the replies that a skeleton comes with: nobody has to use them."""
     words = load_catalog(locale)
     return frozenset(words.text(f"tune_own.reply_{outcome}") for outcome in _OFFERED)
+
+
+# Days of calls that the model can hardly know, or that contradict what it had read. Pure.
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
+_TOLD_DAY = re.compile(
+    r"^(?P<words>.+?) = (?P<first>\d{4}-\d\d-\d\d)(?: \.\. (?P<last>\d{4}-\d\d-\d\d))?$",
+    re.MULTILINE,
+)
+"""As `said_dates` tells it in the context of an assistant."""
+
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|\d+")
+_ENDS = {
+    "from": ("to", "until", "till"),
+    "since": ("until", "till", "to"),
+    "start": ("end", "stop"),
+    "starts": ("ends",),
+    "begin": ("end",),
+    "begins": ("ends",),
+    "first": ("last",),
+    "after": ("before",),
+    "in": ("out",),
+}
+"""How the first and the last day of a span are called, as a part of both names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddPlace:
+    """What is odd about one place of the file: how often, and one case of it."""
+
+    place: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayRemarks:
+    """What is odd about the days of the calls, the most frequent first.
+
+    `reversed` are spans that end before they begin, `others` days where the model was told another
+    one for the same words, `unread` days that stood nowhere in what it had read. `days` counts all.
+    """
+
+    days: int
+    reversed: Sequence[OddPlace]
+    others: Sequence[OddPlace]
+    unread: Sequence[OddPlace]
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """A call of a conversation: its arguments, what had been read, and whose wish it was."""
+
+    args: Mapping[str, Any]
+    read: str
+    wish: Wish
+    sources: Mapping[str, Source]
+
+
+def day_remarks(
+    played: Sequence[TrainingSequence], said: Sequence[Drawn], beginnings: Mapping[str, str]
+) -> DayRemarks:
+    """Return what is odd about the days of calls.
+
+    Args:
+        played: conversations as texts.
+        said: what became of their wishes.
+        beginnings: by language what each text begins with, the tools: no days to be copied.
+    """
+    wishes: dict[str, list[Wish]] = {}
+    for each in said:
+        wishes.setdefault(each.wish.talk, []).append(each.wish)
+    calls = [
+        call
+        for sequence in played
+        for call in _calls_in(
+            sequence,
+            wishes.get(sequence.id.rpartition(".")[0], ()),
+            beginnings.get(sequence.group, ""),
+        )
+    ]
+    days = [(call, name, day) for call in calls for name, day in _days_in(call.args)]
+    others: list[tuple[str, str]] = []
+    unread: list[tuple[str, str]] = []
+    for call, name, day in days:
+        if day in call.read:
+            continue
+        source = call.sources.get(name, Source(words="", place=call.wish.line))
+        told = _other_day(source.words, day, call.read)
+        if told is None:
+            unread.append((source.place, f"{source.words!r}: {name} is {day}"))
+        else:
+            others.append((source.place, f"{told}, and {name} is {day}"))
+    return DayRemarks(
+        days=len(days),
+        reversed=_counted(each for call in calls for each in _reversed(call)),
+        others=_counted(others),
+        unread=_counted(unread),
+    )
+
+
+def unasked(said: Sequence[Drawn]) -> tuple[OddPlace, ...]:
+    """Return the lines at which a user was to say no and nobody asked, the most frequent first."""
+    return _counted(
+        (each.wish.place("confirm"), f"{each.wish.tool} came to `{each.outcome}`")
+        for each in said
+        if each.is_unasked
+    )
+
+
+def _counted(found: Iterable[tuple[str, str]]) -> tuple[OddPlace, ...]:
+    """Return a remark for each place, with the first example of it."""
+    listed = list(found)
+    examples = dict(reversed(listed))
+    counts = Counter(place for place, _ in listed)
+    return tuple(
+        OddPlace(place=place, count=count, example=examples[place])
+        for place, count in counts.most_common()
+    )
+
+
+def _calls_in(
+    sequence: TrainingSequence, wishes: Sequence[Wish], beginning: str
+) -> Iterator[_Called]:
+    """Yield the calls of a conversation that one of its wishes made."""
+    known = [planned for wish in wishes for planned in _planned(wish)]
+    start = len(beginning) if sequence.text.startswith(beginning) else 0
+    for begin, end in sequence.answers:
+        answer = sequence.text[begin:end].removesuffix(END_OF_ANSWER)
+        if not answer.startswith("{"):
+            continue
+        call = json.loads(answer)
+        for wish, tool, args, sources in known:
+            given = call["parameters"]
+            if tool == call["name"] and all(given.get(name) == args[name] for name in args):
+                yield _Called(given, sequence.text[start:begin], wish, sources)
+                break
+
+
+def _planned(
+    wish: Wish,
+) -> Iterator[tuple[Wish, str, Mapping[str, Any], Mapping[str, Source]]]:
+    """Yield the calls of a wish, without what is looked up for them."""
+
+    def planned(
+        tool: str, args: Mapping[str, Any], sources: Mapping[str, Source]
+    ) -> Iterator[tuple[Wish, str, Mapping[str, Any], Mapping[str, Source]]]:
+        plain = {name: each for name, each in args.items() if not isinstance(each, LookUp)}
+        yield wish, tool, plain, sources
+        for name, each in args.items():
+            if isinstance(each, LookUp):
+                ours = dict.fromkeys(each.args, sources[name]) if name in sources else {}
+                yield from planned(each.tool, each.args, ours)
+
+    yield from planned(wish.tool, wish.args, wish.sources)
+
+
+def _days_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the days of arguments, each with the name that it has there."""
+    match value:
+        case str() if found := _DAY.match(value):
+            yield name, found[0]
+        case Mapping():
+            for key, each in value.items():
+                yield from _days_in(each, name or key)
+        case list():
+            for each in value:
+                yield from _days_in(each, name)
+
+
+def _other_day(words: str, day: str, read: str) -> str | None:
+    """Return what was told last of these words, or with them, where this is another day."""
+    said = words.casefold()
+    told: str | None = None
+    for each in _TOLD_DAY.finditer(read):
+        named, first, last = each["words"].casefold(), each["first"], each["last"]
+        if not said or not (named in said or said in named):
+            continue
+        if first <= day <= (last or first) if named in said else day in {first, last}:
+            return None
+        told = each[0]
+    return told
+
+
+def _reversed(call: _Called) -> Iterator[tuple[str, str]]:
+    """Yield the place of each span that ends before it begins, and its days.
+
+    None of a wish that is to come to something else, or of a value that the tool is to refuse.
+    """
+    days = {name: each for name, value in call.args.items() for _, each in _days_in([value])}
+    for first, last in product(days, days):
+        if not _is_span(first, last) or days[last] >= days[first] or call.wish.outcome:
+            continue
+        sources = [call.sources[name] for name in (first, last) if name in call.sources]
+        if any(each.is_to_fail for each in sources):
+            continue
+        places = {each.place for each in sources}
+        words = " … ".join(dict.fromkeys(each.words for each in sources))
+        yield (
+            places.pop() if len(places) == 1 else call.wish.line,
+            f"{words!r}: {first} {days[first]}, {last} {days[last]}",
+        )
+
+
+def _is_span(first: str, last: str) -> bool:
+    """Return True if two names differ in one part, as `from_day` and `to_day` do."""
+    ours, theirs = (
+        [part.casefold() for part in _NAME_PARTS.findall(name)] for name in (first, last)
+    )
+    other = [pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]]
+    return (
+        len(ours) == len(theirs) and len(other) == 1 and other[0][1] in _ENDS.get(other[0][0], ())
+    )
 
 
 # The phrase file that `lhkit tune init` writes: everything that the tools say, and TODOs.
@@ -856,12 +1171,14 @@ class DrawingStage:
     many calls the assistant makes in a turn, before it answers. `notify` is told of each wish when
     it is played, `refuse` of what does not fit then. For conversations with other names `opens`
     is asked whether a state can be opened, and `drop` is told by name of those that do not fit.
+    `instructions` are those of the assistant.
     """
 
     registry: ToolRegistry
     days: Sequence[date]
     own_days: Mapping[int, date] = field(default_factory=dict)
     most_calls: int = MAX_TURNS - 1
+    instructions: str = ""
     notify: Callable[[Drawn], None] = ignore
     refuse: Callable[[MisfitError], None] = refuse
     opens: Callable[[Mapping[str, Any]], bool] = lambda _world: True
@@ -1039,7 +1356,12 @@ class _Drawing:
         return _Drawn((line,), tuple((wish.tool, wish.args) for wish in wishes))
 
     def _acting(
-        self, wishes: Sequence[Wish], before: Memory | None = None, after: Memory | None = None
+        self,
+        wishes: Sequence[Wish],
+        before: Memory | None = None,
+        after: Memory | None = None,
+        *,
+        is_rejected: bool = False,
     ) -> Act:
         return acting(
             wishes,
@@ -1049,6 +1371,7 @@ class _Drawing:
             refuse=partial(self._stage.drop, self._name) if self._others else self._stage.refuse,
             before=before,
             after=after,
+            is_rejected=is_rejected,
         )
 
     def _rejected(self, wished: tuple[str, Wish]) -> _Drawn:
@@ -1094,16 +1417,21 @@ class _Drawing:
             if not lines:
                 user = self._surrounded(user)
             wishes = [
-                self._meant(line, at, fillings, ("follow_ups", number, "lines", index))
+                self._meant(line, at, fillings, ("follow_ups", number, "lines", index), user)
                 for at in range(len(line.calls))
             ]
             before, memory = memory, Memory()
-            act = self._acting(wishes, before, memory)
+            act = self._acting(wishes, before, memory, is_rejected=line.confirm == "reject")
             lines.append(Line(user=user, act=act, confirm=line.confirm))
         return _Drawn(tuple(lines))
 
     def _meant(
-        self, line: TalkLine, at: int, fillings: Fillings, path: tuple[str | int, ...]
+        self,
+        line: TalkLine,
+        at: int,
+        fillings: Fillings,
+        path: tuple[str | int, ...],
+        user: str,
     ) -> Wish:
         """Return the wish that a call of a line means."""
         call, is_last = line.calls[at], at + 1 == len(line.calls)
@@ -1116,12 +1444,52 @@ class _Drawing:
             args=self._in_order(tool, args),
             words={name: each.told for name, each in fillings.items()},
             replies={**phrases.replies, **line.replies},
-            place=lambda key: self._book.place(("locales", self._locale, *path, key)),
+            place=lambda *keys: self._place_of(line, call.tool, path, *keys),
             is_to_fail=True,
             is_reading=not tool.is_destructive,
             outcome=line.outcome if is_last else None,
             told=self._phrases.told,
+            talk=self._name,
+            line=self._placed(*path),
+            sources={
+                name: self._source(raw, user, fillings, (*path, "calls", at, "args", name), path)
+                for name, raw in call.args.items()
+            },
         )
+
+    def _place_of(
+        self, line: TalkLine, tool: str, path: tuple[str | int, ...], *keys: str | int
+    ) -> str:
+        """Return the place of a part of a line; a reply that is not its own is the tool's."""
+        is_tools = len(keys) > 1 and keys[0] == "replies" and keys[1] not in line.replies
+        return self._placed(*(("tools", tool) if is_tools else path), *keys)
+
+    def _placed(self, *path: str | int) -> str:
+        return self._book.place(("locales", self._locale, *path))
+
+    def _source(
+        self,
+        raw: Any,
+        user: str,
+        fillings: Fillings,
+        path: tuple[str | int, ...],
+        line: tuple[str | int, ...],
+    ) -> Source:
+        """Return what stands for an argument of a follow-up: a slot of it, or the whole line."""
+        slot = lone_slot(raw) if isinstance(raw, str) else None
+        if slot is None:
+            return Source(words=user, place=self._placed(*path))
+        name = slot.partition(".")[0]
+        filling, talk = fillings[slot], line[:2]  # follow_ups, which of them
+        entries = self._phrases.follow_ups[int(talk[1])].slots[name]
+        if isinstance(entries, str):
+            tool, _, argument = entries.partition(".")
+            phrases = self._phrases.tools.get(tool, ToolPhrases())
+            table = "slots" if argument in phrases.slots else "values"
+            place = self._placed("tools", tool, table, argument, filling.entry)
+        else:
+            place = self._placed(*talk, "slots", name, filling.entry)
+        return Source(words=filling.said, place=place)
 
     def _slots(self, slots: Mapping[str, Any]) -> dict[str, tuple[Value, ...]]:
         """Return the values of each slot; those of one argument are drawn without repeating."""
@@ -1147,14 +1515,16 @@ class _Drawing:
                 if part is None:  # of a result, which has a list of that name
                     continue
                 word = self._rng.choice(part.words) if part.words else ""
-                fillings[str(slot)] = self._renamed(part.filling(self._today, word))
+                filling = self._renamed(part.filling(self._today, word))
+                entry = slots[slot.name].index(value)
+                fillings[str(slot)] = replace(filling, entry=entry)
         return fillings
 
     def _renamed(self, filling: Filling) -> Filling:
         said, told, value = (
             renamed(each, self._others) for each in (filling.said, filling.told, filling.value)
         )
-        return Filling(said=said, told=told, value=value)
+        return replace(filling, said=said, told=told, value=value)
 
     def _wish(self, tool: ToolDefinition) -> tuple[str, Wish]:
         """Return what a user says who wants a tool, and the call that is meant."""
@@ -1193,19 +1563,33 @@ class _Drawing:
             name: value.on(self._today) for name, value in single(sentence, phrases, tool).items()
         }
         args |= {name: meant(part, self._today, fillings) for name, part in parts.items()}
-        for slot in said:
-            args |= _filled_args(slot, tool, phrases, fillings)
         path = ("locales", self._locale, "tools", tool.name)
+        line = self._book.place((*path, "say", phrases.sentences().index(sentence)))
+        text = filled(sentence.text, lambda slot: words[str(slot)]) or ""
+        sources = {name: Source(words=text, place=line) for name in args}
+        for slot in said:
+            ours = _filled_args(slot, tool, phrases, fillings)
+            args |= ours
+            is_to_fail = slot.name == failing
+            table = "slots" if slot.name in phrases.slots else "values"
+            place = self._book.place(
+                (*path, "failing" if is_to_fail else table, slot.name, fillings[str(slot)].entry)
+            )
+            source = Source(words=words[str(slot)], place=place, is_to_fail=is_to_fail)
+            sources |= dict.fromkeys(ours, source)
         wish = Wish(
             tool=tool.name,
             locale=self._locale,
             args=self._in_order(tool, args),
             words={name: each.told for name, each in fillings.items()},
             replies=phrases.replies,
-            place=lambda key: self._book.place((*path, key)),
+            place=lambda *keys: self._book.place((*path, *keys)),
             is_to_fail=failing is not None,
             is_reading=not tool.is_destructive,
             told=self._phrases.told,
+            talk=self._name,
+            line=line,
+            sources=sources,
         )
         return filled(sentence.text, lambda slot: words[str(slot)], self._typed) or "", wish
 

@@ -45,11 +45,15 @@ _ROW = "{say: words, args: {argument: …}} for values that belong together"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """What a slot was filled with: how it is said, how a reply tells it, and what it means."""
+    """What a slot was filled with: how it is said, how a reply tells it, and what it means.
+
+    `entry` is which of the slot's values it is.
+    """
 
     said: str
     told: str
     value: Any
+    entry: int = 0
 
 
 Fillings: TypeAlias = Mapping[str, Filling]
@@ -108,6 +112,8 @@ def meant(part: Any, today: date, fillings: Fillings) -> Any:
             return filled(part, lambda slot: fillings[str(slot)].said) or ""
         case LookUp():
             return part.on(today, fillings)
+        case {"date": str(day)} if len(part) == 1:
+            return DateIs(day).resolved(today)
         case _:
             return dates_resolved(part, today)
 

@@ -170,6 +170,7 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
         ("next monday", "2026-06-22"),
         ("monday+2w", "2026-07-06"),
         ("weekstart", "2026-06-15"),
+        ("weekendstart", "2026-06-20"),
         ("monthstart", "2026-06-01"),
         ("monthstart-1m", "2026-05-01"),
         ("monthend", "2026-06-30"),
@@ -204,6 +205,29 @@ def test_a_day_in_a_world_without_a_clock_says_what_is_missing() -> None:
     data = one_turn() | {"world": {"notes": [{"text": {"date": "today"}}]}}
     with pytest.raises(ScenarioError, match=r"add\.world: date 'today' needs a clock: write world"):
         Scenario.from_data(data)
+
+
+@pytest.mark.parametrize("word", ["saterday", "next fryday", "today +1d", "Friday"])
+def test_a_misspelt_day_of_a_world_or_a_gold_call_is_told_by_its_field(word: str) -> None:
+    misspelt = {"date": word}
+    data = one_turn(gold={"calls": [{"tool": "add_note", "args": {"text": misspelt}}]})
+    data["world"]["notes"] = [{"text": {"date": "friday"}}, {"text": "x", "tags": [misspelt]}]
+    with pytest.raises(ScenarioError) as raised:
+        Scenario.from_data(data)
+    lines = str(raised.value).splitlines()
+    assert [
+        re.findall(r"add\.(\S+): date: (.*) is no day: write today, ", each) for each in lines
+    ] == [
+        [("world.notes[1].tags[0]", repr(word))],
+        [("turns[0].gold.calls[0].args.text", repr(word))],
+    ]
+
+
+def test_a_field_that_is_called_date_is_no_day_that_is_misspelt() -> None:
+    rows = [{"date": "some day"}, {"due": {"date": "2026-06-31"}}, {"due": {"date": "15 June"}}]
+    data = one_turn()
+    data["world"]["notes"] = rows
+    assert Scenario.from_data(data).world["notes"] == rows
 
 
 # --------------------------------------------------------------------------------------- replies
