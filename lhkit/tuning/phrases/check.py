@@ -293,10 +293,15 @@ class _TalkCheck:
             yield Fault(self.path, "needs `calls` or an `answer`: one of the two")
         for number, call in enumerate(line.calls):
             yield from self._call(call, (*self.path, "calls", number))
-        for outcome, replies in line.replies.items():
+        yield from self._replies(line.replies, self.path)
+
+    def _replies(
+        self, table: Mapping[str, Sequence[str | PhraseReply]], path: Path
+    ) -> Iterator[Fault]:
+        for outcome, replies in table.items():
             for number, reply in enumerate(replies):
                 yield from _only_slots(
-                    reply_of(reply).text, (*self.path, "replies", outcome, number), None, ""
+                    reply_of(reply).text, (*path, "replies", outcome, number), None, ""
                 )
 
     def _call(self, call: WishedCall, path: Path) -> Iterator[Fault]:
@@ -315,6 +320,7 @@ class _TalkCheck:
                 continue
             part = _Part(name, raw, {slot: self._values(slot) for slot in self.slots})
             yield from _part_faults(self.registry, tool, part, at)
+        yield from self._replies(call.replies, path)
 
     def _values(self, name: str) -> tuple[Value, ...]:
         try:

@@ -380,10 +380,14 @@ class Talk(_Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WishedCall(_Strict):
-    """A call that a line of a follow-up means. Its arguments may hold the follow-up's slots."""
+    """A call that a line of a follow-up means. Its arguments may hold the follow-up's slots.
+
+    `replies` go before those of the line.
+    """
 
     tool: _Words
     args: Mapping[str, Any] = field(default_factory=dict)
+    replies: _Replies = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,6 +404,11 @@ class TalkLine(_Strict):
     confirm: Literal["accept", "reject"] = "accept"
     outcome: str | None = None
     replies: _Replies = field(default_factory=dict)
+
+    def all_replies(self) -> Iterator[Sequence[str | PhraseReply]]:
+        """Yield the replies of the line and those of its calls, outcome by outcome."""
+        for table in (self.replies, *(call.replies for call in self.calls)):
+            yield from table.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -247,7 +247,7 @@ def acting(
                 after.known = known
             for each in told:
                 notify(each)
-            return say(" ".join(each.text for each in told))
+            return say(" ".join(dict.fromkeys(each.text for each in told)))
         except MisfitError as misfit:
             refuse(misfit)
             return say(_NO_WORDS)
@@ -273,11 +273,12 @@ def _course(wishes: Sequence[Wish], rng: random.Random, known: _Known) -> _Cours
         rows: dict[str, Any] = {}
         args = yield from _arguments(wish.args, wish, known, rows)
         if isinstance(args, _Missed):
-            told.append(_words(wish, args.outcomes, _Field(args.data, wish.args, rows), rng))
+            missed = _Field(args.data, wish.args, rows)
+            told.append(_words(wish, args.outcomes, missed, rng, told))
             continue
         message = yield from _called(wish.tool, args, known)
         outcomes, data = _outcomes(wish, wish.tool, args, message)
-        told.append(_words(wish, outcomes, _Field(data, args, rows), rng))
+        told.append(_words(wish, outcomes, _Field(data, args, rows), rng, told))
         if wish.is_reading:
             continue
         known.pop(_call_key(wish.tool, args))  # to try again is another call
@@ -365,7 +366,14 @@ def _call_key(tool: str, args: Mapping[str, Any]) -> str:
     return compact([tool, dict(args)])
 
 
-def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Random) -> Drawn:
+def _words(
+    wish: Wish,
+    outcomes: Sequence[str],
+    field: _Field,
+    rng: random.Random,
+    before: Sequence[Drawn],
+) -> Drawn:
+    """Return a reply that can be filled: one that was not said before in this answer, if any."""
     if wish.outcome is not None and wish.outcome not in outcomes:
         raise MisfitError(
             wish.place("outcome"),
@@ -375,18 +383,22 @@ def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Rando
         )
     for outcome in [wish.outcome] if wish.outcome else outcomes:
         replies = list(wish.replies.get(outcome, ()))
-        for written in rng.sample(replies, len(replies)):
-            reply = reply_of(written)
-            text = filled(reply.text, partial(_word, wish, field, reply))
-            if text is not None:
-                return Drawn(
-                    wish=wish,
-                    outcome=outcome,
-                    reply=reply.text,
-                    text=text,
-                    is_blind=outcome == "ok" and wish.is_reading and _is_blind(reply, field),
-                )
+        written = map(reply_of, rng.sample(replies, len(replies)))
+        if fitting := [*_filled_replies(wish, outcome, field, written)]:
+            said = {each.text for each in before}
+            return next((each for each in fitting if each.text not in said), fitting[0])
     raise MisfitError(wish.place("replies"), _unsaid(wish, outcomes, field), wish.tool, outcomes[0])
+
+
+def _filled_replies(
+    wish: Wish, outcome: str, field: _Field, replies: Iterable[PhraseReply]
+) -> Iterator[Drawn]:
+    """Yield the replies whose slots all have something to say."""
+    for reply in replies:
+        text = filled(reply.text, partial(_word, wish, field, reply))
+        if text is not None:
+            is_blind = outcome == "ok" and wish.is_reading and _is_blind(reply, field)
+            yield Drawn(wish=wish, outcome=outcome, reply=reply.text, text=text, is_blind=is_blind)
 
 
 def _is_blind(reply: PhraseReply, field: _Field) -> bool:
@@ -1101,7 +1113,7 @@ class _Drawing:
             locale=self._locale,
             args=self._in_order(tool, args),
             words={name: each.told for name, each in fillings.items()},
-            replies={**phrases.replies, **line.replies},
+            replies={**phrases.replies, **line.replies, **call.replies},
             place=lambda key: self._book.place(("locales", self._locale, *path, key)),
             is_to_fail=True,
             is_reading=not tool.is_destructive,
@@ -1258,7 +1270,7 @@ def _used_in(follow_up: FollowUp) -> tuple[str, ...]:
     replies = (
         reply_of(reply).text
         for line in follow_up.lines
-        for several in line.replies.values()
+        for several in line.all_replies()
         for reply in several
     )
     known = set(follow_up.slots)

@@ -217,18 +217,18 @@ def _fixed(spoken: ToolPhrases) -> Iterator[str]:
     for sentence in spoken.sentences():
         if sentence.args:
             yield from _texts((sentence.text, sentence.args))
-    yield from _texts(tuple(_replies(spoken.replies)))
+    yield from _texts(tuple(_replies(spoken.replies.values())))
 
 
-def _replies(replies: Mapping[str, Iterable[Any]]) -> Iterator[str]:
-    return (reply_of(each).text for several in replies.values() for each in several)
+def _replies(replies: Iterable[Iterable[Any]]) -> Iterator[str]:
+    return (reply_of(each).text for several in replies for each in several)
 
 
 def _said_by(follow_up: FollowUp) -> Iterator[str]:
     """Yield what the lines of a follow-up say and mean without a slot."""
     for line in follow_up.lines:
         called = tuple(call.args for call in line.calls)
-        yield from _texts((line.say, line.answer, called, tuple(_replies(line.replies))))
+        yield from _texts((line.say, line.answer, called, tuple(_replies(line.all_replies()))))
 
 
 def _everything(phrases: LocalePhrases) -> Iterator[str]:

@@ -1,0 +1,85 @@
+"""Which reply is said of several, and with which words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import TuningError
+from tests.tuning.test_own_sayings import WORLD, call, learnt, phrases, tool, tools
+
+LUNCH = {"tool": "list_events", "take": "events[0].id"}
+CANCELLING = {"tool": "cancel_event", "args": {"event_id": LUNCH}}
+GOLF = {"tool": "add_event", "args": {"title": "golf", "day": "{day}"}}
+
+
+def both(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a follow-up of one line with these calls."""
+    line = {"say": ["golf {day} instead of lunch"], "calls": [*calls], **more}
+    return {"slots": {"day": [{"say": "on Monday", "date": "monday"}]}, "lines": [line]}
+
+
+async def answers(folder: Path, follow_up: dict[str, Any], **of: Any) -> set[str]:
+    """Return what is answered in the end."""
+    text = WORLD + phrases(tools=tools(**of), follow_ups=[follow_up])
+    return {talk[-1] for talk in await learnt(folder, text, count=12)}
+
+
+@pytest.mark.promise("tune_own.follow_ups")
+@pytest.mark.anyio
+async def test_each_call_of_a_line_may_have_replies_of_its_own(tmp_path: Path) -> None:
+    """Those of a call go before those of the line, and these before those of the tool."""
+    off = {**CANCELLING, "replies": {"ok": ["Lunch is off."]}}
+    asked = both(off, GOLF, replies={"ok": ["{title} is on."]})
+    told = await answers(tmp_path, asked, add_event=tool([], ["Never said."]))
+    assert told == {"Lunch is off. golf is on."}
+
+
+@pytest.mark.promise("tune_own.follow_ups")
+@pytest.mark.anyio
+async def test_no_text_is_said_twice_in_an_answer(tmp_path: Path) -> None:
+    two = both(CANCELLING, GOLF, replies={"ok": ["Done.", "{title} is on."]})
+    assert await answers(tmp_path, two) == {"Done. golf is on."}
+    neither = both(
+        CANCELLING, GOLF, confirm="reject", replies={"cancelled": ["Fine, I did neither."]}
+    )
+    assert await answers(tmp_path, neither) == {"Fine, I did neither."}
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_a_fault_in_the_reply_of_a_call_is_told_with_its_place(tmp_path: Path) -> None:
+    wrong = {**GOLF, "replies": {"ok": ["fine", "{title is on."]}}
+    with pytest.raises(TuningError, match=r"lines\[0\]\.calls\[1\]\.replies\.ok\[1\]: '\{title is"):
+        await answers(tmp_path, both(CANCELLING, wrong))
+    silent = {**GOLF, "replies": {"taken": ["no"]}}
+    with pytest.raises(TuningError, match=r"lines\[0\]\.replies: add_event came to `ok`"):
+        await answers(tmp_path, both(silent))
+
+
+@pytest.mark.promise("tune_own.follow_ups")
+@pytest.mark.anyio
+async def test_the_user_may_say_yes_to_one_call_of_a_line_and_no_to_the_next(
+    tmp_path: Path,
+) -> None:
+    replies = {"ok": ["Done."], "cancelled": ["The rest is as it was."]}
+    asked = both(CANCELLING, GOLF, confirm=["accept", "reject"], replies=replies)
+    text = WORLD + phrases(tools=tools(), follow_ups=[asked])
+    assert await learnt(tmp_path, text, count=1) == [
+        [
+            "golf on Monday instead of lunch",
+            call("list_events"),
+            call("cancel_event", event_id="e1"),
+            call("add_event", title="golf", day="2026-06-22"),
+            "Done. The rest is as it was.",
+        ]
+    ]
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.parametrize("confirm", ["no", ["accept", "no"], [], "absent"])
+@pytest.mark.anyio
+async def test_a_yes_or_no_that_is_none_is_told_with_its_line(tmp_path: Path, confirm: Any) -> None:
+    with pytest.raises(TuningError, match=r"p\.yaml:\d+: .*lines\[0\]\.confirm.*: must ") as raised:
+        await answers(tmp_path, both(CANCELLING, GOLF, confirm=confirm))
+    assert len(str(raised.value).splitlines()) == 1, raised.value
