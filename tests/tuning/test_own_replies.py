@@ -1,5 +1,6 @@
 """Which reply is said of several, and with which words."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ from tests.tuning.test_own_sayings import WORLD, call, learnt, phrases, tool, to
 LUNCH = {"tool": "list_events", "take": "events[0].id"}
 CANCELLING = {"tool": "cancel_event", "args": {"event_id": LUNCH}}
 GOLF = {"tool": "add_event", "args": {"title": "golf", "day": "{day}"}}
+
+LISTS = "list_events (arguments: from, to, query)"
+CANCELS = "cancel_event (arguments: event_id)"
+BOTH = "cancel_event, add_event (arguments: event_id, title, day, phone)"
 
 
 def both(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -80,6 +85,47 @@ async def test_the_user_may_say_yes_to_one_call_of_a_line_and_no_to_the_next(
 @pytest.mark.parametrize("confirm", ["no", ["accept", "no"], [], "absent"])
 @pytest.mark.anyio
 async def test_a_yes_or_no_that_is_none_is_told_with_its_line(tmp_path: Path, confirm: Any) -> None:
-    with pytest.raises(TuningError, match=r"p\.yaml:\d+: .*lines\[0\]\.confirm.*: must ") as raised:
+    with pytest.raises(TuningError, match=r"p\.yaml:\d+: .*lines\[0\]\.confirm.*: must "):
         await answers(tmp_path, both(CANCELLING, GOLF, confirm=confirm))
-    assert len(str(raised.value).splitlines()) == 1, raised.value
+
+
+@pytest.mark.anyio
+async def test_a_reply_may_hold_only_where_an_argument_was_not_given(tmp_path: Path) -> None:
+    """No event at all is not what somebody was told who had asked for those with Ann."""
+    none = {"text": "Nothing is on.", "without": ["query"]}
+    listing = tool(
+        ["what is on {from}?", "what is on {from} with {query}?"],
+        ["{events.title}"],
+        values={"from": [{"say": "on Monday", "date": "monday"}], "query": ["Ann"]},
+        replies={"not_found": [none, "Nothing with {query}."]},
+    )
+    told = await learnt(tmp_path, WORLD + phrases(tools=tools(list_events=listing)), count=30)
+    assert {(talk[0], talk[2]) for talk in told} == {
+        ("what is on on Monday?", "Nothing is on."),
+        ("what is on on Monday with Ann?", "Nothing with Ann."),
+    }
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_what_a_reply_is_to_be_without_is_an_argument(tmp_path: Path) -> None:
+    wrong = {"text": "Nothing.", "without": ["customer"]}
+    listing = tool(["what is on?"], ["yes"], replies={"not_found": [wrong]})
+    off = {**CANCELLING, "replies": {"ok": [wrong]}}
+    text = WORLD + phrases(
+        tools=tools(list_events=listing),
+        follow_ups=[
+            both(off, GOLF, replies={"cancelled": [{**wrong, "without": ["phone", "when"]}]})
+        ],
+    )
+    with pytest.raises(TuningError) as raised:
+        await learnt(tmp_path, text)
+    found = re.findall(r"locales\.en\.(\S+\.without: .*)", str(raised.value))
+    assert sorted(found, reverse=True) == [
+        f"{place}.without: {name!r} is no argument of {called}"
+        for place, name, called in (
+            ("tools.list_events.replies.not_found[0]", "customer", LISTS),
+            ("follow_ups[0].lines[0].replies.cancelled[0]", "when", BOTH),
+            ("follow_ups[0].lines[0].calls[0].replies.ok[0]", "customer", CANCELS),
+        )
+    ]

@@ -297,6 +297,7 @@ TODO = "TODO"
 
 HOW = "`lhkit tune init` writes a file to fill in"
 
+_Click: TypeAlias = Literal["accept", "reject"]
 _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _Values: TypeAlias = Mapping[str, tuple[Any, ...]]
 
@@ -321,12 +322,14 @@ class PhraseReply(_Strict):
     """What is answered, with slots.
 
     `each` says how a row of a list is told: `{list: "{title} at {start}"}`. Of several ways the
-    first is taken whose slots the row has. `join` stands between the rows.
+    first is taken whose slots the row has. `join` stands between the rows. It is not said of a
+    call that was given one of the arguments `without`.
     """
 
     text: _Words
     each: Mapping[str, _Words | tuple[_Words, ...]] = field(default_factory=dict)
     join: str = ", "
+    without: tuple[_Words, ...] = ()
 
     def ways(self, name: str) -> tuple[str, ...]:
         """Return how a row of that list is told; empty where nothing is written for it."""
@@ -394,14 +397,15 @@ class WishedCall(_Strict):
 class TalkLine(_Strict):
     """One thing that is said in a follow-up: `calls` that it means, or an `answer` and none.
 
-    `confirm` is what the user clicks. `replies` go before those of the tool. `outcome` is what the
-    last call has to come to, so that the next line fits.
+    `confirm` is what the user clicks, at each question of the line or at one after the other.
+    `replies` go before those of the tool. `outcome` is what the last call has to come to, so that
+    the next line fits.
     """
 
     say: Annotated[tuple[_Words, ...], Field(min_length=1)]
     calls: tuple[WishedCall, ...] = ()
     answer: tuple[_Words, ...] = ()
-    confirm: Literal["accept", "reject"] = "accept"
+    confirm: _Click | Annotated[tuple[_Click, ...], Field(min_length=1)] = "accept"
     outcome: str | None = None
     replies: _Replies = field(default_factory=dict)
 

@@ -393,8 +393,10 @@ def _words(
 def _filled_replies(
     wish: Wish, outcome: str, field: _Field, replies: Iterable[PhraseReply]
 ) -> Iterator[Drawn]:
-    """Yield the replies whose slots all have something to say."""
+    """Yield the replies that hold for this call and whose slots all have something to say."""
     for reply in replies:
+        if not field.args.keys().isdisjoint(reply.without):
+            continue
         text = filled(reply.text, partial(_word, wish, field, reply))
         if text is not None:
             is_blind = outcome == "ok" and wish.is_reading and _is_blind(reply, field)
