@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from lhkit.errors import TuningError
+from lhkit.messages import ToolCallMessage, ToolOk
+from lhkit.tuning.phrases.file import slots_of, word_in
+from lhkit.tuning.phrases.generate import MisfitError, Wish, acting
 from tests.tuning.test_own_sayings import WORLD, call, learnt, phrases, tool, tools
 
 LUNCH = {"tool": "list_events", "take": "events[0].id"}
@@ -129,3 +132,86 @@ async def test_what_a_reply_is_to_be_without_is_an_argument(tmp_path: Path) -> N
             ("follow_ups[0].lines[0].calls[0].replies.ok[0]", "customer", CANCELS),
         )
     ]
+
+
+RESULT = {
+    "booking": {"item": "drill", "extras": ["helmet", "lock"], "none": []},
+    "rows": [{"name": "a", "tags": ["x", "y"]}, {"name": "b", "tags": ["z"]}, {"name": "c"}],
+    "tags": ["x", "y"],
+    "empty": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("slot", "word"),
+    [
+        ("{booking.extras}", "helmet, lock"),
+        ("{booking.extras:count}", "2"),
+        ("{booking.none}", None),
+        ("{booking.none:count}", "0"),
+        ("{booking.gone:count}", None),
+        ("{booking}", None),
+        ("{rows:count}", "3"),
+        ("{rows.name:count}", "3"),
+        ("{rows.name}", "a, b, c"),
+        ("{rows.tags}", None),
+        ("{tags}", "x, y"),
+        ("{empty}", None),
+        ("{empty:count}", "0"),
+        ("{gone:count}", None),
+    ],
+)
+def test_a_list_is_said_and_counted_wherever_it_stands(slot: str, word: str | None) -> None:
+    assert word_in(RESULT, slots_of(slot)[0]) == word
+
+
+@pytest.mark.parametrize("slot", ["{booking:count}", "{booking.item:count}"])
+def test_what_is_no_list_has_no_count(slot: str) -> None:
+    with pytest.raises(TuningError, match="that is no list, and only a list has a count"):
+        word_in(RESULT, slots_of(slot)[0])
+
+
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.parametrize(
+    "spec", ["xx", "을를", "를", "는", "라고", "으로로", "은는", "counts", "Q을"]
+)
+def test_what_is_no_particle_is_told_with_those_that_are(spec: str) -> None:
+    with pytest.raises(
+        TuningError, match=rf"{{what:{spec}}}: '{spec}' is no particle .*을, 은, 이"
+    ):
+        slots_of(f"no {{what:{spec}}}.")
+
+
+@pytest.mark.parametrize(
+    "spec", ["이었는데", "q을", "으로는", "과는", "인지", "에게", "에서", "아"]
+)
+def test_particles_with_endings_and_those_that_never_change_are_known(spec: str) -> None:
+    assert slots_of(f"{{what:{spec}}}")[0].spec == spec
+
+
+def answered(reply: str) -> str:
+    """Return what is said of a booking with two extras."""
+    args = {"item": "drill", "extras": ["helmet", "lock"]}
+    wish = Wish(
+        tool="book",
+        locale="en",
+        args=args,
+        words={"item": "the drill", "extras": "lid and lock"},
+        replies={"ok": [reply]},
+        place=str,
+    )
+    act = acting([wish], seed=1, most_calls=3)
+    result = ToolOk({"booking": {"item": "drill", "extras": ["helmet", "lock"]}})
+    return act([ToolCallMessage(name="book", args=args, result=result)]).text
+
+
+def test_a_list_that_was_called_with_is_said_and_counted() -> None:
+    assert answered("{extras}") == "lid and lock"
+    assert answered("{extras:count}: {extras.value}") == "2: helmet, lock"
+    assert answered("{booking.extras:count}: {booking.extras}") == "2: helmet, lock"
+
+
+@pytest.mark.parametrize("slot", ["item:count", "booking:count", "booking.item:count"])
+def test_a_count_of_what_is_no_list_ends_the_play_with_the_reply(slot: str) -> None:
+    with pytest.raises(MisfitError, match=rf"replies: 'All {{{slot}}}\.': {{{slot}}}: that is no"):
+        answered(f"All {{{slot}}}.")

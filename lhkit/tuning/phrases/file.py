@@ -94,6 +94,14 @@ COUNT = "count"
 """`{rows:count}` is how many rows there are."""
 
 _FIRST_MARK = 0xE000
+_SPEC = re.compile(
+    COUNT
+    + r"|q?(?:"
+    + r"이[가-힣]*|을요?|은(?:요|커녕)?|과[는도의만요]?|으로(?!로)[가-힣]*|아|"
+    + r"(?:에|의|도|만|께|까지|부터|한테|하고|처럼|보다|마다|밖에|만큼|대로|조차|마저|"
+    + r"들|씩|쯤|요|인|일|임|입|같|뿐)[가-힣]*)?"
+)
+"""What may stand behind `:`: particles as after a consonant, and those that never change."""
 _STEP = re.compile(r"([^.\[\]{}\s]+)(?:\[(\d+)\])?")
 
 
@@ -134,6 +142,12 @@ def _slot(field: str, spec: str, conversion: str | None, template: str) -> Gap:
         raise TuningError(
             f"{template!r}: {{{field}}} is no slot: write {{name}} or {{name.key}}; a plain brace "
             "is {{"
+        )
+    if not _SPEC.fullmatch(spec):
+        raise TuningError(
+            f"{template!r}: {{{field}:{spec}}}: {spec!r} is no particle that is known: write one "
+            "as after a consonant (을, 은, 이, 과, 으로, 아, or longer: 이랑, 이라고, 이에요, "
+            f"으로는) or one that never changes (에, 까지, …); {{rows:{COUNT}}} counts a list"
         )
     return Gap(name=name, key=key, spec=spec)
 
@@ -179,13 +193,41 @@ def word_in(
 
     A list is said as an enumeration; `key` picks one field of an object, or of each in a list.
     `told` has other words for some values.
+
+    Raises:
+        TuningError: what is to be counted is no list.
     """
     value = data.get(slot.name)
-    if slot.spec == COUNT:
-        return str(len(value)) if isinstance(value, Sequence | Mapping) else None
-    values = value if isinstance(value, list | tuple) else [value]
     if slot.key:
-        values = [row.get(slot.key) if isinstance(row, Mapping) else None for row in values]
+        value = _picked(value, slot.key)
+    if slot.spec == COUNT:
+        return _count(value, slot)
+    return listed(value, told)
+
+
+def _picked(value: Any, key: str) -> Any:
+    """Return a field of an object; of several, that of each, where it is a list its items."""
+    if isinstance(value, Mapping):
+        return value.get(key)
+    if not isinstance(value, list | tuple):
+        return None
+    fields = [row.get(key) if isinstance(row, Mapping) else None for row in value]
+    return [
+        item for each in fields for item in (each if isinstance(each, list) and each else [each])
+    ]
+
+
+def _count(value: Any, slot: Gap) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise TuningError(f"{{{slot}:{COUNT}}}: that is no list, and only a list has a count")
+    return str(len(value))
+
+
+def listed(value: Any, told: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """Return how a plain value is said, or the plain values of a list; None for anything else."""
+    values = value if isinstance(value, list | tuple) else [value]
     words = [plain_word(each) for each in values]
     if not words or None in words:
         return None

@@ -50,7 +50,7 @@ from lhkit.tuning.phrases.file import (
     TalkLine,
     ToolPhrases,
     filled,
-    plain_word,
+    listed,
     reply_of,
     slots_of,
     taken,
@@ -397,7 +397,11 @@ def _filled_replies(
     for reply in replies:
         if not field.args.keys().isdisjoint(reply.without):
             continue
-        text = filled(reply.text, partial(_word, wish, field, reply))
+        try:
+            text = filled(reply.text, partial(_word, wish, field, reply))
+        except TuningError as error:
+            told = f"{reply.text!r}: {error}"
+            raise MisfitError(wish.place("replies"), told, wish.tool, told) from error
         if text is not None:
             is_blind = outcome == "ok" and wish.is_reading and _is_blind(reply, field)
             yield Drawn(wish=wish, outcome=outcome, reply=reply.text, text=text, is_blind=is_blind)
@@ -412,6 +416,9 @@ def _is_blind(reply: PhraseReply, field: _Field) -> bool:
 
 def _word(wish: Wish, field: _Field, reply: PhraseReply, slot: Gap) -> str | None:
     """Return what a slot of a reply says; None if there is nothing for it to say."""
+    if slot.spec == COUNT and not slot.key:
+        is_given = isinstance(field.args.get(slot.name), list) or slot.name not in field.data
+        return word_in(field.args if is_given else field.data, slot)
     if str(slot) in wish.words:
         return wish.words[str(slot)]
     if slot.key and slot.name in field.rows:
@@ -420,9 +427,9 @@ def _word(wish: Wish, field: _Field, reply: PhraseReply, slot: Gap) -> str | Non
             if (word := word_in(source, slot, wish.told)) is not None:
                 return word
     if slot.key == _CALLED_WITH and slot.name in field.args:
-        return plain_word(field.args[slot.name])
+        return listed(field.args[slot.name])
     ways = reply.ways(slot.name)
-    if ways and not slot.key and slot.spec != COUNT:
+    if ways and not slot.key:
         return _enumerated(field.data.get(slot.name), ways, reply.join, wish.told)
     return word_in(field.data, slot, wish.told)
 
