@@ -33,9 +33,9 @@ from lhkit.files import write_whole
 from lhkit.harness.reviews import read_talks
 from lhkit.harness.scenario import load_scenarios
 from lhkit.locales import Catalog, available_locales, load_catalog
-from lhkit.models.dialects.json import read_back
 from lhkit.messages import UserMessage
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.json import read_back
 from lhkit.models.light import require_llama_cpp
 from lhkit.models.weights import ensure_weights, file_sha256, require_adapter
 from lhkit.precision import chosen

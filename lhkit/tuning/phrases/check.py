@@ -294,18 +294,25 @@ class _TalkCheck:
         for number, call in enumerate(line.calls):
             yield from self._call(call, (*self.path, "calls", number))
         tools = [self.registry.get(call.tool) for call in line.calls]
-        if line.confirm == "reject" and not any(
-            each is None or each.is_destructive for each in tools
-        ):
+        if line.has_no and not any(each is None or each.is_destructive for each in tools):
             yield Fault(
                 (*self.path, "confirm"),
                 "nobody is asked here, so that nobody can say no: none of its calls changes data",
             )
-        for outcome, replies in line.replies.items():
-            for number, reply in enumerate(replies):
-                yield from _only_slots(
-                    reply_of(reply).text, (*self.path, "replies", outcome, number), None, ""
-                )
+        called = [tool for tool in tools if tool]
+        yield from self._replies(line.replies, called, self.path)
+
+    def _replies(
+        self,
+        table: Mapping[str, Sequence[str | PhraseReply]],
+        called: Sequence[ToolDefinition],
+        path: Path,
+    ) -> Iterator[Fault]:
+        for outcome, replies in table.items():
+            for number, reply in enumerate(map(reply_of, replies)):
+                at = (*path, "replies", outcome, number)
+                yield from _only_slots(reply.text, at, None, "")
+                yield from _without_faults(reply, called, at)
 
     def _call(self, call: WishedCall, path: Path) -> Iterator[Fault]:
         tool = self.registry.get(call.tool)
@@ -323,6 +330,7 @@ class _TalkCheck:
                 continue
             part = _Part(name, raw, {slot: self._values(slot) for slot in self.slots})
             yield from _part_faults(self.registry, tool, part, at)
+        yield from self._replies(call.replies, [tool], path)
 
     def _values(self, name: str) -> tuple[Value, ...]:
         try:
@@ -525,6 +533,7 @@ class _ToolCheck:
                 yield from self._reply(outcome, reply_of(reply), path)
 
     def _reply(self, outcome: str, reply: PhraseReply, path: Path) -> Iterator[Fault]:
+        yield from _without_faults(reply, [self.tool], path)
         for name in reply.each:
             if name not in map(str, _readable_slots(reply.text)):
                 yield Fault((*path, "each", name), f"{{{name}}} does not stand in its `text`")
@@ -653,9 +662,23 @@ def _asked_faults(
     yield from (Fault(path, fault) for fault in dict.fromkeys(faults) if fault)
 
 
+def _without_faults(
+    reply: PhraseReply, tools: Sequence[ToolDefinition], path: Path
+) -> Iterator[Fault]:
+    """Yield what a reply is to be without and none of the tools takes."""
+    known = dict.fromkeys(name for tool in tools for name in tool.parameters.get("properties", {}))
+    for name in reply.without:
+        if tools and name not in known:
+            yield Fault((*path, "without"), _no_argument_of(tools, name, known))
+
+
 def _no_argument(tool: ToolDefinition, name: str) -> str:
-    known = ", ".join(tool.parameters.get("properties", {})) or "none"
-    return f"{name!r} is no argument of {tool.name} (arguments: {known})"
+    return _no_argument_of([tool], name, tool.parameters.get("properties", {}))
+
+
+def _no_argument_of(tools: Sequence[ToolDefinition], name: str, known: Iterable[str]) -> str:
+    names = ", ".join(dict.fromkeys(tool.name for tool in tools))
+    return f"{name!r} is no argument of {names} (arguments: {', '.join(known) or 'none'})"
 
 
 def _readable_slots(text: str) -> tuple[Gap, ...]:

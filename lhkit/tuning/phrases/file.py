@@ -96,6 +96,14 @@ COUNT = "count"
 """`{rows:count}` is how many rows there are."""
 
 _FIRST_MARK = 0xE000
+_SPEC = re.compile(
+    COUNT
+    + r"|q?(?:"
+    + r"이[가-힣]*|을요?|은(?:요|커녕)?|과[는도의만요]?|으로(?!로)[가-힣]*|아|"
+    + r"(?:에|의|도|만|께|까지|부터|한테|하고|처럼|보다|마다|밖에|만큼|대로|조차|마저|"
+    + r"들|씩|쯤|요|인|일|임|입|같|뿐)[가-힣]*)?"
+)
+"""What may stand behind `:`: particles as after a consonant, and those that never change."""
 _STEP = re.compile(r"([^.\[\]{}\s]+)(?:\[(\d+)\])?")
 
 
@@ -136,6 +144,12 @@ def _slot(field: str, spec: str, conversion: str | None, template: str) -> Gap:
         raise TuningError(
             f"{template!r}: {{{field}}} is no slot: write {{name}} or {{name.key}}; a plain brace "
             "is {{"
+        )
+    if not _SPEC.fullmatch(spec):
+        raise TuningError(
+            f"{template!r}: {{{field}:{spec}}}: {spec!r} is no particle that is known: write one "
+            "as after a consonant (을, 은, 이, 과, 으로, 아, or longer: 이랑, 이라고, 이에요, "
+            f"으로는) or one that never changes (에, 까지, …); {{rows:{COUNT}}} counts a list"
         )
     return Gap(name=name, key=key, spec=spec)
 
@@ -181,13 +195,41 @@ def word_in(
 
     A list is said as an enumeration; `key` picks one field of an object, or of each in a list.
     `told` has other words for some values.
+
+    Raises:
+        TuningError: what is to be counted is no list.
     """
     value = data.get(slot.name)
-    if slot.spec == COUNT:
-        return str(len(value)) if isinstance(value, Sequence | Mapping) else None
-    values = value if isinstance(value, list | tuple) else [value]
     if slot.key:
-        values = [row.get(slot.key) if isinstance(row, Mapping) else None for row in values]
+        value = _picked(value, slot.key)
+    if slot.spec == COUNT:
+        return _count(value, slot)
+    return listed(value, told)
+
+
+def _picked(value: Any, key: str) -> Any:
+    """Return a field of an object; of several, that of each, where it is a list its items."""
+    if isinstance(value, Mapping):
+        return value.get(key)
+    if not isinstance(value, list | tuple):
+        return None
+    fields = [row.get(key) if isinstance(row, Mapping) else None for row in value]
+    return [
+        item for each in fields for item in (each if isinstance(each, list) and each else [each])
+    ]
+
+
+def _count(value: Any, slot: Gap) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise TuningError(f"{{{slot}:{COUNT}}}: that is no list, and only a list has a count")
+    return str(len(value))
+
+
+def listed(value: Any, told: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """Return how a plain value is said, or the plain values of a list; None for anything else."""
+    values = value if isinstance(value, list | tuple) else [value]
     words = [plain_word(each) for each in values]
     if not words or None in words:
         return None
@@ -302,6 +344,7 @@ HOW = "`lhkit tune init` writes a file to fill in"
 MORE = "Mend these; what comes after them is checked then."
 """How faults end that hide others: the file's form comes first, its fit to the tools, the play."""
 
+_Click: TypeAlias = Literal["accept", "reject"]
 _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 _Values: TypeAlias = Mapping[str, tuple[Any, ...]]
 
@@ -326,12 +369,14 @@ class PhraseReply(_Strict):
     """What is answered, with slots.
 
     `each` says how a row of a list is told: `{list: "{title} at {start}"}`. Of several ways the
-    first is taken whose slots the row has. `join` stands between the rows.
+    first is taken whose slots the row has. `join` stands between the rows. It is not said of a
+    call that was given one of the arguments `without`.
     """
 
     text: _Words
     each: Mapping[str, _Words | tuple[_Words, ...]] = field(default_factory=dict)
     join: str = ", "
+    without: tuple[_Words, ...] = ()
 
     def ways(self, name: str) -> tuple[str, ...]:
         """Return how a row of that list is told; empty where nothing is written for it."""
@@ -385,26 +430,41 @@ class Talk(_Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WishedCall(_Strict):
-    """A call that a line of a follow-up means. Its arguments may hold the follow-up's slots."""
+    """A call that a line of a follow-up means. Its arguments may hold the follow-up's slots.
+
+    `replies` go before those of the line.
+    """
 
     tool: _Words
     args: Mapping[str, Any] = field(default_factory=dict)
+    replies: _Replies = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkLine(_Strict):
     """One thing that is said in a follow-up: `calls` that it means, or an `answer` and none.
 
-    `confirm` is what the user clicks. `replies` go before those of the tool. `outcome` is what the
-    last call has to come to, so that the next line fits.
+    `confirm` is what the user clicks, at each question of the line or at one after the other.
+    `replies` go before those of the tool. `outcome` is what the last call has to come to, so that
+    the next line fits.
     """
 
     say: Annotated[tuple[_Words, ...], Field(min_length=1)]
     calls: tuple[WishedCall, ...] = ()
     answer: tuple[_Words, ...] = ()
-    confirm: Literal["accept", "reject"] = "accept"
+    confirm: _Click | Annotated[tuple[_Click, ...], Field(min_length=1)] = "accept"
     outcome: str | None = None
     replies: _Replies = field(default_factory=dict)
+
+    @property
+    def has_no(self) -> bool:
+        """Whether the user says no to something."""
+        return "reject" in self.confirm
+
+    def all_replies(self) -> Iterator[Sequence[str | PhraseReply]]:
+        """Yield the replies of the line and those of its calls, outcome by outcome."""
+        for table in (self.replies, *(call.replies for call in self.calls)):
+            yield from table.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -594,11 +654,6 @@ def _refuse_todos(file: Path, document: Document) -> None:
             f"{file}:{document.line(path)}: {shown_path(path)}: a TODO is left{more}: "
             "write your own words there, or delete the line"
         )
-
-
-def todo_count(text: str) -> int:
-    """Return how many texts and names of a phrase file are still to be written."""
-    return sum(1 for _ in _todos(read_yaml(text).value, ()))
 
 
 def _todos(value: Any, path: DataPath) -> Iterator[DataPath]:

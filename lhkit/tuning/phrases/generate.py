@@ -52,6 +52,7 @@ from lhkit.tuning.phrases.file import (
     TalkLine,
     ToolPhrases,
     filled,
+    listed,
     plain_word,
     reply_of,
     slots_of,
@@ -271,7 +272,7 @@ def acting(
                 after.known = known
             for each in told:
                 notify(each)
-            return say(" ".join(each.text for each in told))
+            return say(" ".join(dict.fromkeys(each.text for each in told)))
         except MisfitError as misfit:
             refuse(misfit)
             return say(_NO_WORDS)
@@ -299,11 +300,12 @@ def _course(
         rows: dict[str, Any] = {}
         args = yield from _arguments(wish.args, wish, known, rows)
         if isinstance(args, _Missed):
-            told.append(_words(wish, args.outcomes, _Field(args.data, wish.args, rows), rng))
+            missed = _Field(args.data, wish.args, rows)
+            told.append(_words(wish, args.outcomes, missed, rng, told))
             continue
         message = yield from _called(wish.tool, args, known)
         outcomes, data = _outcomes(wish, wish.tool, args, message)
-        told.append(_words(wish, outcomes, _Field(data, args, rows), rng))
+        told.append(_words(wish, outcomes, _Field(data, args, rows), rng, told))
         if wish.is_reading:
             continue
         known.pop(_call_key(wish.tool, args))  # to try again is another call
@@ -393,7 +395,14 @@ def _call_key(tool: str, args: Mapping[str, Any]) -> str:
     return compact([tool, dict(args)])
 
 
-def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Random) -> Drawn:
+def _words(
+    wish: Wish,
+    outcomes: Sequence[str],
+    field: _Field,
+    rng: random.Random,
+    before: Sequence[Drawn],
+) -> Drawn:
+    """Return a reply that can be filled: one that was not said before in this answer, if any."""
     if wish.outcome is not None and wish.outcome not in outcomes:
         raise MisfitError(
             wish.place("outcome"),
@@ -403,19 +412,35 @@ def _words(wish: Wish, outcomes: Sequence[str], field: _Field, rng: random.Rando
         )
     for outcome in [wish.outcome] if wish.outcome else outcomes:
         replies = list(wish.replies.get(outcome, ()))
-        for written in rng.sample(replies, len(replies)):
-            reply = reply_of(written)
-            text = filled(reply.text, partial(_word, wish, field, reply))
-            if text is not None:
-                return Drawn(
-                    wish=wish,
-                    outcome=outcome,
-                    reply=reply.text,
-                    text=text,
-                    is_blind=outcome == "ok" and wish.is_reading and _is_blind(reply, field),
-                    there=frozenset(_slots_there(wish, field)),
-                )
+        written = map(reply_of, rng.sample(replies, len(replies)))
+        if fitting := [*_filled_replies(wish, outcome, field, written)]:
+            said = {each.text for each in before}
+            return next((each for each in fitting if each.text not in said), fitting[0])
     raise _unsaid(wish, outcomes, field)
+
+
+def _filled_replies(
+    wish: Wish, outcome: str, field: _Field, replies: Iterable[PhraseReply]
+) -> Iterator[Drawn]:
+    """Yield the replies that hold for this call and whose slots all have something to say."""
+    for reply in replies:
+        if not field.args.keys().isdisjoint(reply.without):
+            continue
+        try:
+            text = filled(reply.text, partial(_word, wish, field, reply))
+        except TuningError as error:
+            told = f"{reply.text!r}: {error}"
+            raise MisfitError(wish.place("replies"), told, wish.tool, told) from error
+        if text is not None:
+            is_blind = outcome == "ok" and wish.is_reading and _is_blind(reply, field)
+            yield Drawn(
+                wish=wish,
+                outcome=outcome,
+                reply=reply.text,
+                text=text,
+                is_blind=is_blind,
+                there=frozenset(_slots_there(wish, field)),
+            )
 
 
 def _is_blind(reply: PhraseReply, field: _Field) -> bool:
@@ -427,6 +452,9 @@ def _is_blind(reply: PhraseReply, field: _Field) -> bool:
 
 def _word(wish: Wish, field: _Field, reply: PhraseReply, slot: Gap) -> str | None:
     """Return what a slot of a reply says; None if there is nothing for it to say."""
+    if slot.spec == COUNT and not slot.key:
+        is_given = isinstance(field.args.get(slot.name), list) or slot.name not in field.data
+        return word_in(field.args if is_given else field.data, slot)
     if str(slot) in wish.words:
         return wish.words[str(slot)]
     if slot.key and slot.name in field.rows:
@@ -435,9 +463,9 @@ def _word(wish: Wish, field: _Field, reply: PhraseReply, slot: Gap) -> str | Non
             if (word := word_in(source, slot, wish.told)) is not None:
                 return word
     if slot.key == _CALLED_WITH and slot.name in field.args:
-        return plain_word(field.args[slot.name])
+        return listed(field.args[slot.name])
     ways = reply.ways(slot.name)
-    if ways and not slot.key and slot.spec != COUNT:
+    if ways and not slot.key:
         return _enumerated(field.data.get(slot.name), ways, reply.join, wish.told)
     return word_in(field.data, slot, wish.told)
 
@@ -853,6 +881,8 @@ def _days_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
         case list():
             for each in value:
                 yield from _days_in(each, name)
+        case _:
+            return
 
 
 def _other_day(words: str, day: str, read: str) -> str | None:
@@ -1421,7 +1451,7 @@ class _Drawing:
                 for at in range(len(line.calls))
             ]
             before, memory = memory, Memory()
-            act = self._acting(wishes, before, memory, is_rejected=line.confirm == "reject")
+            act = self._acting(wishes, before, memory, is_rejected=line.has_no)
             lines.append(Line(user=user, act=act, confirm=line.confirm))
         return _Drawn(tuple(lines))
 
@@ -1443,8 +1473,8 @@ class _Drawing:
             locale=self._locale,
             args=self._in_order(tool, args),
             words={name: each.told for name, each in fillings.items()},
-            replies={**phrases.replies, **line.replies},
-            place=lambda *keys: self._place_of(line, call.tool, path, *keys),
+            replies={**phrases.replies, **line.replies, **call.replies},
+            place=lambda *keys: self._place_of(line, at, path, *keys),
             is_to_fail=True,
             is_reading=not tool.is_destructive,
             outcome=line.outcome if is_last else None,
@@ -1458,11 +1488,16 @@ class _Drawing:
         )
 
     def _place_of(
-        self, line: TalkLine, tool: str, path: tuple[str | int, ...], *keys: str | int
+        self, line: TalkLine, at: int, path: tuple[str | int, ...], *keys: str | int
     ) -> str:
-        """Return the place of a part of a line; a reply that is not its own is the tool's."""
-        is_tools = len(keys) > 1 and keys[0] == "replies" and keys[1] not in line.replies
-        return self._placed(*(("tools", tool) if is_tools else path), *keys)
+        """Return the place of a part of a line; replies are its call's, its own or the tool's."""
+        call = line.calls[at]
+        if len(keys) > 1 and keys[0] == "replies":
+            if keys[1] in call.replies:
+                return self._placed(*path, "calls", at, *keys)
+            if keys[1] not in line.replies:
+                return self._placed("tools", call.tool, *keys)
+        return self._placed(*path, *keys)
 
     def _placed(self, *path: str | int) -> str:
         return self._book.place(("locales", self._locale, *path))
@@ -1656,7 +1691,7 @@ def _used_in(follow_up: FollowUp) -> tuple[str, ...]:
     replies = (
         reply_of(reply).text
         for line in follow_up.lines
-        for several in line.replies.values()
+        for several in line.all_replies()
         for reply in several
     )
     known = set(follow_up.slots)

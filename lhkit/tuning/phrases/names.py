@@ -140,7 +140,8 @@ def _said_for_others(values: Sequence[Value]) -> set[str]:
 def _ambiguous(values: Iterable[Value]) -> set[str]:
     """Return the words of what values mean that not every way of saying or telling it holds.
 
-    Each way of saying what is looked up by itself (`{say}`) means that way.
+    Each way of saying what is looked up by itself (`{say}`) means that way, and however it is told
+    then, only the words of that are at stake.
     """
     found: set[str] = set()
     for value in values:
@@ -148,8 +149,9 @@ def _ambiguous(values: Iterable[Value]) -> set[str]:
         ways = [set(_words(each)) for each in (*value.words, *filter(None, [value.told]))]
         is_row = bool(value.parts) and bool(ways)
         meant = set().union(*map(_meant, value.parts.values())) if is_row else _meant(value)
-        if value.told or value.look_up is None or not slots_in(value.look_up):
-            found |= {word for word in meant if not (ways and all(word in way for way in ways))}
+        if value.look_up is not None and slots_in(value.look_up):
+            meant &= set(_words(value.told or ""))
+        found |= {word for word in meant if not (ways and all(word in way for way in ways))}
     return found
 
 
@@ -217,18 +219,18 @@ def _fixed(spoken: ToolPhrases) -> Iterator[str]:
     for sentence in spoken.sentences():
         if sentence.args:
             yield from _texts((sentence.text, sentence.args))
-    yield from _texts(tuple(_replies(spoken.replies)))
+    yield from _texts(tuple(_replies(spoken.replies.values())))
 
 
-def _replies(replies: Mapping[str, Iterable[Any]]) -> Iterator[str]:
-    return (reply_of(each).text for several in replies.values() for each in several)
+def _replies(replies: Iterable[Iterable[Any]]) -> Iterator[str]:
+    return (reply_of(each).text for several in replies for each in several)
 
 
 def _said_by(follow_up: FollowUp) -> Iterator[str]:
     """Yield what the lines of a follow-up say and mean without a slot."""
     for line in follow_up.lines:
         called = tuple(call.args for call in line.calls)
-        yield from _texts((line.say, line.answer, called, tuple(_replies(line.replies))))
+        yield from _texts((line.say, line.answer, called, tuple(_replies(line.all_replies()))))
 
 
 def _everything(phrases: LocalePhrases) -> Iterator[str]:
