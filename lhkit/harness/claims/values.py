@@ -116,11 +116,11 @@ def _other_half(reply: str, args: Collection[Any]) -> str | None:
     """Return "6:50 am" of a reply where 18:50 was written."""
     told = {_of_day(each) for each in _HALVES.finditer(reply.casefold())}
     held = {
-        int(hour) * 60 + int(minute)
+        minutes
         for each in args
         for _, text in leaves(each)
         if isinstance(text, str)
-        for hour, minute in re.findall(r"(?<!\d)([01]\d|2[0-3]):([0-5]\d)", text)
+        for minutes in _times_of_day(text.casefold())
     }
     for minutes in sorted(told):
         if (minutes + _NOON) % (2 * _NOON) in held and minutes not in held:
@@ -128,17 +128,35 @@ def _other_half(reply: str, args: Collection[Any]) -> str | None:
     return None
 
 
+def _times_of_day(text: str) -> Iterator[int]:
+    """Yield the minutes after midnight of each time: "10:30 pm", "밤 10:30", and a bare "22:30"."""
+    yield from (_of_day(each) for each in _HALVES.finditer(text))
+    for found in re.finditer(r"(?<!\d)([01]\d|2[0-3]):([0-5]\d)", _HALVES.sub(" ", text)):
+        yield int(found[1]) * 60 + int(found[2])
+
+
 _NOON = 720
 _HALVES = re.compile(
-    r"(?P<ko>오전|오후)\s?(?P<hour>1[0-2]|[1-9])시(?:\s?(?P<minute>[0-5]?\d)분|\s?(?P<half>반))?"
+    r"(?P<ko>오전|새벽|아침|낮|오후|저녁|밤)\s?(?P<hour>1[0-2]|0?[1-9])"
+    r"(?::(?P<colon>[0-5]\d)|시(?!간)(?:\s?(?P<minute>[0-5]?\d)분|\s?(?P<half>반))?)"
     r"|(?<![\d:.])(?P<en_hour>1[0-2]|0?[1-9])(?:[:.](?P<en_minute>[0-5]\d))?\s?(?P<en>[ap])\.?m\b"
 )
+_AFTER_NOON: Mapping[str, range] = {
+    "오후": range(12),
+    "저녁": range(12),
+    "p": range(12),
+    "낮": range(6),
+    "밤": range(6, 12),
+}
+"""Which hours of a half of the day lie after noon; its twelfth is 0."""
 
 
 def _of_day(found: re.Match[str]) -> int:
     hour = int(found["hour"] or found["en_hour"]) % 12
-    minute = 30 if found["half"] else int(found["minute"] or found["en_minute"] or 0)
-    return hour * 60 + minute + _NOON * (found["ko"] == "오후" or found["en"] == "p")
+    told = found["minute"] or found["colon"] or found["en_minute"] or 0
+    minute = 30 if found["half"] else int(told)
+    is_after_noon = hour in _AFTER_NOON.get(found["ko"] or found["en"], ())
+    return hour * 60 + minute + _NOON * is_after_noon
 
 
 def _parts(minutes: float) -> tuple[float, ...]:

@@ -87,6 +87,39 @@ def test_what_was_written_may_be_said_in_other_words(
 
 
 @pytest.mark.parametrize(
+    ("written", "told", "other"),
+    [
+        ("10:30 pm", "10:30 pm", "10:30 am"),
+        ("11:00 PM", "11 pm", "11 am"),
+        ("7:05 p.m.", "7:05 pm", "7:05 am"),
+        ("7:05 am", "7:05 am", "7:05 pm"),
+        ("12:30 am", "12:30 am", "12:30 pm"),
+        ("12:30 pm", "12:30 pm", "12:30 am"),
+        ("22:30", "10:30 pm", "10:30 am"),
+        ("오후 10:00", "오후 10시", "오전 10시"),
+        ("밤 10:00", "오후 10시", "오전 10시"),
+        ("밤 12:30", "오전 12시 30분", "오후 12시 30분"),
+        ("낮 12:30", "오후 12시 30분", "오전 12시 30분"),
+        ("새벽 5:10", "오전 5시 10분", "오후 5시 10분"),
+        ("저녁 07:30", "오후 7시 반", "오전 7시 반"),
+        ("22:00", "밤 10시", "아침 10시"),
+    ],
+)
+def test_a_time_is_told_in_the_half_of_the_day_in_which_it_was_written(
+    written: str, told: str, other: str
+) -> None:
+    for time, is_claim in [(told, False), (other, True)]:
+        in_korean = ("습관 추가해 줘", f"{time}에 하도록 추가했어요.")
+        said, reply = ("add a habit", f"I added it at {time}.") if time[0] < "가" else in_korean
+        assert is_false(said, reply, "add_habit", anchor_when=written) is is_claim, reply
+
+
+def test_hours_that_pass_are_no_time_of_day() -> None:
+    said, reply = "산책 추가해 줘", "오후 3시간 산책을 추가했어요."
+    assert not is_false(said, reply, "add_habit", anchor_when="03:00")
+
+
+@pytest.mark.parametrize(
     ("reply", "is_claim"),
     [
         ("3 items added.", True),
