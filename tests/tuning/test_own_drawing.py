@@ -308,7 +308,7 @@ def test_a_file_of_one_language_is_drawn_whatever_the_share(tmp_path: Path) -> N
         (
             "{all:count}",
             "{total:count}",
-            r"replies: set_timer came to `ok` with .* no reply for it can be filled \(slots there:",
+            r"\{total:count\} is not there: set_timer came to `ok` with .* no reply for it can be",
         ),
         (
             "          taken: ['{name:은} 이미 있어요: {reason}']\n",
