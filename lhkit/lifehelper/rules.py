@@ -181,9 +181,18 @@ def _is_attributive(verb: str) -> bool:
     return is_syllable and (code - _FIRST_SYLLABLE) % _FINALS in {_FINAL_N, _FINAL_L}
 
 
+_UNFILLED = re.compile(
+    r"\W*(?:나는|난|저는|전|i(?:['’]m|(?: am)?(?: (?:one|someone|a person) who)?)?)"
+    r"\s*(?:…|\.{2,}|_{2,})\s*"
+    r"(?:한다|합니다|해요|하기|(?:하는\s*)?사람(?:이다|입니다|이에요))?\W*",
+    re.IGNORECASE,
+)
+"""A sentence as the tool describes it, "나는 …한다" or "I …", with its gap as it was."""
+
+
 def is_blank(text: str) -> bool:
-    """Return whether `text` holds no letter and no digit."""
-    return not any(char.isalnum() for char in text)
+    """Return whether `text` says nothing: it holds no letter and no digit, or a form not filled."""
+    return not any(char.isalnum() for char in text) or bool(_UNFILLED.fullmatch(text))
 
 
 def _absence(line: str) -> str | None:

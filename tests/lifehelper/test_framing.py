@@ -216,6 +216,31 @@ def test_a_text_without_letters_is_blank(text: str) -> None:
     assert is_blank(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "나는 …한다",
+            "나는 ...한다",
+            "나는 …하는 사람이다.",
+            "'나는 …한다'",
+            "저는 … 합니다",
+            "나는 … 한다",
+        ),
+        *("I …", "I ...", "i am one who …", "I am someone who ...", "“I …”", "I'm …", "I am ___"),
+    ],
+)
+def test_the_form_of_a_sentence_with_nothing_in_its_gap_is_blank(text: str) -> None:
+    assert is_blank(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["I walk …", "나는 걷는다…", "나는 …를 걷는다", "I … walk", "나는 한다", "I am"]
+)
+def test_what_says_something_beside_its_gap_is_not_blank(text: str) -> None:
+    assert not is_blank(text)
+
+
 @pytest.mark.parametrize("text", ["걷", "a", "7", " 물 "])
 def test_a_text_with_a_letter_or_digit_is_not_blank(text: str) -> None:
     assert not is_blank(text)

@@ -84,6 +84,7 @@ def test_r8_wants_one_anchor(when: str | None, after: str | None, is_refused: bo
         ("야식 금지", "framing_negative"),
         ("I never snack", "framing_negative"),
         ("...", "framing_blank"),
+        ("나는 …한다", "framing_blank"),
     ],
 )
 def test_r7_refuses_with_its_kind(sentence: str, key: str) -> None:
