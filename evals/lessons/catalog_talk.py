@@ -288,7 +288,9 @@ def _first_found(scene: Scene) -> tuple[str, Wish]:
             return target, wish
 
 
-def open_asked(scene: Scene, target: str, key: str, *, calls: list[Reply], **slots: str) -> None:
+def open_asked(
+    scene: Scene, target: str, key: str, *, calls: list[Reply], name: str = "", wish: str = ""
+) -> None:
     """Add a line that asks what a protocol says, and open it after `calls`."""
     kind = scene.rng.choices(("steps", "anchor", "source"), (80, 13, 7))[0]
     if kind == "steps":
@@ -296,7 +298,7 @@ def open_asked(scene: Scene, target: str, key: str, *, calls: list[Reply], **slo
     else:
         asked = scene.phrases.line(f"asked_{kind}", scene.rng)
         words = field_words(kind)
-    user = scene.user(key, id=target, asked=asked, **slots)
+    user = scene.user(key, name=name, wish=wish, id=target, asked=asked)
     opening = [*calls, call("query_protocol", protocol_id=target)]
     scene.add(user.replace("?. ", "? "), scene.acts(opening, words))
 

@@ -8,15 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from evals.lessons import (
-    catalog_talk,
-    habit_talk,
-    log_talk,
-    mixed_talk,
-    pointed_talk,
-    remark_talk,
-    tracker_talk,
-)
+from evals.lessons import catalog_talk, habit_talk, log_talk, remark_talk, tracker_talk
 from evals.lessons.phrases import chance, phrases
 from evals.lessons.scene import Scene, draw_world
 from lhkit.tuning.recipe import KOREAN_SHARE
@@ -39,7 +31,6 @@ class Kind:
 
 _TWO = {"active": 2}
 _MANY = {"active": 3}
-_FOUR = {"active": 4}
 _NONE = {"active": 0, "archived": 0}
 _ARCHIVED = {"active": 2, "archived": 1}
 
@@ -140,27 +131,6 @@ KINDS: Mapping[str, Kind] = {
     "injection": Kind(talk=remark_talk.injection, weight=7),
     "vague-addition": Kind(talk=remark_talk.vague_addition, weight=1.5),
     "long": Kind(talk=remark_talk.long_chat, weight=0.8),
-    "nth-logged": Kind(talk=pointed_talk.nth_logged, weight=15, world=_MANY),
-    "nth-tracked": Kind(talk=pointed_talk.nth_tracked, weight=9, world=_MANY),
-    "nth-told": Kind(talk=pointed_talk.nth_told, weight=7, world=_MANY),
-    "nth-in-turn": Kind(talk=pointed_talk.nth_in_turn, weight=12, world=_FOUR),
-    "nth-missing": Kind(talk=pointed_talk.nth_missing, weight=3, world=_MANY),
-    "found-nth-opened": Kind(talk=pointed_talk.found_nth_opened, weight=14),
-    "found-nth-asked": Kind(talk=pointed_talk.found_nth_asked, weight=7),
-    "found-nth-added": Kind(talk=pointed_talk.found_nth_added, weight=13),
-    "two-with-a-write": Kind(talk=mixed_talk.two_with_a_write, weight=20, world=_MANY),
-    "two-with-a-no": Kind(talk=mixed_talk.two_with_a_no, weight=9, world=_MANY),
-    "two-looks": Kind(talk=mixed_talk.two_looks, weight=9, world=_MANY),
-    "no-then-remarks": Kind(talk=mixed_talk.no_then_remarks, weight=10),
-    "no-then-else": Kind(talk=mixed_talk.no_then_else, weight=11),
-    "no-then-corrected": Kind(talk=mixed_talk.no_then_corrected, weight=11, world=_MANY),
-    "no-then-the-other": Kind(talk=mixed_talk.no_then_corrected, weight=4, world=_TWO),
-    "no-then-other-addition": Kind(talk=mixed_talk.no_then_other_addition, weight=6),
-    "long-work": Kind(talk=mixed_talk.long_work, weight=10, world=_MANY),
-    "recalled": Kind(talk=mixed_talk.recalled, weight=8, world=_MANY),
-    "restraint": Kind(talk=remark_talk.restraint, weight=12, is_joinable=True),
-    "restraint-on": Kind(talk=remark_talk.restraint_on, weight=8),
-    "task-then-restraint": Kind(talk=remark_talk.task_then_restraint, weight=18),
 }
 """What is taught, and how much of it."""
 

@@ -475,8 +475,7 @@ def _corrects_day(scene: Scene, asked: Asked) -> None:
         [logging(asked.habit_id, asked.value, said.day)],
         logged_words(scene, scene.title(asked.habit_id)),
     )
-    key = "correct_day" if is_done_today(asked) else "wrong_day"
-    scene.add(scene.user(key, day=said.text, the_day=said.noun), act)
+    scene.add(scene.user("correct_day", day=said.text, the_day=said.noun), act)
 
 
 def _means_another(scene: Scene, asked: Asked) -> None:
@@ -488,13 +487,7 @@ def _means_another(scene: Scene, asked: Asked) -> None:
     act = scene.acts(
         [logging(other, asked.value, asked.day)], logged_words(scene, scene.title(other))
     )
-    key = "meant_other" if is_done_today(asked) else "wrong_habit"
-    scene.add(scene.user(key, name=scene.name(other)), act)
-
-
-def is_done_today(asked: Asked) -> bool:
-    """Return True if the entry was one that most corrections suit: "I did it, and today"."""
-    return asked.value == "done" and asked.day is None
+    scene.add(scene.user("meant_other", name=scene.name(other)), act)
 
 
 _AFTER: Mapping[str, tuple[float, Callable[[Scene, Asked], None]]] = {

@@ -22,7 +22,7 @@ from lhkit.tuning.phrases.file import Word
 _FOLDER = Path(__file__).parents[2] / "datasets" / "lessons"
 _FILES = (
     *("lines", "lookups", "small_talk", "wishes", "tracking", "changed_minds"),
-    *("unread_talk", "unread_finding", "hard_talk"),  # by authors who had read no scenario
+    *("unread_talk", "unread_finding"),  # by authors who had read no scenario
 )
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
-from evals.lessons.catalog_talk import any_protocol, detail, search
+from evals.lessons.catalog_talk import detail, search
 from evals.lessons.habit_talk import add, list_them, listing
 from evals.lessons.log_talk import log, log_two
 from evals.lessons.phrases import parts
-from evals.lessons.scene import REFUSALS, Scene, past_days
+from evals.lessons.scene import REFUSALS, Scene
 from evals.lessons.tracker_talk import in_a_range, on_a_day
-from lhkit.models.scripted import call
+from lhkit.models.scripted import call, say
+from lhkit.tuning.teacher import Act
 
 # ---------------------------------------------------------------------------------- talk of its own
 
@@ -36,7 +37,7 @@ def small_talk_on(scene: Scene) -> None:
     asked_after = scene.rng.randrange(len(talk)) if scene.chance(0.3) else None
     for number, exchange in enumerate(talk):
         user, answer = parts(exchange)
-        scene.add(user, scene.speaks(answer))
+        scene.add(user, _saying(answer))
         if number == asked_after:
             scene.rng.choice((log, list_them))(scene)
 
@@ -52,7 +53,7 @@ def small_task(scene: Scene) -> None:
 
 def mention(scene: Scene) -> None:
     """A habit is talked about, and nothing is asked for: nothing is looked up or saved."""
-    answered(scene, "mention", name=scene.name(scene.habit().id))
+    _answered(scene, "mention", name=scene.name(scene.habit().id))
     if scene.chance(0.3):
         log(scene)
 
@@ -96,7 +97,7 @@ def vague_addition(scene: Scene) -> None:
     """A new habit without saying which: a question back; the wish may be given up."""
     scene.add(scene.user("add_vague"), scene.says("ask_habit"))
     if scene.chance(0.5):
-        answered(scene, "give_up")
+        _answered(scene, "give_up")
 
 
 def long_chat(scene: Scene) -> None:
@@ -111,11 +112,11 @@ def long_chat(scene: Scene) -> None:
 def remark_after(scene: Scene, *, is_offer: bool) -> None:
     """Words after a task that ask for no other; `is_offer`: something was found and not added."""
     if is_offer and scene.chance(0.6):
-        answered(scene, "not_yet")
+        _answered(scene, "not_yet")
     elif not is_offer and scene.chance(0.2):
         scene.add(scene.remark("leave_open"), scene.says("leave_it"))
     else:
-        answered(scene, "after_task")
+        _answered(scene, "after_task")
     if scene.chance(0.35):
         _chat(scene, scene.rng.choice(("thanks", "chat", "feeling_bad", "feeling_good")))
 
@@ -123,15 +124,18 @@ def remark_after(scene: Scene, *, is_offer: bool) -> None:
 def _chat(scene: Scene, key: str) -> None:
     """Add a line of small talk with an answer to it; some answers fit only their line."""
     if key in _PAIRED:
-        answered(scene, key)
+        _answered(scene, key)
         return
     scene.add(scene.remark(key), scene.says(key))
 
 
-def answered(scene: Scene, key: str, **slots: object) -> None:
-    """Add a remark that asks for nothing, with the answer that stands beside it."""
+def _answered(scene: Scene, key: str, **slots: object) -> None:
     user, answer = scene.paired(key, **slots)
-    scene.add(user, scene.speaks(answer))
+    scene.add(user, _saying(answer))
+
+
+def _saying(answer: str) -> Act:
+    return lambda _settled: say(answer)
 
 
 def _sum(scene: Scene) -> None:
@@ -179,33 +183,3 @@ def addition_refused_then(scene: Scene) -> None:
         search(scene)
     if scene.chance(0.3):
         remark_after(scene, is_offer=True)
-
-
-# ---------------------------------------------------------------------------------------- restraint
-
-_REMARKS = ("remark_day", "remark_day", "remark_theme", "remark_plan", "about_you", "mention")
-
-
-def restraint(scene: Scene) -> None:
-    """A habit, a protocol's theme or a day is named, and nothing is asked for: words only."""
-    said = scene.rng.choice(past_days(scene.world.today, scene.locale))
-    key = scene.rng.choice(_REMARKS)
-    named = any_protocol(scene) if key == "remark_theme" else scene.habit().id
-    answered(scene, key, name=scene.name(named), day=said.text, the_day=said.noun)
-
-
-def restraint_on(scene: Scene) -> None:
-    """Several remarks on end, of which none is a wish; sometimes one after them is."""
-    for _ in range(scene.rng.choice((2, 2, 3))):
-        restraint(scene)
-    if scene.chance(0.35):
-        scene.rng.choice(_TASKS)(scene)
-
-
-def task_then_restraint(scene: Scene) -> None:
-    """A task, then remarks that sound like one and are none; sometimes a task again."""
-    scene.rng.choice((*_TASKS, *_OFFERS))(scene)
-    for _ in range(scene.rng.choice((1, 1, 2, 3))):
-        restraint(scene)
-    if scene.chance(0.3):
-        log(scene)

@@ -534,10 +534,6 @@ class Scene:
         text = self.words()(key, **slots)
         return lambda _settled: say(text)
 
-    def speaks(self, text: str) -> Act:
-        """Return an act of these very words."""
-        return lambda _settled: say(text)
-
     def acts(self, calls: Sequence[Reply], last: Last) -> Act:
         """Return an act that makes `calls` in turn and then speaks; a breakdown ends it early."""
         words = self.words()
