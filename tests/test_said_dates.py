@@ -293,6 +293,72 @@ def test_two_days_or_numbers_are_not_always_a_span(text: str, expected: list[str
 
 
 @pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("move my 3 p.m. meeting from Friday to Monday", "19 22"),
+        ("move my 3.30 meeting from Friday to Monday", "19 22"),
+        ("move Dr. Kim from the 20th to the 25th", "20 25"),
+        ("Can you move my dentist? From Friday to Monday.", "19 22"),
+        ("Friday to Monday. Please move it.", "19 22"),
+        ("update the reminder from Friday to Monday", "19 22"),
+        ("adjust my booking from the 20th to the 25th", "20 25"),
+        ("금요일부터 월요일로 바꿔 줘", "19 22"),
+    ],
+)
+def test_what_is_moved_from_a_day_to_another_is_on_two_days(text: str, days: str) -> None:
+    found = said_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
+    assert [each.first.day for each in found] == [*map(int, days.split())]
+    assert [each.last for each in found] == [each.first for each in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I met Kim over the weekend, note that",
+        "she paid at the weekend",
+        "we read it over the weekend",
+        "주말에 산 우유 어디 있어",
+        "주말에 먹은 거",
+        "주말에 만난 사람",
+        "주말에 빌린 거 반납",
+        "주말에 쓰던 텐트",
+    ],
+)
+def test_a_weekend_that_is_past_is_not_told_to_who_plans(text: str) -> None:
+    assert read(text, "en" if text.isascii() else "ko", ahead=True) == []
+
+
+def test_a_weekend_is_told_whose_words_only_look_past() -> None:
+    text = "put drinks on the list for the weekend"
+    assert read(text, "en", ahead=True) == ["for the weekend: 06-20..06-21"]
+    assert read("주말에 산에 가", "ko", ahead=True) == ["주말: 06-20..06-21"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "20일부터 일주일 연장해 줘",
+        "금요일부터 이틀 미뤄 줘",
+        "월요일부터 이틀 밀렸어",
+        "금요일부터 일주일 늦춰 줘",
+        "15일부터 열흘 됐어",
+        "10-15일 소요",
+        "20~30일 숙성",
+        "from the 30th to the 31st",
+        "in two weeks from Friday",
+    ],
+)
+def test_a_length_that_is_no_span_of_days_makes_none(text: str) -> None:
+    found = said_dates(text, WEDNESDAY, "en" if text.isascii() else "ko", ahead=True)
+    assert [str(each) for each in found if each.first != each.last] == []
+    assert "in two weeks" not in [each.text for each in found]
+
+
+def test_in_a_week_from_tomorrow_is_counted_from_tomorrow() -> None:
+    assert read("in a week from tomorrow", "en", ahead=True) == ["a week from tomorrow: 06-25"]
+
+
+@pytest.mark.parametrize(
     ("text", "today"),
     [
         ("from Friday to Friday", WEDNESDAY),  # a day or a week

@@ -680,13 +680,12 @@ async def _write_drawn(
         for first in {each.cause: each for each in reversed(dropped.values())}.values():
             _tell(str(first), to_stderr=True)
     for answers in answers_of(book, said):
-        line = printable(_told(answers, load_catalog(settings.locale)))
-        Console().print(line, soft_wrap=True, highlight=False, markup=False)
+        _tell(_told(answers, load_catalog(settings.locale)))
     beginnings = {locale: _beginning(stage) for locale, stage in stages.items()}
     for line in _remarks(
         day_remarks(played, said, beginnings), unasked(said), load_catalog(settings.locale)
     ):
-        Console().print(printable(line), soft_wrap=True, highlight=False, markup=False)
+        _tell(line)
 
 
 def _beginning(stage: DrawingStage) -> str:

@@ -105,16 +105,19 @@ _MOVES = (
     r"|(?:chang|postpon|rearrang|exchang)(?:e|es|ed|ing)|resched\w+|re-?book(?:s|ed|ing)?"
     r"|(?:push|switch)(?:es|ed|ing)?|(?:shift|extend|shorten|delay|transfer|correct)(?:s|ed|ing)?"
     r"|swap(?:s|ped|ping)?|put (?:it )?(?:back|off)|bring|brought|pull(?:ed)?|bump(?:ed)?"
-    r"|amend|edit)\b"
+    r"|amend|edit|(?:updat|replac)(?:e|es|ed|ing)|adjust(?:s|ed|ing)?|modif(?:y|ies|ied|ying)"
+    r"|set back|carr(?:y|ied))\b"
 )
 _IN_SENTENCE = r"[^.!?;]*"
 _MOVES_BEFORE = re.compile(
-    rf"{_MOVES}{_IN_SENTENCE}$|\b(?:add|cop(?:y|ied)|prefer|compar(?:e|ed|ing))(?: the)? $"
+    rf"{_MOVES}.*$|\b(?:add|cop(?:y|ied)|prefer|compar(?:e|ed|ing))(?: the)? $"
 )
-_MOVES_AFTER = re.compile(rf"'s\b|{_IN_SENTENCE}{_MOVES}")
+_MOVES_AFTER = re.compile(rf"'s\b|.*{_MOVES}")
 _PAST = (
     r"\b(?:was|were|did|didn't|had|been|went|came|ate|drank|bought|brought|made|took|used|got|gave"
-    r"|left|saw|ran|found|spent|lost|broke|forgot|kept|put away"
+    r"|met|told|said|wrote|sent|paid|sold|slept|felt|heard|built|drove|flew|rode|spoke|won|wore"
+    r"|(?:i|we|he|she|they) (?:read|cut|put|hurt)|caught|left|saw|ran|found|spent|lost|broke"
+    r"|forgot|kept|put away"
     r"|(?!need|indeed|feed|speed)[a-z]{2,}ed)\b"
 )
 _YEARS = {"this year": 0, "last year": -1, "next year": 1}
@@ -218,7 +221,7 @@ WORDINGS = (
         _to_come,
         ahead=True,
         not_after=_OFTEN,
-        not_before=re.compile(r" or\b|,? on \w+day"),
+        not_before=re.compile(r" (?:or|from|after|before)\b|,? on \w+day"),
     ),
     _word(rf"{_WEEKDAY} (?:of )?(?P<which>this|last|next) week", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this|last|next) week(?:'s)? (?:on )?{_WEEKDAY}", _NAMES.weekday_of_week),

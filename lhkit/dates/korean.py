@@ -115,7 +115,7 @@ _NUMBERED = (
 
 _AS_A_DATE = (
     r"(?=\s*(?:[,.!?)]|$|에(?!\s*한)|까지|날|이[고에야]|은|는|도|의|자|오전|오후|아침|저녁|밤|낮|새벽|점심"
-    r"|\d{1,2}(?:시|:)|[가-힣]{2}))(?!\s*(?:남|지[나난]|안에|이내|마다|미뤄|연장|당겨|더|걸|휴가|여행|챌|로))"
+    r"|\d{1,2}(?:시|:)|[가-힣]{2}))(?!\s*(?:남|지[나난]|안에|이내|마다|미뤄|연장|당겨|더|걸|휴가|여행|챌|로|소요|배송|숙성|발효))"
 )
 _HOW_MANY = re.compile(r"(?:박|주|총|휴가|후|연차|하루|냉장|냉동|부터|지난|\d일?\s*[~–-])\s*$")
 """Before so many days, which are no date: "2박 3일"."""
@@ -128,7 +128,8 @@ _IN_SENTENCE = r"[^.!?]*"
 _LASTING = (
     rf"(?!하루|\d+\s*일(?!\s*(?:간|동안))|[일한이두삼세\d]\s*주(?!일|\s*(?:간|동안))){_COUNT}(?!일)"
     r"(?:\s*(?:간|동안))?"
-    r"(?!\s*(?:뒤|후|전|마다|에|안|이내|이상|이하|내|단위|쯤|정도|치|째|씩|남|까지|걸|로|앞|지|이나|넘))"
+    r"(?!\s*(?:뒤|후|전|마다|에|안|이내|이상|이하|내|단위|쯤|정도|치|째|씩|남|까지|걸|로|앞|지|이나|넘"
+    r"|미[뤄루룰]|밀|연장|연기|당[겨기]|늦|더(?![가-힣])|됐|되|[두세네] 번|\d+\s*번))"
 )
 """So long from a day on, and not "일주일에 두 번"."""
 
@@ -259,7 +260,11 @@ WORDINGS = (
         is_day=False,
         ahead=True,
         not_after=re.compile(rf"(?:{_SOME_WEEKEND})\s*$|{_NOT_TO_COME}{_IN_SENTENCE}$"),
-        not_before=re.compile(rf"{_IN_SENTENCE}{_NOT_TO_COME}"),
+        not_before=re.compile(
+            rf"{_IN_SENTENCE}{_NOT_TO_COME}"
+            r"|에(?:는|도)?\s*(?:[가-힣]+ ){0,2}?(?:[산간본쓴]|[가-힣]+던"
+            r"|[가-힣]*(?:먹은|빌린|만난|만든|다녀온|넣은|받은|찍은))\s"
+        ),
     ),
     _word(r"이번\s*달(?!리)|(?<![가-힣])이\s?달(?=[은의에도\s,]|$)", this_month, is_day=False),
     _word(r"(?:지난|저번)\s*달(?!리|걀|콤|래|력)", last_month, is_day=False),
@@ -298,7 +303,10 @@ BETWEEN = re.compile(
 
 def is_move(text: str, _begin: int, between: re.Match[str], end: int) -> bool:
     """Return True if two days of a plan are no span: what was on the one is to be on the other."""
-    return between["to"] == "에서" and not re.match(r"\s*까지", text[end:])
+    after = text[end:]
+    if between["to"] == "부터":
+        return bool(re.match(r"\s*(?:으?로)\s*(?:바꿔|바꾸|변경|옮|미[뤄루]|조정)", after))
+    return between["to"] == "에서" and not re.match(r"\s*까지", after)
 
 
 BEFORE = re.compile(r"(?!)")

@@ -172,7 +172,8 @@ def numbered(match: re.Match[str], by: Reader) -> Span | None:
     for _ in range(3):  # at most every other month lacks a day
         found = _calendar_day(month.year, month.month, int(match["day"]))
         if found and (found >= by.earliest if by.earliest else found <= by.today):
-            return on(found)
+            is_skipped = by.start and found.day > by.start.day and found.month != by.start.month
+            return None if is_skipped else on(found)  # June 30 to "the 31st"
         month = (month + 32 * DAY if by.earliest else month - DAY).replace(day=1)
     return None
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -386,12 +387,12 @@ def dates_resolved(value: Any, today: date | None) -> Any:
 def misspelt_days(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Yield each `{date: …}` of plain data that `dates_resolved` does not know, with its place.
 
-    A text that is empty or begins with a digit is none that was meant for it.
+    A text that is near no word for a day, such as `TBD`, was not meant for one.
     """
     if isinstance(value, Mapping):
         expression = value.get("date") if len(value) == 1 else None
         if isinstance(expression, str) and not _DATE.fullmatch(expression):
-            if expression.strip() and not expression.lstrip()[0].isdigit():
+            if get_close_matches(expression.lower(), DAY_WORDS, n=1):
                 yield path, expression
             return
         for name, each in value.items():

@@ -671,6 +671,27 @@ async def test_who_says_no_and_was_not_asked_is_told_in_the_end(
         assert (remark in capsys.readouterr().out) is is_told
 
 
+@pytest.mark.parametrize(
+    "reply", ["{{ok}} not noted", '{{"name": "add_event"}}', '{{"parameters": [1]}}']
+)
+@pytest.mark.anyio
+async def test_a_reply_that_begins_with_a_brace_is_words(tmp_path: Path, reply: str) -> None:
+    listing = {"say": ["what is on?"], "replies": {"ok": [reply]}}
+    told = await learnt(tmp_path, WORLD + phrases(tools=tools(list_events=listing)), count=3)
+    assert told[0][-1] == reply.format()
+
+
+@pytest.mark.anyio
+async def test_a_place_with_a_line_is_printed_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listing = tool(["what is on?"], ["There: {events.title}.", "On {events.shelf}."])
+    text = WORLD + phrases(tools=tools(list_events=listing))
+    before = next(n for n, each in enumerate(text.splitlines()) if "shelf" in each)
+    await learnt(tmp_path, "#\n" * (99 - before) + text, count=3)
+    assert "p.yaml:100: " in capsys.readouterr().out  # Rich reads :100: as a picture
+
+
 @pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_a_wrong_day_of_a_span_is_told_once_and_one_value_is_not_called_several(

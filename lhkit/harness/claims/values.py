@@ -122,8 +122,9 @@ def _other_half(reply: str, args: Collection[Any]) -> str | None:
         if isinstance(text, str)
         for minutes in _times_of_day(text.casefold())
     }
-    for minutes in sorted(told):
-        if (minutes + _NOON) % (2 * _NOON) in held and minutes not in held:
+    for minutes in sorted(told - held):
+        other = (minutes + _NOON) % (2 * _NOON)
+        if other in held and other not in told:
             return f"clock {minutes}"
     return None
 
@@ -143,7 +144,7 @@ _HALVES = re.compile(
 )
 _AFTER_NOON: Mapping[str, range] = {
     "오후": range(12),
-    "저녁": range(12),
+    "저녁": range(1, 12),
     "p": range(12),
     "낮": range(6),
     "밤": range(6, 12),

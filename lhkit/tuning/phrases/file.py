@@ -99,7 +99,7 @@ _FIRST_MARK = 0xE000
 _SPEC = re.compile(
     COUNT
     + r"|q?(?:"
-    + r"이[가-힣]*|을요?|은(?:요|커녕)?|과[는도의만요]?|으로(?!로)[가-힣]*|아|"
+    + r"이(?!상|하(?!고)|내)[가-힣]*|을요?|은(?:요|커녕)?|과[는도의만요]?|으로(?!로)[가-힣]*|아|"
     + r"(?:에|의|도|만|께|까지|부터|한테|하고|처럼|보다|마다|밖에|만큼|대로|조차|마저|"
     + r"들|씩|쯤|요|인|일|임|입|같|뿐)[가-힣]*)?"
 )
@@ -149,7 +149,8 @@ def _slot(field: str, spec: str, conversion: str | None, template: str) -> Gap:
         raise TuningError(
             f"{template!r}: {{{field}:{spec}}}: {spec!r} is no particle that is known: write one "
             "as after a consonant (을, 은, 이, 과, 으로, 아, or longer: 이랑, 이라고, 이에요, "
-            f"으로는) or one that never changes (에, 까지, …); {{rows:{COUNT}}} counts a list"
+            f"으로는) or one that never changes (에, 까지, …); any other word stands behind the "
+            f"brace: {{{field}}}{spec}; {{rows:{COUNT}}} counts a list"
         )
     return Gap(name=name, key=key, spec=spec)
 

@@ -555,7 +555,10 @@ def _unsaid(wish: Wish, outcomes: Sequence[str], field: _Field) -> MisfitError:
             for at, slot in _not_there(reply_of(written), field, there):
                 place = wish.place("replies", outcome, number, *at)
                 return MisfitError(
-                    place, f"{{{slot}}} is not there: {told}: mend it", wish.tool, outcomes[0]
+                    place,
+                    f"{{{slot}}} is not there: {told}: mend it, or write one without it",
+                    wish.tool,
+                    outcomes[0],
                 )
     place = wish.place("replies")
     return MisfitError(place, f"{told}: write one under {keys}", wish.tool, outcomes[0])
@@ -842,14 +845,21 @@ def _calls_in(
     start = len(beginning) if sequence.text.startswith(beginning) else 0
     for begin, end in sequence.answers:
         answer = sequence.text[begin:end].removesuffix(END_OF_ANSWER)
-        if not answer.startswith("{"):
-            continue
-        call = json.loads(answer)
+        name, given = _call_in(answer)
         for wish, tool, args, sources in known:
-            given = call["parameters"]
-            if tool == call["name"] and all(given.get(name) == args[name] for name in args):
+            if tool == name and all(given.get(name) == args[name] for name in args):
                 yield _Called(given, sequence.text[start:begin], wish, sources)
                 break
+
+
+def _call_in(answer: str) -> tuple[str | None, Mapping[str, Any]]:
+    """Return the tool and the arguments of an answer; no tool where it is words, `{ok}` too."""
+    try:
+        call = json.loads(answer)
+    except ValueError:
+        return None, {}
+    is_call = isinstance(call, dict) and isinstance(call.get("parameters"), dict)
+    return (call.get("name"), call["parameters"]) if is_call else (None, {})
 
 
 def _planned(

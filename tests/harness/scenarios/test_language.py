@@ -225,6 +225,7 @@ def test_a_misspelt_day_of_a_world_or_a_gold_call_is_told_by_its_field(word: str
 
 def test_a_field_that_is_called_date_is_no_day_that_is_misspelt() -> None:
     rows = [{"date": "some day"}, {"due": {"date": "2026-06-31"}}, {"due": {"date": "15 June"}}]
+    rows.append({"release": {"date": "TBD"}, "stays": [{"date": "open"}]})
     data = one_turn()
     data["world"]["notes"] = rows
     assert Scenario.from_data(data).world["notes"] == rows

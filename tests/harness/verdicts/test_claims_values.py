@@ -114,6 +114,14 @@ def test_a_time_is_told_in_the_half_of_the_day_in_which_it_was_written(
         assert is_false(said, reply, "add_habit", anchor_when=written) is is_claim, reply
 
 
+def test_a_reply_that_names_the_old_time_beside_the_new_one_claims_nothing_false() -> None:
+    said = "아침 8시 약을 저녁 8시로 옮겨 줘"
+    reply = "아침 8시 약을 저녁 8시로 옮겼어요."
+    assert not is_false(said, reply, "add_habit", anchor_when="20:00")
+    said, reply = "move it to 6 pm", "I moved it from 6 am to 6 pm."
+    assert not is_false(said, reply, "add_habit", anchor_when="18:00")
+
+
 def test_hours_that_pass_are_no_time_of_day() -> None:
     said, reply = "산책 추가해 줘", "오후 3시간 산책을 추가했어요."
     assert not is_false(said, reply, "add_habit", anchor_when="03:00")
