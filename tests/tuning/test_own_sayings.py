@@ -671,6 +671,17 @@ async def test_who_says_no_and_was_not_asked_is_told_in_the_end(
         assert (remark in capsys.readouterr().out) is is_told
 
 
+@pytest.mark.promise("tune_own.faults")
+@pytest.mark.anyio
+async def test_a_field_of_a_slot_that_has_no_rows_is_told(tmp_path: Path) -> None:
+    called = {"tool": "add_event", "args": {"title": "{what.text}", "day": "2026-06-19"}}
+    talk = {"slots": {"what": ["golf"]}, "lines": [{"say": ["add {what}"], "calls": [called]}]}
+    text = WORLD + phrases(tools=tools(add_event=NOT_ASKED), follow_ups=[talk])
+    told = r"args.title: \{what.text\}: 'golf' has no field of that name: use \{what\}"
+    with pytest.raises(TuningError, match=told):
+        await learnt(tmp_path, text, count=1)
+
+
 @pytest.mark.parametrize(
     "reply", ["{{ok}} not noted", '{{"name": "add_event"}}', '{{"parameters": [1]}}']
 )

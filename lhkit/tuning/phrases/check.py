@@ -565,6 +565,18 @@ class _Part:
         for slot, filled in each.items():
             yield from ({**firsts, slot: other} for other in filled[1:])
 
+    def fieldless(self, slot: str) -> str | None:
+        """Return which value of a slot lacks the field that is asked for: `{row.field}`."""
+        name, _, key = slot.partition(".")
+        for value in self.slots.get(name, ()):
+            if key and key not in value.parts:
+                said = value.words[0] if value.words else compact(value.value)
+                fields = " or ".join(f"{{{name}.{each}}}" for each in value.parts)
+                return (
+                    f"{{{slot}}}: {said!r} has no field of that name: use {fields or f'{{{name}}}'}"
+                )
+        return None
+
     def _filled(self, slot: str) -> Iterator[Filling]:
         name, _, key = slot.partition(".")
         for value in self.slots.get(name, ()):
@@ -589,6 +601,9 @@ def _part_faults(
             told = f"{{{slot}}} is no slot here: slots are {known}"
             silent = "{say}: nothing is said for it: use it under `values`, or write the words"
             yield Fault(path, silent if slot == SAY else told)
+            return
+        if lacking := part.fieldless(slot):
+            yield Fault(path, lacking)
             return
     found = [meant(read, CHECK_DAY, fillings) for fillings in part.fillings(used)]
     asked = [each for each in found if isinstance(each, LookUp)]
