@@ -54,9 +54,9 @@ def sides(page: Page) -> tuple[Locator, Locator]:
 def say(page: Page, text: str) -> None:
     box = page.locator(".lhkit-board [name=message]")
     expect(page.locator(".lhkit-send")).to_be_enabled()
-    box.click()
-    page.keyboard.type(text)
-    page.keyboard.press("Enter")
+    box.press_sequentially(text)
+    expect(box).to_have_value(text)  # all of it has arrived before it is sent
+    box.press("Enter")
 
 
 def records(folder: Path, name: str) -> Run:
