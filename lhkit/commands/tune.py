@@ -518,7 +518,7 @@ _WORLDS: tuple[Mapping[str, Any], ...] = ({}, {"now": "2026-06-15T09:00:00+09:00
 
 _CONVERSATIONS = "--conversations"
 _PLACES = 5
-"""So many places of the file are named for each thing that is odd about days."""
+"""So many places of the file are named for each thing that is odd."""
 _MOST_DROPPED = 0.1
 """Share of the conversations with made-up names that may not fit: more is a fault of the file."""
 

@@ -241,16 +241,16 @@ MOST_DAYS = 36_525
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
+_BASES = ["today", "yesterday", "tomorrow", "weekstart", "weekendstart", "monthstart", "monthend"]
 _DATE = re.compile(
-    r"(?P<base>today|yesterday|tomorrow|weekstart|weekendstart|monthstart|monthend"
+    rf"(?P<base>{'|'.join(_BASES)}"
     rf"|(?:(?P<which>last|next) )?(?P<weekday>{'|'.join(WEEKDAYS)}))"
     r"(?:(?P<by>[+-]\d{1,5})(?P<unit>[dwm]))?"
 )
 _DAYS_OF = {"d": 1, "w": 7, "m": 31}
 DATES = "today, tomorrow-1w, last friday, monthstart-1m or YYYY-MM-DD"
 DAY_WORDS = (
-    *("today", "yesterday", "tomorrow", "weekstart", "weekendstart"),
-    *("monthstart", "monthend"),
+    *_BASES,
     *(f"{which}{weekday}" for which in ("", "next ", "last ") for weekday in WEEKDAYS),
 )
 

@@ -24,6 +24,7 @@ from lhkit.messages import (
     ToolOk,
     encode_tool_result,
 )
+from lhkit.models.dialects.json import JsonDialect
 from lhkit.models.scripted import Reply as Answer
 from lhkit.models.scripted import say
 from lhkit.tools.definition import ToolDefinition
@@ -845,21 +846,12 @@ def _calls_in(
     start = len(beginning) if sequence.text.startswith(beginning) else 0
     for begin, end in sequence.answers:
         answer = sequence.text[begin:end].removesuffix(END_OF_ANSWER)
-        name, given = _call_in(answer)
-        for wish, tool, args, sources in known:
-            if tool == name and all(given.get(name) == args[name] for name in args):
-                yield _Called(given, sequence.text[start:begin], wish, sources)
-                break
-
-
-def _call_in(answer: str) -> tuple[str | None, Mapping[str, Any]]:
-    """Return the tool and the arguments of an answer; no tool where it is words, `{ok}` too."""
-    try:
-        call = json.loads(answer)
-    except ValueError:
-        return None, {}
-    is_call = isinstance(call, dict) and isinstance(call.get("parameters"), dict)
-    return (call.get("name"), call["parameters"]) if is_call else (None, {})
+        for call in JsonDialect().parse(answer).calls:
+            given = call.args if isinstance(call.args, Mapping) else {}
+            for wish, tool, args, sources in known:
+                if tool == call.name and all(given.get(key) == args[key] for key in args):
+                    yield _Called(given, sequence.text[start:begin], wish, sources)
+                    break
 
 
 def _planned(
