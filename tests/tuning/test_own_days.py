@@ -11,13 +11,11 @@ import pytest
 
 from lhkit import said_dates
 from lhkit.chat.controller import Assistant
-from lhkit.commands.tune import make_data
-from lhkit.commands.tune_options import DataOptions
 from lhkit.harness.matchers import DateIs
 from lhkit.messages import ToolErr, ToolOk, ToolResult
-from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
+from tests.tuning.test_own_sayings import drawn
 
 DAY = {"type": "string", "format": "date", "examples": ["2026-06-24"]}
 
@@ -98,16 +96,7 @@ async def told(
     parts = {"tools": tools, "follow_ups": follow_ups}
     text = f"worlds: [{json.dumps(world)}]\ntypos: false\nlocales: {json.dumps({'en': parts})}\n"
     text = text.replace('{"say": "', '\n  {"say": "')
-    (folder / "p.yaml").write_text(text, encoding="utf-8")
-    options = DataOptions(
-        out=folder / "out.jsonl",
-        count=count,
-        seed=1,
-        dev_share=0,
-        toolset=f"{__name__}:rooms",
-        phrases=folder / "p.yaml",
-    )
-    await make_data(options, Settings(locale="en"), progress=False)
+    await drawn(folder, text, f"{__name__}:rooms", count)
     out = capsys.readouterr().out.replace(f"{folder}/", "")
     lines = [line for line in out.splitlines() if line.startswith("  ") or "ays in calls" in line]
     return lines if "Spans" not in out else [out[out.index("Spans") :].splitlines()[0], *lines]

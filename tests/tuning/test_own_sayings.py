@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -18,7 +18,7 @@ from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
-from lhkit.tuning.data import read_sequences
+from lhkit.tuning.data import TrainingSequence, read_sequences
 from lhkit.tuning.phrases.file import MORE, read_phrases
 
 THURSDAY = date(2026, 6, 18)
@@ -132,17 +132,25 @@ def tools(**of: Any) -> dict[str, Any]:
 
 async def learnt(folder: Path, text: str, count: int = 60, locale: str = "en") -> list[list[str]]:
     """Return what the user and the model say in each conversation."""
+    played = await drawn(folder, text, f"{__name__}:diaries", count, locale)
+    return [spoken(each.text) for each in played]
+
+
+async def drawn(
+    folder: Path, text: str, toolset: str, count: int, locale: str = "en"
+) -> Sequence[TrainingSequence]:
+    """Return what is drawn from a phrase file, `p.yaml` of the folder."""
     (folder / "p.yaml").write_text(text, encoding="utf-8")
     options = DataOptions(
         out=folder / "out.jsonl",
         count=count,
         seed=1,
         dev_share=0,
-        toolset=f"{__name__}:diaries",
+        toolset=toolset,
         phrases=folder / "p.yaml",
     )
     await make_data(options, Settings(locale=locale), progress=False)
-    return [spoken(each.text) for each in read_sequences(options.out)]
+    return read_sequences(options.out)
 
 
 def spoken(text: str) -> list[str]:
