@@ -2,6 +2,7 @@
 
     python -m evals.own_tools.proof pantry [--minutes 60] [--into runs/own-tools]
     python -m evals.own_tools.proof pantry --sentences 300 --minutes 15   # what fewer words bring
+    python -m evals.own_tools.proof pantry --steps 600 --device cuda      # on a graphics card
 
 Where it was stopped it goes on; what was played is not played again. `NAME.json` holds a row for
 each training: with how many sentences, at which rank, from what, and its scores on the way.
@@ -21,16 +22,25 @@ import typer
 from lhkit.cli import finish
 from lhkit.commands.options import MOST
 from lhkit.commands.tune import tune_own
-from lhkit.commands.tune_options import DecisiveWeight, MadeUpNames, Openings, RunOptions, Start
+from lhkit.commands.tune_options import (
+    DecisiveWeight,
+    MadeUpNames,
+    Openings,
+    RunOptions,
+    Start,
+    TrainOn,
+)
 from lhkit.errors import TuningError
 from lhkit.files import write_whole
 from lhkit.harness.report.page import BLUE, RED
 from lhkit.harness.scenario import read_yaml
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.weights import ADAPTER_WEIGHTS, file_sha256
-from lhkit.settings import Settings, hardware
-from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape
+from lhkit.settings import Settings
+from lhkit.tuning.adapter import MANIFEST
+from lhkit.tuning.recipe import FROM_NOTHING, AdapterShape, TrainingDevice
 from lhkit.tuning.scores import Score, share_words, shown_scores
+from lhkit.tuning.train import ADAPTER
 
 FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
@@ -125,7 +135,7 @@ class Training:
 
     `phrases` is the hash of the whole phrase file, `start` that of the adapter that it went on
     from, empty: none; eight digits each. `decisive_weight`, `openings` and `made_up_names` as of
-    `lhkit tune run`.
+    `lhkit tune run`. It was over after so many `minutes`, or, if these are 0, after `steps`.
     """
 
     phrases: str
@@ -137,6 +147,8 @@ class Training:
     decisive_weight: float = 1.0
     openings: float = 0.0
     made_up_names: float = 0.0
+    steps: int = 0
+    device: TrainingDevice = "cpu"
     scores: tuple[Score, ...] = ()
 
     @property
@@ -147,7 +159,8 @@ class Training:
     @property
     def folder(self) -> str:
         """What its folder is called."""
-        words = f"{self.phrases}-{self.sentences}-sentences-{self.minutes:g}-minutes"
+        spent = f"{self.steps}-steps" if self.steps else f"{self.minutes:g}-minutes"
+        words = f"{self.phrases}-{self.sentences}-sentences-{spent}"
         return "-".join([words, *(each.replace(" ", "-") for each in self._how())])
 
     def _how(self) -> Iterator[str]:
@@ -160,6 +173,8 @@ class Training:
             yield f"made-up names {self.made_up_names:g}"
         if self.start:
             yield f"from {self.start}"
+        if self.device != "cpu":
+            yield "on a card"
 
     def is_like(self, other: "Training", *, but: str = "") -> bool:
         """Return True if the other is this training again, or differs in the field `but` alone."""
@@ -245,7 +260,9 @@ def keep(figures: Path, training: Training) -> list[Training]:
     import vl_convert  # noqa: PLC0415 - heavy
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
-    trainings = sorted([*others, training], key=lambda each: (-each.sentences, -each.minutes))
+    trainings = sorted(
+        [*others, training], key=lambda each: (-each.sentences, -each.minutes, -each.steps)
+    )
     text = json.dumps([asdict(each) for each in trainings], indent=2, ensure_ascii=False)
     write_whole(figures, f"{text}\n".encode())
     drawn = vl_convert.vegalite_to_svg(chart(trainings, training.phrases).to_json())
@@ -267,8 +284,10 @@ async def prove(own: Own, options: RunOptions, most: int | None, settings: Setti
         sentences=sentences(read_yaml(few).value),
         rank=options.recipe.adapter.rank,
         minutes=options.recipe.minutes or 0,
+        steps=0 if options.recipe.minutes else options.recipe.steps,
+        device=options.recipe.device,
         start="" if options.start is None else _hash(options.start / ADAPTER_WEIGHTS),
-        machine=hardware(),
+        machine={},
         decisive_weight=options.recipe.decisive_weight,
         openings=options.openings,
         made_up_names=options.made_up_names,
@@ -277,8 +296,19 @@ async def prove(own: Own, options: RunOptions, most: int | None, settings: Setti
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(phrases := folder / "phrases.yaml", few.encode())
     await tune_own(replace(options, phrases=phrases, into=folder), settings)
-    print(table(keep(own.figures, replace(training, scores=shown_scores(folder / "training")))))
+    made = replace(
+        training,
+        machine=_machine(folder / "training" / ADAPTER),
+        scores=shown_scores(folder / "training"),
+    )
+    print(table(keep(own.figures, made)))
     return 0
+
+
+def _machine(adapter: Path) -> Mapping[str, Any]:
+    """Return what an adapter was trained on, which need not be what scores it."""
+    told: Mapping[str, Any] = json.loads((adapter / MANIFEST).read_text(encoding="utf-8"))
+    return told["machine"]  # type: ignore[no-any-return]  # JSON
 
 
 def _hash(file: Path) -> str:
@@ -302,6 +332,11 @@ def main(
     decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight,
     openings: Openings = 0,
     made_up_names: MadeUpNames = 0,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, help="Steps of training, instead of --minutes."),
+    ] = None,
+    device: TrainOn = "cpu",
     into: Annotated[
         Path, typer.Option(file_okay=False, help="Folder of data, training, models and runs.")
     ] = Path("runs/own-tools"),
@@ -317,8 +352,9 @@ def main(
         into=into,
         tuning=replace(
             FROM_NOTHING,
-            steps=MOST,
-            minutes=minutes,
+            steps=steps or MOST,
+            minutes=None if steps else minutes,
+            device=device,
             decisive_weight=decisive_weight,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),
         ),

@@ -52,7 +52,13 @@ from lhkit.toolset import (
     registry_of,
     their_code,
 )
-from lhkit.tuning.adapter import merge, require_base, require_device, require_mergeable
+from lhkit.tuning.adapter import (
+    MANIFEST,
+    merge,
+    require_base,
+    require_device,
+    require_mergeable,
+)
 from lhkit.tuning.apart import Apart
 from lhkit.tuning.data import (
     TrainingSequence,
@@ -87,7 +93,7 @@ from lhkit.tuning.phrases.generate import (
     skeleton,
     unasked,
 )
-from lhkit.tuning.recipe import TuneSettings
+from lhkit.tuning.recipe import TrainingDevice, TuneSettings
 from lhkit.tuning.reviewed import reviewed_conversations
 from lhkit.tuning.scores import Score, score_words
 from lhkit.tuning.scoring import EvalSet, Scorer, eval_set
@@ -308,7 +314,7 @@ async def train_adapter(
         SetupError: packages or weights are missing.
     """
     settings = in_dtype(settings, options.dtype)
-    require_device(options.recipe.device)
+    _require_device(options.recipe.device, options.into)
     if options.start is not None:
         require_adapter(options.start)
     if options.base is not None:
@@ -354,6 +360,16 @@ async def train_adapter(
         raise
     _show_training(log, options, settings)
     return 0
+
+
+def _require_device(device: TrainingDevice, into: Path) -> None:
+    """Refuse a device that is not here, unless its work in `into` is done.
+
+    Raises:
+        SetupError: torch cannot use it.
+    """
+    if not (into / ADAPTER / MANIFEST).exists():
+        require_device(device)
 
 
 class _Pauses:
@@ -804,7 +820,8 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
         ModelError: the scenarios could not be played.
     """
     settings = in_dtype(settings, options.dtype)
-    require_device(options.recipe.device)
+    into = options.into / "training"
+    _require_device(options.recipe.device, into)
     if options.base is not None:
         require_base(options.base)
     scored_on = _scored_on(options)
@@ -822,7 +839,7 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
     await make_data(data, settings, progress=progress)
     training = TrainOptions(
         data=options.data,
-        into=options.into / "training",
+        into=into,
         base=options.base,
         start=options.start,
         tuning=options.recipe,

@@ -680,7 +680,7 @@ def train(
 
     Returns the whole log. With each checkpoint come `manifest.json`, `curves.svg` and
     `curves.png`; the adapter lies in `folder/adapter` when all steps are done. A training that is
-    over is not done again.
+    over is not done again, nor does it need the device that it was done on.
 
     Args:
         material: data and base model.
@@ -699,9 +699,7 @@ def train(
     """
     adapter.require_packages()
     curves.require_packages()
-    adapter.require_device(settings.device)
     around = surroundings or TrainingSurroundings()
-    machine = around.machine or this_machine(folder, settings.device)
     dtype = settings.dtype or chosen(on_card=settings.device == "cuda").dtype
     settings = replace(settings, dtype=dtype)
     shape = base_shape(material.base, dtype)
@@ -709,6 +707,8 @@ def train(
     checkpoint = Checkpoint(folder=folder, recipe=recipe_of(material, settings))
     if done := finished_log(checkpoint):
         return tuple(Point(**row) for row in done)
+    adapter.require_device(settings.device)
+    machine = around.machine or this_machine(folder, settings.device)
     require_room(shape, rank=settings.adapter.rank, folder=folder, machine=machine)
     rows, dev, origin = _read(material, settings, shape, checkpoint, around)
     first = make_batches(rows, batch_tokens=settings.batch_tokens, rng=_order(f"{settings.seed}/0"))

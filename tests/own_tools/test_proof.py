@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from evals.own_tools import proof
 from evals.own_tools.proof import (
@@ -169,6 +171,9 @@ def test_the_picture_is_of_the_phrase_file_that_was_trained_with_last(tmp_path: 
     assert "900 sentences" not in drawn
 
 
+CARD = {"cores": 16, "device": "H100"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the training was asked for, and what it left behind."""
@@ -177,8 +182,9 @@ class Asked:
 
     async def tune_own(self, options: RunOptions, _settings: Settings) -> int:
         self.options.append(options)
-        (training := options.into / "training").mkdir()
-        add_score(training, scored(9, 12))
+        (made := options.into / "training" / "adapter").mkdir(parents=True)
+        (made / "manifest.json").write_text(json.dumps({"machine": CARD}), encoding="utf-8")
+        add_score(made.parent, scored(9, 12))
         return 0
 
 
@@ -237,6 +243,54 @@ async def test_figures_say_of_which_phrases_and_which_adapter_they_are(
     written = [(each / "phrases.yaml").read_bytes() for each in folders]
     assert written[:3] == [here.phrases.read_bytes()] * 3 != [written[3]] * 3
     assert {each.rank for each in kept} == {8}
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("asked")
+async def test_figures_tell_steps_on_a_card_from_minutes_and_name_what_trained(
+    tmp_path: Path,
+) -> None:
+    here = own(tmp_path)
+    by_minutes = options(here, tmp_path)
+    by_steps = replace(by_minutes.recipe, minutes=None, steps=600)
+    for recipe in (by_minutes.recipe, by_steps, replace(by_steps, device="cuda")):
+        assert await prove(here, replace(by_minutes, tuning=recipe), None, Settings()) == 0
+    timed, *stepped = read_trainings(here.figures)
+    assert [(each.minutes, each.steps, each.device) for each in (timed, *stepped)] == [
+        (15, 0, "cpu"),
+        (0, 600, "cpu"),
+        (0, 600, "cuda"),
+    ]
+    assert {each.told for each in (timed, *stepped)} == {timed.told, f"{timed.told}, on a card"}
+    assert "-600-steps-rank-8" in stepped[0].folder
+    assert len({each.folder for each in (timed, *stepped)}) == 3
+    assert {each.machine["device"] for each in stepped} == {"H100"}
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "expected"),
+    [
+        ([], (60, 10**6, "cpu")),
+        (["--minutes", "5"], (5, 10**6, "cpu")),
+        (["--steps", "600", "--device", "cuda"], (None, 600, "cuda")),
+    ],
+)
+def test_a_training_is_over_after_minutes_or_after_steps(
+    monkeypatch: pytest.MonkeyPatch, asked_for: list[str], expected: tuple[object, ...]
+) -> None:
+    found: list[TuneSettings] = []
+
+    async def no_training(
+        _own: Own, options: RunOptions, _most: int | None, _settings: Settings
+    ) -> int:
+        found.append(options.recipe)
+        return 0
+
+    monkeypatch.setattr(proof, "prove", no_training)
+    app = typer.Typer()
+    app.command()(proof.main)
+    assert CliRunner().invoke(app, ["pantry", *asked_for]).exit_code == 0
+    assert [(each.minutes, each.steps, each.device) for each in found] == [expected]
 
 
 @pytest.mark.anyio
