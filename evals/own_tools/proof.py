@@ -26,6 +26,7 @@ from lhkit.commands.tune_options import (
     DecisiveWeight,
     MadeUpNames,
     Openings,
+    Rank,
     RunOptions,
     Start,
     TrainOn,
@@ -157,11 +158,15 @@ class Training:
         return f"{self.sentences:,} sentences of {self.phrases}, " + ", ".join(self._how())
 
     @property
+    def spent(self) -> str:
+        """After what it was over."""
+        return f"{self.steps} steps" if self.steps else f"{self.minutes:g} minutes"
+
+    @property
     def folder(self) -> str:
         """What its folder is called."""
-        spent = f"{self.steps}-steps" if self.steps else f"{self.minutes:g}-minutes"
-        words = f"{self.phrases}-{self.sentences}-sentences-{spent}"
-        return "-".join([words, *(each.replace(" ", "-") for each in self._how())])
+        words = f"{self.phrases}-{self.sentences}-sentences"
+        return "-".join([words, *(each.replace(" ", "-") for each in (self.spent, *self._how()))])
 
     def _how(self) -> Iterator[str]:
         yield f"rank {self.rank}"
@@ -219,17 +224,18 @@ def chart(trainings: Sequence[Training], phrases: str) -> Any:
     """Return the two shares over the minutes of a training, and over the sentences.
 
     The first is of the longest training of those with most sentences of the file `phrases`, by its
-    hash; the second of trainings that differ in nothing else, where there are such.
+    hash, and of two as long the one that was kept last; the second of trainings that differ in
+    nothing else, where there are such.
     """
     import altair as alt
 
     present = [each for each in trainings if each.phrases == phrases]
-    first = max(present, key=lambda each: (each.sentences, each.minutes))
+    first = max(reversed(present), key=lambda each: (each.sentences, each.minutes))
     title = ["minutes of training:", *wrap(first.told, _TITLE_CHARS)]
     panels = [_panel([(each.seconds / 60, each) for each in first.scores], title)]
     groups = [[each for each in present if each.is_like(one, but="sentences")] for one in present]
     if len(like := max(groups, key=len)) > 1:
-        title = [f"sentences in the phrase file, {like[0].minutes:g} minutes"]
+        title = [f"sentences in the phrase file, {like[0].spent}"]
         panels.append(_panel([(each.sentences, each.scores[-1]) for each in like], title))
     return alt.hconcat(*panels, background="white")
 
@@ -326,9 +332,7 @@ def main(
             "--sentences", min=1, help="Use about so many of the sentences. Default: all."
         ),
     ] = None,
-    rank: Annotated[int, typer.Option(min=1, help="Rank of the adapter.")] = (
-        FROM_NOTHING.adapter.rank
-    ),
+    rank: Rank = FROM_NOTHING.adapter.rank,
     decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight,
     openings: Openings = 0,
     made_up_names: MadeUpNames = 0,

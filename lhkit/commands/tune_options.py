@@ -94,6 +94,7 @@ KeepEvery = Annotated[
         help="Keep the adapter every so many minutes of work, in FOLDER/kept: to score it later.",
     ),
 ]
+Rank = Annotated[int, typer.Option(min=1, max=MOST_RANK, help="Rank of the adapter.")]
 TrainOn = Annotated[
     TrainingDevice,
     typer.Option("--device", help="cpu, or cuda: a graphics card, where torch finds one."),
@@ -220,9 +221,7 @@ class TrainOptions:
     learning_rate: Annotated[float, typer.Option(min=0, max=1, help="Highest rate.")] = (
         FROM_NOTHING.learning_rate
     )
-    rank: Annotated[int, typer.Option(min=1, max=MOST_RANK, help="Rank of the adapter.")] = (
-        FROM_NOTHING.adapter.rank
-    )
+    rank: Rank = FROM_NOTHING.adapter.rank
     decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="Decides the order of the data.")
@@ -271,6 +270,7 @@ class RunOptions:
     openings: Openings = 0
     made_up_names: MadeUpNames = 0
     batch_tokens: BatchTokens = FROM_NOTHING.batch_tokens
+    rank: Rank = FROM_NOTHING.adapter.rank
     decisive_weight: DecisiveWeight = FROM_NOTHING.decisive_weight
     patience: Patience = 0
     seed: Annotated[
@@ -302,6 +302,7 @@ class RunOptions:
             minutes=self.minutes,
             batch_tokens=self.batch_tokens,
             decisive_weight=self.decisive_weight,
+            adapter=AdapterShape(rank=self.rank, alpha=2 * self.rank),
             patience=self.patience,
             device=self.device,
             seed=self.seed,

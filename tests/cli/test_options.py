@@ -116,10 +116,8 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
             RunOptions(toolset="a:b", phrases=ONE, into=NEW, made_up_names=0.25),
         ),
         (
-            "tune run --toolset a:b --phrases one.yaml --into n --device cuda --decisive-weight 4",
-            RunOptions(
-                toolset="a:b", phrases=ONE, into=Path("n"), device="cuda", decisive_weight=4
-            ),
+            "tune run --toolset a:b --phrases one.yaml --into n --device cuda --rank 8",
+            RunOptions(toolset="a:b", phrases=ONE, into=Path("n"), device="cuda", rank=8),
         ),
         (
             f"eval one.yaml two.yaml --base-url {A} --base-url {B} --limit 3 --exit-zero",
@@ -194,3 +192,4 @@ def test_what_python_says_of_a_training_goes_before_the_options() -> None:
     assert RunOptions(**run, minutes=9, seed=4).recipe == typed
     assert RunOptions(**run, device="cuda").recipe.device == "cuda"
     assert RunOptions(**run, decisive_weight=4).recipe.decisive_weight == 4
+    assert RunOptions(**run, rank=8).recipe.adapter == AdapterShape(rank=8, alpha=16)

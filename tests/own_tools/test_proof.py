@@ -158,6 +158,9 @@ def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing
     assert "sentences in the phrase file" not in picture.read_text(encoding="utf-8")
     keep(figures, training(300))
     assert "sentences in the phrase file, 15 minutes" in picture.read_text(encoding="utf-8")
+    for count in (100, 300, 500, 700):
+        keep(figures, replace(training(count, minutes=0), steps=170))
+    assert "sentences in the phrase file, 170 steps" in picture.read_text(encoding="utf-8")
     keep(figures, training(400, minutes=90))
     assert "900 sentences" in picture.read_text(encoding="utf-8"), "of most sentences, not longest"
 
@@ -172,6 +175,16 @@ def test_the_picture_is_of_the_phrase_file_that_was_trained_with_last(tmp_path: 
 
 
 CARD = {"cores": 16, "device": "H100"}
+
+
+def test_of_two_trainings_as_long_the_picture_is_of_the_newer(tmp_path: Path) -> None:
+    figures = tmp_path / "pantry.json"
+    for weight in (4, 1, 2):
+        keep(figures, replace(training(900), decisive_weight=weight))
+        drawn = figures.with_suffix(".svg").read_text(encoding="utf-8")
+        assert [each for each in (2, 4) if f"decisive weight {each}" in drawn] == [weight] * (
+            weight > 1
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
