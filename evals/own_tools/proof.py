@@ -254,7 +254,7 @@ def _panel(points: Sequence[tuple[float, Score]], title: Sequence[str]) -> Any:
     ]
     colours = alt.Scale(domain=["right calls", "scenarios passed"], range=[BLUE, RED])
     base = alt.Chart(alt.Data(values=rows)).encode(  # type: ignore[no-untyped-call]  # altair's own
-        x=alt.X("x:Q", title=title),
+        x=alt.X("x:Q", title=title, scale=alt.Scale(zero=True)),
         y=alt.Y("share:Q", title="percent", scale=alt.Scale(domain=[0, 100])),
         color=alt.Color("what:N", title=None, scale=colours),
     )

@@ -14,6 +14,7 @@ from evals.own_tools.proof import (
     SCENARIOS,
     Own,
     Training,
+    chart,
     keep,
     prove,
     read_trainings,
@@ -163,6 +164,13 @@ def test_the_picture_has_a_panel_over_sentences_once_trainings_differ_in_nothing
     assert "sentences in the phrase file, 170 steps" in picture.read_text(encoding="utf-8")
     keep(figures, training(400, minutes=90))
     assert "900 sentences" in picture.read_text(encoding="utf-8"), "of most sentences, not longest"
+
+
+def test_the_axes_of_the_picture_begin_at_nothing() -> None:
+    drawn = chart([training(900), training(300)], "1a2b3c4d").to_dict()
+    for panel in drawn["hconcat"]:
+        assert panel["encoding"]["x"]["scale"]["zero"]
+        assert panel["encoding"]["y"]["scale"]["domain"] == [0, 100]
 
 
 def test_the_picture_is_of_the_phrase_file_that_was_trained_with_last(tmp_path: Path) -> None:
