@@ -323,7 +323,7 @@ async def train_adapter(
     measured = read_sequences(dev) if dev.exists() else ()
     base = options.base or await _embedded(settings)  # may take minutes: the data are read already
     material = Material(train=learnt, dev=measured, base=base, start=options.start)
-    tuning = _chosen(options.recipe, settings)
+    tuning = _chosen(options.recipe, options.into, settings)
     stop = threading.Event()
     pauses = _Pauses(_scoring(options, scored_on, base, settings))
     work = asyncio.create_task(
@@ -368,8 +368,12 @@ def _require_device(device: TrainingDevice, into: Path) -> None:
     Raises:
         SetupError: torch cannot use it.
     """
-    if not (into / ADAPTER / MANIFEST).exists():
+    if not _is_trained(into):
         require_device(device)
+
+
+def _is_trained(into: Path) -> bool:
+    return (into / ADAPTER / MANIFEST).exists()
 
 
 class _Pauses:
@@ -435,11 +439,12 @@ def _scoring(
     return score
 
 
-def _chosen(tuning: TuneSettings, settings: Settings) -> TuneSettings:
-    """Return how to train, with what to compute in; say that."""
+def _chosen(tuning: TuneSettings, into: Path, settings: Settings) -> TuneSettings:
+    """Return how to train, with what to compute in; say that, where there is something to do."""
     on_card = tuning.device == "cuda"
     precision = chosen(tuning.dtype or settings.dtype, on_card=on_card)
-    _tell(precision.words(load_catalog(settings.locale)), to_stderr=True)
+    if not _is_trained(into):
+        _tell(precision.words(load_catalog(settings.locale)), to_stderr=True)
     return replace(tuning, dtype=precision.dtype)
 
 

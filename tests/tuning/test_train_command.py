@@ -58,6 +58,18 @@ async def test_data_becomes_an_adapter_and_a_model_that_can_be_served(
 
 
 @pytest.mark.anyio
+async def test_what_a_training_computes_in_is_told_while_it_computes(
+    tiny_gemma: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = of_steps(1, tiny_gemma, tmp_path)
+    for is_told in (True, False):
+        await train_adapter(options, Settings(locale="en"), progress=False)
+        said = capsys.readouterr()
+        assert ("Computes in" in said.err) == is_told
+        assert "1 step" in said.out
+
+
+@pytest.mark.anyio
 async def test_missing_data_says_how_to_make_it(tiny_gemma: Path, tmp_path: Path) -> None:
     options = TrainOptions(data=tmp_path / "no.jsonl", into=tmp_path / "x", base=tiny_gemma)
     with pytest.raises(TuningError, match="lhkit tune data"):
