@@ -47,6 +47,7 @@ FOLDER = Path(__file__).parent
 EVALS = FOLDER.parent
 _DIGITS = 8
 _TITLE_CHARS = 60
+_MINUTES = 60
 _TALKS = ("small_talk", "out_of_scope", "near_misses")
 
 
@@ -230,7 +231,7 @@ def chart(trainings: Sequence[Training], phrases: str) -> Any:
     import altair as alt
 
     present = [each for each in trainings if each.phrases == phrases]
-    first = max(reversed(present), key=lambda each: (each.sentences, each.minutes))
+    first = max(reversed(present), key=_length)
     title = ["minutes of training:", *wrap(first.told, _TITLE_CHARS)]
     panels = [_panel([(each.seconds / 60, each) for each in first.scores], title)]
     groups = [[each for each in present if each.is_like(one, but="sentences")] for one in present]
@@ -261,14 +262,16 @@ def _panel(points: Sequence[tuple[float, Score]], title: Sequence[str]) -> Any:
     return base.mark_line(point=True).properties(width=360, height=240)
 
 
+def _length(training: Training) -> tuple[int, float, int]:
+    return training.sentences, training.minutes, training.steps
+
+
 def keep(figures: Path, training: Training) -> list[Training]:
     """Put a training among the figures of its toolset, draw those of its file, and return all."""
     import vl_convert  # noqa: PLC0415 - heavy
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
-    trainings = sorted(
-        [*others, training], key=lambda each: (-each.sentences, -each.minutes, -each.steps)
-    )
+    trainings = sorted([*others, training], key=_length, reverse=True)
     text = json.dumps([asdict(each) for each in trainings], indent=2, ensure_ascii=False)
     write_whole(figures, f"{text}\n".encode())
     drawn = vl_convert.vegalite_to_svg(chart(trainings, training.phrases).to_json())
@@ -324,7 +327,10 @@ def _hash(file: Path) -> str:
 def main(
     name: Annotated[str, typer.Argument(help="pantry or diary.")],
     *,
-    minutes: Annotated[float, typer.Option(help="Minutes of training.")] = 60,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help=f"Minutes of training. Default: {_MINUTES}, or as --steps take."),
+    ] = None,
     keep_every: Annotated[float, typer.Option(help="Minutes between two scores.")] = 15,
     most: Annotated[
         int | None,
@@ -349,6 +355,8 @@ def main(
     """From phrases to a scored table. The same command again goes on where it was stopped."""
     if name not in OWN:
         raise typer.BadParameter(f"no such toolset {name!r}: choose {' or '.join(OWN)}")
+    if steps is not None and minutes is not None:
+        raise typer.BadParameter("--steps and --minutes: give one of them")
     own = OWN[name]
     options = RunOptions(
         toolset=own.toolset,
@@ -357,7 +365,7 @@ def main(
         tuning=replace(
             FROM_NOTHING,
             steps=steps or MOST,
-            minutes=None if steps else minutes,
+            minutes=None if steps else minutes or _MINUTES,
             device=device,
             decisive_weight=decisive_weight,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),

@@ -52,13 +52,7 @@ from lhkit.toolset import (
     registry_of,
     their_code,
 )
-from lhkit.tuning.adapter import (
-    MANIFEST,
-    merge,
-    require_base,
-    require_device,
-    require_mergeable,
-)
+from lhkit.tuning.adapter import merge, require_base, require_device, require_mergeable
 from lhkit.tuning.apart import Apart
 from lhkit.tuning.data import (
     TrainingSequence,
@@ -108,6 +102,7 @@ from lhkit.tuning.train import (
     Point,
     TrainingPlan,
     TrainingSurroundings,
+    is_finished,
     is_over,
     read_log,
     train,
@@ -314,7 +309,7 @@ async def train_adapter(
         SetupError: packages or weights are missing.
     """
     settings = in_dtype(settings, options.dtype)
-    _require_device(options.recipe.device, options.into)
+    _require_device_to_train(options.recipe.device, options.into)
     if options.start is not None:
         require_adapter(options.start)
     if options.base is not None:
@@ -362,18 +357,14 @@ async def train_adapter(
     return 0
 
 
-def _require_device(device: TrainingDevice, into: Path) -> None:
+def _require_device_to_train(device: TrainingDevice, into: Path) -> None:
     """Refuse a device that is not here, unless its work in `into` is done.
 
     Raises:
         SetupError: torch cannot use it.
     """
-    if not _is_trained(into):
+    if not is_finished(into):
         require_device(device)
-
-
-def _is_trained(into: Path) -> bool:
-    return (into / ADAPTER / MANIFEST).exists()
 
 
 class _Pauses:
@@ -443,7 +434,7 @@ def _chosen(tuning: TuneSettings, into: Path, settings: Settings) -> TuneSetting
     """Return how to train, with what to compute in; say that, where there is something to do."""
     on_card = tuning.device == "cuda"
     precision = chosen(tuning.dtype or settings.dtype, on_card=on_card)
-    if not _is_trained(into):
+    if not is_finished(into):
         _tell(precision.words(load_catalog(settings.locale)), to_stderr=True)
     return replace(tuning, dtype=precision.dtype)
 
@@ -826,7 +817,7 @@ async def tune_own(options: RunOptions, settings: Settings, *, progress: bool = 
     """
     settings = in_dtype(settings, options.dtype)
     into = options.into / "training"
-    _require_device(options.recipe.device, into)
+    _require_device_to_train(options.recipe.device, into)
     if options.base is not None:
         require_base(options.base)
     scored_on = _scored_on(options)

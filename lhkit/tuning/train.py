@@ -527,6 +527,15 @@ def _loaded(path: Path, model: Any, optimizer: Any) -> Progress:
     return progress
 
 
+def is_finished(folder: Path) -> bool:
+    """Return True where a training is over, whichever it is: nothing of it needs a device."""
+    try:
+        told = json.loads((folder / ADAPTER / MANIFEST).read_text(encoding="utf-8"))
+        return (folder / _RECIPE).exists() and len(read_log(folder)) == int(told["steps_done"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def finished_log(checkpoint: Checkpoint) -> Sequence[Mapping[str, Any]]:
     """Return the log of a training that is over, empty if there is something left to do.
 
@@ -536,13 +545,7 @@ def finished_log(checkpoint: Checkpoint) -> Sequence[Mapping[str, Any]]:
     if not (checkpoint.folder / _RECIPE).exists() or not (checkpoint.adapter / MANIFEST).exists():
         return ()
     require_same(checkpoint)
-    try:
-        log = read_log(checkpoint.folder)
-        told = json.loads((checkpoint.adapter / MANIFEST).read_text(encoding="utf-8"))
-        steps_done = told["steps_done"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()
-    return log if len(log) == steps_done else ()
+    return read_log(checkpoint.folder) if is_finished(checkpoint.folder) else ()
 
 
 def read_log(folder: Path) -> list[Mapping[str, Any]]:

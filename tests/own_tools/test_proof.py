@@ -185,6 +185,14 @@ def test_the_picture_is_of_the_phrase_file_that_was_trained_with_last(tmp_path: 
 CARD = {"cores": 16, "device": "H100"}
 
 
+def test_of_trainings_by_steps_the_picture_is_of_the_longest(tmp_path: Path) -> None:
+    figures = tmp_path / "pantry.json"
+    for steps, weight in ((600, 4), (170, 2)):
+        kept = keep(figures, replace(training(900, minutes=0), steps=steps, decisive_weight=weight))
+    assert [each.steps for each in kept] == [600, 170]
+    assert "decisive weight 4" in figures.with_suffix(".svg").read_text(encoding="utf-8")
+
+
 def test_of_two_trainings_as_long_the_picture_is_of_the_newer(tmp_path: Path) -> None:
     figures = tmp_path / "pantry.json"
     for weight in (4, 1, 2):
@@ -312,6 +320,10 @@ def test_a_training_is_over_after_minutes_or_after_steps(
     app.command()(proof.main)
     assert CliRunner().invoke(app, ["pantry", *asked_for]).exit_code == 0
     assert [(each.minutes, each.steps, each.device) for each in found] == [expected]
+    refused = CliRunner().invoke(app, ["pantry", "--steps", "600", "--minutes", "5"])
+    assert refused.exit_code == 2
+    assert "--steps and --minutes: give one of them" in refused.output
+    assert len(found) == 1
 
 
 @pytest.mark.anyio

@@ -1,15 +1,14 @@
 """Where a training computes: the processor, or a graphics card, which no test machine needs."""
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lhkit.commands.tune import train_adapter, tune_own
-from lhkit.commands.tune_options import RunOptions, TrainOptions
-from lhkit.errors import LhkitError, SetupError, TuningError
+from lhkit.commands.tune import tune_own
+from lhkit.commands.tune_options import RunOptions
+from lhkit.errors import SetupError, TuningError
 from lhkit.precision import Processor, chosen
 from lhkit.settings import Settings
 from lhkit.tuning import adapter
@@ -28,24 +27,6 @@ def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-ON_A_CARD = TuneSettings(device="cuda")
-
-
-async def train_the_data(folder: Path) -> int:
-    """Call `lhkit tune train` for data that are not there."""
-    options = TrainOptions(
-        data=folder / "nowhere.jsonl", into=folder / "training", tuning=ON_A_CARD
-    )
-    return await train_adapter(options, Settings(locale="en"), progress=False)
-
-
-async def run_the_phrases(folder: Path) -> int:
-    """Call `lhkit tune run` for tools that are not there."""
-    phrases = folder / "nowhere.yaml"
-    options = RunOptions(toolset="nowhere.py:own", phrases=phrases, into=folder, tuning=ON_A_CARD)
-    return await tune_own(options, Settings(locale="en"), progress=False)
 
 
 @pytest.mark.parametrize("is_card", [False, True])
@@ -114,20 +95,6 @@ def as_if_on_a_card(training: Path) -> None:
     path = training / "recipe.json"
     told = path.read_text(encoding="utf-8").replace('"device": "cpu"', '"device": "cuda"')
     path.write_text(told, encoding="utf-8")
-
-
-@pytest.mark.anyio
-@pytest.mark.usefixtures("no_card")
-@pytest.mark.parametrize("train_again", [train_the_data, run_the_phrases])
-async def test_commands_go_on_without_the_card_where_all_is_trained(
-    tmp_path: Path, train_again: Callable[[Path], Awaitable[int]]
-) -> None:
-    with pytest.raises(SetupError, match=NO_CARD):
-        await train_again(tmp_path)
-    (made := tmp_path / "training" / "adapter").mkdir(parents=True)
-    (made / "manifest.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(LhkitError, match="nowhere"):
-        await train_again(tmp_path)
 
 
 def test_a_manifest_names_the_device_and_a_training_is_not_gone_on_with_on_another(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from lhkit.errors import (
     ScenarioError,
     ServerFailedError,
     ServerStartError,
+    SetupError,
     TuningError,
 )
 from lhkit.harness.results import Run
@@ -31,6 +33,7 @@ from lhkit.models import light
 from lhkit.models.base import ChatModel
 from lhkit.models.light import write_light
 from lhkit.models.scripted import Reply, Script, ScriptedModel, call, say
+from lhkit.precision import chosen
 from lhkit.settings import Settings
 from lhkit.toolset import load
 from lhkit.tuning import adapter
@@ -41,6 +44,7 @@ from lhkit.tuning.scores import SCORES, Score, add_score, all_scores, share_word
 from lhkit.tuning.scoring import EvalSet, Scorer, eval_set
 from lhkit.tuning.train import TrainingSurroundings, read_log, train
 from tests.models.tiny_gemma import tiny_gemma as write_gemma
+from tests.tuning.test_device import as_if_on_a_card
 from tests.tuning.test_own_docs import blocks
 from tests.tuning.test_training import material, settings, ticking
 
@@ -494,3 +498,30 @@ async def test_who_interrupts_while_it_is_scored_ends_that_and_the_same_command_
     assert is_ended.is_set()
     assert await tune_own(asked, here, progress=False) == 0
     assert [each.step for each in shown_scores(own / "tuned" / "training")] == [0, 3]
+
+
+@pytest.mark.promise("tune.device")
+async def test_what_was_trained_on_a_card_is_merged_and_scored_without_one(
+    own: Path, whole_gemma: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    asked, here = options(own, whole_gemma), Settings(locale="en", cache_dir=own / "cache")
+    trained = replace(asked.recipe, dtype=chosen().dtype)
+
+    async def nothing(_scorer: Scorer) -> None:
+        return
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Scorer, "score_due", nothing)
+        await tune_own(replace(asked, tuning=trained), here, progress=False)
+    as_if_on_a_card(own / "tuned" / "training")
+    shutil.rmtree(own / "tuned" / "model")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    on_a_card = replace(asked, tuning=replace(trained, device="cuda"))
+    assert await tune_own(on_a_card, here, progress=False) == 0
+    assert [each.step for each in shown_scores(own / "tuned" / "training")] == [0, 3]
+    assert (own / "tuned" / "model" / "model.safetensors").exists()
+    (own / "tuned" / "training" / "log.jsonl").unlink()  # not whole any more
+    with pytest.raises(SetupError, match="no graphics card"):
+        await tune_own(on_a_card, here, progress=False)
