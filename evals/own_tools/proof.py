@@ -12,7 +12,7 @@ import asyncio
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from lhkit.commands.tune import tune_own
 from lhkit.commands.tune_options import (
     DecisiveWeight,
     MadeUpNames,
+    Minutes,
     Openings,
     Rank,
     RunOptions,
@@ -137,7 +138,8 @@ class Training:
 
     `phrases` is the hash of the whole phrase file, `start` that of the adapter that it went on
     from, empty: none; eight digits each. `decisive_weight`, `openings` and `made_up_names` as of
-    `lhkit tune run`. It was over after so many `minutes`, or, if these are 0, after `steps`.
+    `lhkit tune run`. It was over after so many `minutes`, or, if these are 0, after `steps`. What
+    came of it are `scores`, and the `machine` that trained.
     """
 
     phrases: str
@@ -145,7 +147,7 @@ class Training:
     rank: int
     minutes: float
     start: str
-    machine: Mapping[str, Any]
+    machine: Mapping[str, Any] = field(default_factory=dict)
     decisive_weight: float = 1.0
     openings: float = 0.0
     made_up_names: float = 0.0
@@ -231,7 +233,7 @@ def chart(trainings: Sequence[Training], phrases: str) -> Any:
     import altair as alt
 
     present = [each for each in trainings if each.phrases == phrases]
-    first = max(reversed(present), key=_length)
+    first = max(reversed(present), key=_size)
     title = ["minutes of training:", *wrap(first.told, _TITLE_CHARS)]
     panels = [_panel([(each.seconds / 60, each) for each in first.scores], title)]
     groups = [[each for each in present if each.is_like(one, but="sentences")] for one in present]
@@ -262,7 +264,7 @@ def _panel(points: Sequence[tuple[float, Score]], title: Sequence[str]) -> Any:
     return base.mark_line(point=True).properties(width=360, height=240)
 
 
-def _length(training: Training) -> tuple[int, float, int]:
+def _size(training: Training) -> tuple[int, float, int]:
     return training.sentences, training.minutes, training.steps
 
 
@@ -271,7 +273,7 @@ def keep(figures: Path, training: Training) -> list[Training]:
     import vl_convert  # noqa: PLC0415 - heavy
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
-    trainings = sorted([*others, training], key=_length, reverse=True)
+    trainings = sorted([*others, training], key=_size, reverse=True)
     text = json.dumps([asdict(each) for each in trainings], indent=2, ensure_ascii=False)
     write_whole(figures, f"{text}\n".encode())
     drawn = vl_convert.vegalite_to_svg(chart(trainings, training.phrases).to_json())
@@ -296,7 +298,6 @@ async def prove(own: Own, options: RunOptions, most: int | None, settings: Setti
         steps=0 if options.recipe.minutes else options.recipe.steps,
         device=options.recipe.device,
         start="" if options.start is None else _hash(options.start / ADAPTER_WEIGHTS),
-        machine={},
         decisive_weight=options.recipe.decisive_weight,
         openings=options.openings,
         made_up_names=options.made_up_names,
@@ -327,10 +328,7 @@ def _hash(file: Path) -> str:
 def main(
     name: Annotated[str, typer.Argument(help="pantry or diary.")],
     *,
-    minutes: Annotated[
-        float | None,
-        typer.Option(help=f"Minutes of training. Default: {_MINUTES}, or as --steps take."),
-    ] = None,
+    minutes: Minutes = None,
     keep_every: Annotated[float, typer.Option(help="Minutes between two scores.")] = 15,
     most: Annotated[
         int | None,
@@ -352,7 +350,10 @@ def main(
     ] = Path("runs/own-tools"),
     start: Start = None,
 ) -> None:
-    """From phrases to a scored table. The same command again goes on where it was stopped."""
+    """From phrases to a scored table, in an hour of training unless it is told otherwise.
+
+    The same command again goes on where it was stopped.
+    """
     if name not in OWN:
         raise typer.BadParameter(f"no such toolset {name!r}: choose {' or '.join(OWN)}")
     if steps is not None and minutes is not None:
@@ -365,7 +366,7 @@ def main(
         tuning=replace(
             FROM_NOTHING,
             steps=steps or MOST,
-            minutes=None if steps else minutes or _MINUTES,
+            minutes=minutes if minutes or steps else _MINUTES,
             device=device,
             decisive_weight=decisive_weight,
             adapter=AdapterShape(rank=rank, alpha=2 * rank),

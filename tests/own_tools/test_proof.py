@@ -182,9 +182,6 @@ def test_the_picture_is_of_the_phrase_file_that_was_trained_with_last(tmp_path: 
     assert "900 sentences" not in drawn
 
 
-CARD = {"cores": 16, "device": "H100"}
-
-
 def test_of_trainings_by_steps_the_picture_is_of_the_longest(tmp_path: Path) -> None:
     figures = tmp_path / "pantry.json"
     for steps, weight in ((600, 4), (170, 2)):
@@ -195,12 +192,13 @@ def test_of_trainings_by_steps_the_picture_is_of_the_longest(tmp_path: Path) -> 
 
 def test_of_two_trainings_as_long_the_picture_is_of_the_newer(tmp_path: Path) -> None:
     figures = tmp_path / "pantry.json"
-    for weight in (4, 1, 2):
+    for weight in (4, 3, 2):
         keep(figures, replace(training(900), decisive_weight=weight))
         drawn = figures.with_suffix(".svg").read_text(encoding="utf-8")
-        assert [each for each in (2, 4) if f"decisive weight {each}" in drawn] == [weight] * (
-            weight > 1
-        )
+        assert f"decisive weight {weight}" in drawn
+
+
+CARD = {"cores": 16, "device": "H100"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
