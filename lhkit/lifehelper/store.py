@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -119,8 +120,8 @@ class Store:
         search.
 
         Raises:
-            StoreError: the file cannot be opened, is no database or another program's, or was
-                written by a newer lhkit.
+            StoreError: the file cannot be opened, is no database or another program's, was
+                written by a newer lhkit, or another process kept it for `BUSY_TIMEOUT_S`.
         """
         try:
             connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
@@ -141,7 +142,7 @@ class Store:
     ) -> "Store":
         store = cls(connection)
         _check_owner(store, path)
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection)
         _migrate(store, path)
         _load_catalog(store, catalog)
         return store
@@ -301,7 +302,35 @@ def _set_up(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Let others read while one writes (WAL); wait for that as for any write.
+
+    SQLite itself does not: this turns a read into a write, and for those its timeout does not
+    hold (sqlite.org/c3ref/busy_handler.html). Of many who open a new file some would be refused.
+    """
+    end_s = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > end_s:
+                raise
+            connection.execute("BEGIN IMMEDIATE")  # for this one it waits
+            connection.execute("ROLLBACK")
+        else:
+            return
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    """Return whether another process has the file; the low byte is the code of all its kinds."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
 def _unusable(path: Path, error: sqlite3.Error) -> StoreError:
+    if _is_busy(error):
+        return StoreError(
+            f"{path} is in use by another program ({error}): close it there or choose another file."
+        )
     return StoreError(f"{path} cannot be used as a database ({error}): choose another file.")
 
 

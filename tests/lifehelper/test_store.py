@@ -3,13 +3,16 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+import lhkit.lifehelper.store as store_module
 from lhkit.errors import StoreError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.rules import NewHabit
@@ -194,6 +197,31 @@ def test_many_may_create_the_same_file_at_once(tmp_path: Path, catalog: Protocol
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(found, range(16))) == [len(catalog)] * 16
+
+
+def test_a_new_file_that_another_process_is_writing_to_opens_when_that_is_done(
+    tmp_path: Path, catalog: ProtocolCatalog
+) -> None:
+    path = tmp_path / "life.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        done = threading.Timer(0.3, other.execute, ["COMMIT"])
+        done.start()
+        with Store.open(path, catalog) as store:
+            assert store.rows("PRAGMA journal_mode")[0][0] == "wal"
+        done.join()
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
+    tmp_path: Path, catalog: ProtocolCatalog, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.05)
+    path = tmp_path / "life.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"BEGIN {lock}")
+        with pytest.raises(StoreError, match=r"life\.db is in use by another program"):
+            Store.open(path, catalog)
 
 
 @pytest.mark.promise("lifehelper.isolated")
