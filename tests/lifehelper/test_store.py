@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import lhkit.lifehelper.store as store_module
 from lhkit.errors import StoreError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.rules import NewHabit
@@ -216,7 +215,7 @@ def test_a_new_file_that_another_process_is_writing_to_opens_when_that_is_done(
 def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
     tmp_path: Path, catalog: ProtocolCatalog, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
-    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("lhkit.lifehelper.store.BUSY_TIMEOUT_S", 0.05)
     path = tmp_path / "life.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"BEGIN {lock}")
