@@ -211,7 +211,7 @@ def test_a_new_file_that_another_process_is_writing_to_opens_when_that_is_done(
         done.join()
 
 
-@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+@pytest.mark.parametrize("lock", ["DEFERRED", "IMMEDIATE", "EXCLUSIVE"])
 def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
     tmp_path: Path, catalog: ProtocolCatalog, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
@@ -219,6 +219,7 @@ def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
     path = tmp_path / "life.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute(f"BEGIN {lock}")
+        other.execute("SELECT * FROM sqlite_schema").fetchall()  # takes the lock of a reader
         with pytest.raises(StoreError, match=r"life\.db is in use by another program"):
             Store.open(path, catalog)
 
