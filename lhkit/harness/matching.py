@@ -223,9 +223,7 @@ class Place:
         return Place(self.node.at(schema), self.today)
 
 
-def mismatch(  # noqa: C901 - one arm a matcher
-    matcher: Matcher, actual: Any, place: Place
-) -> str | None:
+def mismatch(matcher: Matcher, actual: Any, place: Place) -> str | None:
     """Return why `actual` does not fit `matcher`, or None if it fits."""
     match matcher:
         case Fields():
@@ -251,7 +249,7 @@ def mismatch(  # noqa: C901 - one arm a matcher
     return None if fits else f"expected {described(matcher, place.today)}, got {shown(actual)}"
 
 
-def described(  # noqa: C901, PLR0911 - one arm a matcher
+def described(  # noqa: PLR0911 - one arm a matcher
     matcher: Matcher, today: date | None = None
 ) -> str:
     """Return in a few words what a matcher accepts."""

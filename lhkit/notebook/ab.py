@@ -433,7 +433,7 @@ class ABPanel:
         except (LhkitError, OSError) as error:
             self._show_fault(error)
 
-    def _carry_out(self, press: Press) -> None:  # noqa: C901 - one arm a button
+    def _carry_out(self, press: Press) -> None:
         fields = press.fields
         match press.name:
             case "send" if self._running.is_active or not self._state.may_send:

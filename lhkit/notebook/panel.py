@@ -492,7 +492,7 @@ class ChatPanel:
         except (LhkitError, OSError) as error:
             self._show_fault(error)
 
-    def _press(self, content: Mapping[str, Any]) -> None:  # noqa: C901 - one arm a button
+    def _press(self, content: Mapping[str, Any]) -> None:
         match content:
             case {"type": "send", "text": str(text), **more}:
                 if self._running.is_active:  # another page, or a cell, was faster

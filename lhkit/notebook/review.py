@@ -336,7 +336,7 @@ class Review:
             _log.warning("the review failed", exc_info=error)
             self._take(PanelNotice(text=str(error), is_fault=True))
 
-    def _carry_out(self, press: Press) -> None:  # noqa: C901, PLR0912 - one arm a button
+    def _carry_out(self, press: Press) -> None:  # noqa: PLR0912 - one arm a button
         state = self._state
         match press.name:
             case "judge" if press.value in {*Held}:

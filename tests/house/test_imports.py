@@ -132,9 +132,8 @@ assert RFC3987_SYNTAX_TERMS
 
 
 @pytest.mark.promise("start.no_server")
-def test_commands_that_read_runs_reach_few_modules_and_no_model() -> None:
+def test_commands_that_read_runs_reach_no_model() -> None:
     reached = reached_from("lhkit.commands.report", modules())  # compare and audit stand beside it
-    assert len(reached) <= 45
     rooms = {each.split(".")[1] for each in reached}
     assert rooms.isdisjoint({"models", "tuning", "lifehelper", "app", "notebook", "cli"})
 

@@ -88,7 +88,7 @@ class _ExampleArguments:
         except Underivable as inner:
             raise Underivable(f"{name}.{inner}") from inner
 
-    def value(self, matcher: Matcher, node: SchemaNode) -> Any:  # noqa: C901 - one arm a matcher
+    def value(self, matcher: Matcher, node: SchemaNode) -> Any:
         match matcher:
             case Equals(value=value) | Approx(value=value):
                 found = value
