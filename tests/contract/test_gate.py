@@ -1,0 +1,83 @@
+"""The confirm gates: only an explicit yes to the open question is a yes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import lhkit
+from lhkit.testing import BrokenGate
+
+REQUEST = lhkit.ConfirmRequest(tool="write", description="Write", args={"n": 1}, summary="n: 1")
+
+
+async def typed(line: str | type[BaseException]) -> bool:
+    async def read(_prompt: str) -> str:
+        if isinstance(line, str):
+            return line
+        raise line
+
+    async def forget() -> bool:
+        return False
+
+    return await lhkit.TerminalGate(read, lambda _line: None, forget=forget).confirm(REQUEST)
+
+
+@pytest.mark.parametrize("line", ["y", "Y", "yes", " yes ", "네", "예", "ㅛ"])
+def test_terminal_gate_takes_an_explicit_yes(line: str) -> None:
+    assert asyncio.run(typed(line)) is True
+
+
+@pytest.mark.parametrize(
+    "line", ["", "n", "no", "yeah", "yy", "아니요", "ok", "1", "true", EOFError, KeyboardInterrupt]
+)
+def test_terminal_gate_takes_anything_else_for_a_no(line: Any) -> None:
+    assert asyncio.run(typed(line)) is False
+
+
+def test_deny_gate_says_no() -> None:
+    assert asyncio.run(lhkit.DenyGate().confirm(REQUEST)) is False
+
+
+def test_scripted_gate_answers_in_order_and_then_says_no() -> None:
+    async def answers() -> list[bool]:
+        gate = lhkit.ScriptedGate([True, False, True])
+        return [await gate.confirm(REQUEST) for _ in range(5)]
+
+    assert asyncio.run(answers()) == [True, False, True, False, False]
+
+
+def test_guarded_gate_says_no_while_a_question_is_open() -> None:
+    async def both() -> list[bool]:
+        opened, shown = asyncio.Event(), asyncio.Event()
+
+        class Waiting:
+            async def confirm(self, _request: lhkit.ConfirmRequest) -> bool:
+                shown.set()
+                await opened.wait()
+                return True
+
+        gate = lhkit.GuardedGate(Waiting())
+        first = asyncio.create_task(gate.confirm(REQUEST))
+        await shown.wait()
+        second = await gate.confirm(REQUEST)
+        opened.set()
+        return [await first, second]
+
+    assert asyncio.run(both()) == [True, False]
+
+
+def test_guarded_gate_says_no_when_time_is_up_or_the_gate_is_broken() -> None:
+    class Never:
+        async def confirm(self, _request: lhkit.ConfirmRequest) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+    async def late() -> bool:
+        return await lhkit.GuardedGate(Never(), timeout_s=0.01).confirm(REQUEST)
+
+    async def broken() -> bool:
+        return await lhkit.GuardedGate(BrokenGate(RuntimeError())).confirm(REQUEST)
+
+    assert asyncio.run(late()) is False
+    assert asyncio.run(broken()) is False
