@@ -394,6 +394,27 @@ def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
+def whole_number(payload: Mapping[str, Any], key: str) -> int | None:
+    """Return a member that is an integer, or `7.0` or `"7"`; None if absent or null.
+
+    Raises:
+        StreamBrokenError: it is something else.
+    """
+    value = payload.get(key)
+    if isinstance(value, str) and (digits := _NUMBER.fullmatch(value.strip())):
+        return int(digits[1])
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    if value is None or type(value) is int:
+        return value
+    raise no_completion(payload)
+
+
+_NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
+_EXACT = 2**53
+"""Up to here a float is an integer exactly."""
+
+
 def integers(payload: Mapping[str, Any], key: str) -> list[int]:
     """Return a member that is a list of integers; empty where it is absent or null.
 
@@ -410,17 +431,17 @@ def no_completion(what_came: object) -> StreamBrokenError:
     """Return the exception for an event that no server of ours would send."""
     return StreamBrokenError(
         f"the stream is not one of completions ({str(what_came)[:100]}): "
-        "check that --base-url leads to a vLLM server"
+        "check that --base-url leads to an OpenAI-compatible server"
     )
 
 
 def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
     said = message_of(data)
     error = payload.get("error")
-    code = error.get("code") if isinstance(error, dict) else payload.get("code")
+    code = str(error.get("code") if isinstance(error, dict) else payload.get("code"))
     if is_context_too_long(said):
         return ContextTooLongError(f"the conversation is too long: {said}; clear it")
-    if code in {429, 503}:
+    if code in {"429", "503"}:
         return ServerOverloadedError(f"the server is busy: {said}; try later or send less at once")
     return ServerFailedError(f"the server reported in its stream: {said}; look into its log")
 
@@ -652,14 +673,14 @@ class ResponseReader:
 
     def _final_usage(self) -> Usage:
         details = typed(self._usage, "prompt_tokens_details", dict) or {}
-        prompt_tokens = typed(self._usage, "prompt_tokens", int)
-        completion_tokens = typed(self._usage, "completion_tokens", int)
+        prompt_tokens = whole_number(self._usage, "prompt_tokens")
+        completion_tokens = whole_number(self._usage, "completion_tokens")
         return Usage(
             prompt_tokens=len(self._prompt_token_ids) if prompt_tokens is None else prompt_tokens,
             completion_tokens=(
                 len(self._token_ids) if completion_tokens is None else completion_tokens
             ),
-            cached_tokens=typed(details, "cached_tokens", int),
+            cached_tokens=whole_number(details, "cached_tokens"),
         )
 
 

@@ -82,6 +82,7 @@ DELTAS = [
     {"tool_calls": [chat_call(0, None, "200}")]},
 ]
 PLAIN = chat_completion(DELTAS, reason="tool_calls", tokens=9, token_ids=False)
+WHOLE = {"content": None, "tool_calls": [chat_call(None, "log_water", "{}", id="a")]}
 ELSEWHERE = {"/version": answers(404, NOT_FOUND)}
 NO_PARSER = json.dumps(
     {
@@ -322,6 +323,16 @@ async def test_bytes_may_be_cut_anywhere(size: int) -> None:
         (streams([event({"error": {"message": "boom"}})]), ServerFailedError, "boom"),
         (streams([event(chat_chunk({}, "error")), DONE]), ServerFailedError, "gave up"),
         (streams([event({"choices": [{"delta": []}]})]), StreamBrokenError, "not one of"),
+        (
+            streams(chat_completion([{"content": "네"}], reason="tool_calls", token_ids=False)),
+            StreamBrokenError,
+            r"answer of http://127.0.0.1:\d+ is invalid: its finish_reason is 'tool_calls'",
+        ),
+        (
+            streams([event({"choices": [{"message": WHOLE, "finish_reason": "stop"}]}), DONE]),
+            StreamBrokenError,
+            r"answer of http://127.0.0.1:\d+ is invalid: its tool calls came in 'message'",
+        ),
     ],
 )
 async def test_a_fault_is_typed_and_says_what_to_do(

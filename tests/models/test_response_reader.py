@@ -57,6 +57,10 @@ def read(*chunks: bytes, max_tokens: int = 256) -> tuple[list[ModelEvent], Finis
     return events, finished(it)
 
 
+def vars_of(usage: Usage) -> list[Any]:
+    return [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens]
+
+
 def chunk(**choice: Any) -> bytes:
     return event({"choices": [{"index": 0, **choice}]})
 
@@ -101,6 +105,27 @@ def test_members_that_are_null_count_as_absent() -> None:
         DONE,
     )
     assert (last.text, last.usage.completion_tokens) == ("네", 1)
+
+
+@pytest.mark.parametrize("number", [7, 7.0, "7", " 7 ", "7.0"])
+def test_usage_may_be_floats_or_text(number: Any) -> None:
+    usage = {
+        "prompt_tokens": number,
+        "completion_tokens": number,
+        "prompt_tokens_details": {"cached_tokens": number},
+    }
+    end = event({"choices": [], "usage": usage})
+    _, last = read(chunk(text="네", finish_reason="stop"), end, DONE, max_tokens=7)
+    assert last.usage == Usage(prompt_tokens=7, completion_tokens=7, cached_tokens=7)
+    assert {type(each) for each in vars_of(last.usage)} == {int}
+    assert last.truncated
+
+
+@pytest.mark.parametrize("number", ["many", "", "1e999", 1e999, 7.5, "７", True, [7], "9" * 5000])
+@pytest.mark.parametrize("key", ["prompt_tokens", "completion_tokens"])
+def test_usage_that_is_no_number_is_no_completion(key: str, number: Any) -> None:
+    with pytest.raises(StreamBrokenError, match="not one of completions"):
+        read(chunk(text="네", finish_reason="stop"), event({"usage": {key: number}}), DONE)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +208,8 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         (event({"error": "boom"}), ServerFailedError, "boom"),
         (event({"object": "error", "message": "old style", "code": 400}), ServerFailedError, "old"),
         (event({"error": {"message": "retry", "code": 503}}), ServerOverloadedError, "try later"),
+        (event({"error": {"message": "retry", "code": "429"}}), ServerOverloadedError, "try later"),
+        (event({"error": {"message": "odd", "code": [429]}}), ServerFailedError, "odd"),
         (event(json.loads(TOO_LONG)), ContextTooLongError, "clear it"),
         (chunk(text="", finish_reason="abort"), ServerFailedError, "gave up .abort."),
         (chunk(text="", finish_reason="error"), ServerFailedError, "gave up .error."),
