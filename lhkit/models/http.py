@@ -279,33 +279,81 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
 
 # Bytes of a server-sent event stream to the data of its events. Pure.
 #
-# Lines end at LF only (`splitlines` would also cut at U+2028, which may stand inside JSON), and
-# are decoded when complete, so that a Korean letter split over two chunks survives.
+# As the HTML standard parses them (section 9.2.6). Lines are split as bytes (`str.splitlines` would
+# also cut at U+2028, which may stand inside JSON) and decoded when complete, so that a Korean
+# letter split over two chunks survives.
+
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BOM = b"\xef\xbb\xbf"
 
 
 class EventStreamDecoder:
-    """Collects bytes and gives out the `data` of each complete event line."""
+    """Collects bytes and gives out the data of each complete event."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []  # the pieces of the line that is not complete yet
+        self._is_first = True
+        self._is_after_cr = False
+        self._data: list[str] = []
+        self._name = ""
+
+    @property
+    def pending(self) -> Sequence[str]:
+        """The data lines of an event whose blank line has not come yet."""
+        return self._data
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Return the data lines that are complete; comments and other fields are skipped.
+        """Return the data of the events that are complete, their lines joined by newlines.
+
+        Data of an event named `error` is given out as the member `error` of an object, which is how
+        servers of completions report a fault.
 
         Raises:
             UnicodeDecodeError: if a complete line is not UTF-8.
         """
-        *complete, rest = chunk.split(b"\n")
-        lines = []
-        for piece in complete:
-            lines.append(b"".join([*self._line, piece]))
+        if self._is_after_cr and chunk.startswith(b"\n"):
+            chunk, self._is_after_cr = chunk[1:], False
+        if chunk:
+            self._is_after_cr = chunk.endswith(b"\r")
+        events: list[str] = []
+        *ends, rest = _LINE_END.split(chunk)
+        for end in ends:
+            line = b"".join([*self._line, end])
             self._line = []
+            if self._is_first:
+                line, self._is_first = line.removeprefix(_BOM), False
+            if line:
+                self._take_field(line)
+            else:
+                events += self._dispatched()
         self._line.append(rest)
-        return [
-            line.removeprefix(b"data:").strip().decode("utf-8")
-            for line in lines
-            if line.startswith(b"data:")
-        ]
+        return events
+
+    def _take_field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" ").decode("utf-8"))
+        elif name == b"event":
+            self._name = value.removeprefix(b" ").decode("utf-8")
+
+    def _dispatched(self) -> list[str]:
+        """Return the data of the event that a blank line has ended, if it has any."""
+        lines, name = self._data, self._name
+        self._data, self._name = [], ""
+        data = "\n".join(lines)
+        return [_as_error(data) if name == "error" else data] if lines else []
+
+
+def _as_error(data: str) -> str:
+    """Return the data of an event named `error` as an object with the member `error`."""
+    try:
+        payload = json.loads(data)
+    except (ValueError, RecursionError):
+        payload = data
+    if isinstance(payload, dict) and payload.get("error"):
+        return data
+    return json.dumps({"error": payload or "no reason"}, ensure_ascii=False, separators=(",", ":"))
 
 
 # Moments of one response, noted as they happen, in seconds since the request was sent.
@@ -453,6 +501,8 @@ def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
 
 
 _DONE = "[DONE]"
+_EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")
+"""A data line that may be all of an event."""
 _BROKEN_OFF = {"abort", "error"}
 """Finish reasons of a response that the server gave up: it is not complete."""
 _CUT = {"length", "content_filter"}
@@ -560,16 +610,31 @@ class ResponseReader:
             UnicodeDecodeError: it is not even text.
         """
         now_s = self._now_s()
-        for data in self._decoder.feed(chunk):
-            if self.is_done:
-                return
-            self._last_data_s = now_s
-            if self._moments.first_chunk_s is None:
-                self._moments.first_chunk_s = now_s
-            if data == _DONE:
-                yield from self.end(now_s)
-            else:
-                yield from self.take(payload_of(data), now_s)
+        for event in self._decoder.feed(chunk):
+            lines = event.split("\n")
+            # Some servers leave the blank lines out. An object never goes on after a line like
+            # these, so that no event of several lines is taken for several events.
+            are_events = all(_EVENT_LINE.fullmatch(line) for line in lines)
+            for data in lines if are_events else [event]:
+                if self.is_done:
+                    return
+                self._last_data_s = now_s
+                if self._moments.first_chunk_s is None:
+                    self._moments.first_chunk_s = now_s
+                if data.strip() == _DONE:
+                    yield from self.end(now_s)
+                else:
+                    yield from self.take(payload_of(data), now_s)
+
+    def connection_ended(self) -> Iterator[ModelEvent]:
+        """Yield what the last event says if it is the end and only lacks its blank line.
+
+        Raises:
+            ModelError: as `feed`.
+        """
+        pending = self._decoder.pending
+        if pending and pending[-1].strip() == _DONE:
+            yield from self.feed(b"\n\n")
 
     def finished(
         self, *, identity: ModelIdentity, prompt_text: str, prompt_sha256: str
@@ -762,6 +827,9 @@ class Connection:
                         break
                     if reader.silent_s > self._idle_timeout_s:
                         raise stalled(self.address)  # nothing but keep-alive comments
+                else:
+                    for event in reader.connection_ended():
+                        yield event
 
     async def get(self, path: str) -> Mapping[str, Any]:
         """Return a JSON object.

@@ -304,6 +304,14 @@ async def test_no_prefix_of_a_stream_gives_a_call() -> None:
             assert all(isinstance(each, TextDelta) for each in heard)
 
 
+@pytest.mark.parametrize("end", [b"data: [DONE]\n", b"data: [DONE]\r", b"data:[DONE] \r\n"])
+async def test_the_last_event_may_lack_its_blank_line(end: bytes) -> None:
+    told = [*PLAIN[:-1], end]
+    async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
+        last = last_of(await said(model))
+    assert [call.args for call in last.calls] == [{"ml": 200}]
+
+
 @pytest.mark.parametrize("size", [1, 7, 64])
 async def test_bytes_may_be_cut_anywhere(size: int) -> None:
     body = b": keep-alive\n\n" + b"".join(PLAIN).replace("네".encode(), "네\u2028".encode())

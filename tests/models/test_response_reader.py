@@ -162,6 +162,22 @@ def test_no_prefix_of_a_stream_is_an_answer() -> None:
     read(body)
 
 
+def test_an_event_may_stand_in_several_data_lines() -> None:
+    body = b"".join(completion(TOKENS, cached_tokens=3))
+    payloads = [json.loads(line[6:]) for line in body.split(b"\n\n") if b"{" in line]
+    texts = [json.dumps(each, indent=1, ensure_ascii=False) for each in payloads]
+    split = "".join(f"data: {text.replace(chr(10), chr(10) + 'data: ')}\n\n" for text in texts)
+    for ends in ("\n", "\r", "\r\n"):
+        events, last = read(("\ufeff" + split).replace("\n", ends).encode(), DONE)
+        assert (events, last.text) == (read(body)[0], "네!\n끝")
+
+
+def test_events_without_blank_lines_between_them_are_read() -> None:
+    body = b"".join(completion(TOKENS, cached_tokens=3))
+    events, last = read(body.replace(b"\n\n", b"\n"), b"\n")
+    assert (events, last.text) == (read(body)[0], "네!\n끝")
+
+
 def test_an_end_without_a_reason_or_without_done_is_no_answer() -> None:
     for body in ([DONE], [chunk(text="네"), DONE], [chunk(text="네", finish_reason="stop")], []):
         with pytest.raises(StreamBrokenError, match="check that the server is alive"):
@@ -211,6 +227,18 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         (event({"error": {"message": "retry", "code": "429"}}), ServerOverloadedError, "try later"),
         (event({"error": {"message": "odd", "code": [429]}}), ServerFailedError, "odd"),
         (event(json.loads(TOO_LONG)), ContextTooLongError, "clear it"),
+        (
+            b'event: error\ndata: {"message": "overloaded"}\n\n',
+            ServerFailedError,
+            "the server reported in its stream: overloaded; look into its log",
+        ),
+        (b"event: error\rdata: no room\r\r", ServerFailedError, "in its stream: no room; look"),
+        (
+            b'event: error\ndata: {"message": "later", "code": 503}\n\n',
+            ServerOverloadedError,
+            "later; try later",
+        ),
+        (b"event: error\ndata:\n\n", ServerFailedError, "reported in its stream"),
         (chunk(text="", finish_reason="abort"), ServerFailedError, "gave up .abort."),
         (chunk(text="", finish_reason="error"), ServerFailedError, "gave up .error."),
         (b"data: <html>busy</html>\n\n", StreamBrokenError, "check that --base-url leads to"),
