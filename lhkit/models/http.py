@@ -17,6 +17,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -837,6 +838,14 @@ class Connection:
         Raises:
             ModelError: nothing answers, it refuses, or it answers something else.
         """
+        return _object(await self.get_json(path), self.address)
+
+    async def get_json(self, path: str) -> Any:
+        """Return any JSON value.
+
+        Raises:
+            ModelError: as `get`.
+        """
         with transport_faults(self.address):
             async with self._session.get(self.address + path) as response:
                 return await _json_of(response, self.address)
@@ -849,7 +858,7 @@ class Connection:
         """
         with transport_faults(self.address):
             async with self._session.post(self.address + path, json=body) as response:
-                return await _json_of(response, self.address)
+                return _object(await _json_of(response, self.address), self.address)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -894,8 +903,8 @@ async def connecting(
 ) -> AsyncIterator[tuple[Connection, ModelIdentity]]:
     """Yield a new connection and who answers there; it is closed only if the block fails.
 
-    Without `endpoint.model`, the only served model is taken. Nothing is tried twice here: a wrong
-    address is to be told at once.
+    Without `endpoint.model`, the only served model is taken. With it, a server need not list its
+    models. Nothing is tried twice here: a wrong address is to be told at once.
 
     Raises:
         UsageError: an address that is none.
@@ -946,31 +955,63 @@ def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
 
 
 async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
-    served, software = await _served_models(connection), await _software(connection)
+    try:
+        served = await _served_models(connection)
+    except ModelError as error:
+        if not endpoint.model or not _has_no_list(error):
+            raise
+        served = {endpoint.model: _Served()}
+    software = await _software(connection)
     if software.file:  # llama.cpp's name of a model without one is the path of its file
         served = {PurePath(name).name: each for name, each in served.items()}
     names = list(served)
-    told = [name for name in names if name != PurePath(software.file).name] or names
+    whole = [name for name in names if "*" not in name]
+    told = [name for name in whole if name != PurePath(software.file).name] or whole
     if endpoint.model is None and len(told) == 1:  # beside its file's name, one that was given
-        model = told[0]
-    elif endpoint.model in names:
-        model = str(endpoint.model)
+        model = listed = told[0]
+    elif endpoint.model and (found := _listed_as(endpoint.model, names)):
+        model, listed = endpoint.model, found
     else:
-        listed = ", ".join(names[:_SHOWN_MODELS]) or "no model at all"
+        shown = ", ".join(names[:_SHOWN_MODELS]) or "no model at all"
         raise UnknownModelError(
-            f"{endpoint.root} serves {listed}, not {endpoint.model or 'exactly one model'}: "
+            f"{endpoint.root} serves {shown}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
         )
     return ModelIdentity(
         model=model,
-        server=_with_build(software.name, served[model].build),
+        server=_with_build(software.name, served[listed].build),
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
-        weights=weights_name(served[model].root or software.file, model),
-        weights_sha256=served[model].weights_sha256,
-        dtype=served[model].dtype or software.quantisation,
+        weights=weights_name(served[listed].root or software.file, model),
+        weights_sha256=served[listed].weights_sha256,
+        dtype=served[listed].dtype or software.quantisation,
     )
+
+
+def _listed_as(model: str, names: Sequence[str]) -> str | None:
+    """Return the listed name that a model's name means: itself, `models/…`, or a wildcard."""
+    bare = model.removeprefix(_MODELS)
+    means = [name for name in names if name.removeprefix(_MODELS) == bare]
+    means += [name for name in names if "*" in name and fnmatchcase(model, name)]
+    return model if model in names else next(iter(means), None)
+
+
+_MODELS = "models/"
+"""What Gemini's servers put before a name, and take it with or without."""
+
+
+def _has_no_list(error: ModelError) -> bool:
+    """Return True if a server answered without a list of models; it may serve one all the same."""
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    match error.__cause__:
+        case aiohttp.ClientResponseError(status=status):
+            return status in {400, 404, 405, 410, 422, 501}
+        case aiohttp.ClientError() | OSError():
+            return False
+        case _:
+            return isinstance(error, StreamBrokenError)
 
 
 def weights_name(root: str, model: str) -> str:
@@ -989,10 +1030,10 @@ class _Served:
     `build` is which build of llama.cpp serves, if lhkit started it. Each is empty if untold.
     """
 
-    root: str
-    weights_sha256: str
-    dtype: str
-    build: str
+    root: str = ""
+    weights_sha256: str = ""
+    dtype: str = ""
+    build: str = ""
 
 
 async def _served_models(connection: Connection) -> dict[str, _Served]:
@@ -1001,13 +1042,18 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
     A hash is of the names with its own root: an adapter that is served beside has another one. All
     of a server compute in one type.
     """
-    entries = (await connection.get("/v1/models")).get("data")
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise not_a_server(connection.address, "no list of models at /v1/models")
+    payload = await connection.get_json("/v1/models")
+    if isinstance(payload, dict):
+        entries = payload.get("data", payload.get("models"))
+    else:
+        entries = payload or None  # without models it may be any list
+    if not isinstance(entries, list) or not all(map(_name_of, entries)):
+        raise not_a_server(connection.address, f"no list of models at /v1/models: {payload}")
+    entries = [each if isinstance(each, dict) else {"id": each} for each in entries]
     roots = {
         str(name): str(entry.get("root") or "")
         for entry in entries
-        for name in (entry.get("id"), *(typed(entry, "aliases", list) or ()))  # llama.cpp's
+        for name in (_name_of(entry), *(typed(entry, "aliases", list) or ()))  # llama.cpp's
     }
     hashes = {root: sha256 for name, root in roots.items() if (sha256 := sha256_of(name))}
     dtype = next(filter(None, map(dtype_told, roots)), "")
@@ -1018,6 +1064,13 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
         for name, root in roots.items()
         if not (sha256_of(name) or dtype_told(name) or name in builds)
     }
+
+
+def _name_of(entry: Any) -> str:
+    """Return the name of one listed model; empty if it has none."""
+    if isinstance(entry, dict):
+        entry = entry.get("id") or entry.get("name") or entry.get("model")
+    return entry if isinstance(entry, str) else ""
 
 
 LLAMA_CPP = "llama.cpp"
@@ -1065,15 +1118,18 @@ async def _software(connection: Connection) -> _Software:
     return _Software(name="unknown server")
 
 
-async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Mapping[str, Any]:
+async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Any:
     await _require_ok(response)
     text = await response.text(errors="replace")
     try:
-        payload = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise not_a_server(address, text) from error
+
+
+def _object(payload: Any, address: str) -> Mapping[str, Any]:
     if not isinstance(payload, dict):
-        raise not_a_server(address, text)
+        raise not_a_server(address, json.dumps(payload))
     return payload
 
 
