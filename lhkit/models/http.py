@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import logging
 import random
 import re
 import time
@@ -11,11 +12,12 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePath
@@ -47,6 +49,8 @@ from lhkit.messages import (
 from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
 from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.serving import dtype_told, sha256_of
+
+_log = logging.getLogger(__name__)
 
 # When a request may be sent again, and after how long: only before any answer began. Pure.
 #
@@ -191,7 +195,10 @@ def refusal(status: int, text: str) -> ModelError:
     said = message_of(text)
     _, fault, what, advice = next(row for row in _REFUSALS if row[0](status, said))
     told = f"{what} (HTTP {status}): {said}" if said else f"{what} (HTTP {status})"
-    return fault(f"{told}; {advice}")
+    error = fault(f"{told}; {advice}")
+    if isinstance(error, RequestRefusedError) and status in {400, 422}:
+        error.field = refused_field(text)
+    return error
 
 
 def is_context_too_long(said: str) -> bool:
@@ -215,6 +222,107 @@ def message_of(text: str) -> str:
         said = error.get("message") or error.get("detail") if isinstance(error, dict) else None
         text = str(said or error)
     return "" if _PAGE.match(text) else _short(text)
+
+
+# Which request field a server does not support, by the words of its refusal. A refusal that only
+# names a field (its value is too large, a tool has an argument of that name) is none of these.
+
+
+_UNKNOWN_FIELD = (  # Unrecognized request argument supplied: stream_options
+    r"(?:unsupported|unrecogni[sz]ed|unknown|unexpected|extra|does not support|not supported)"
+    r"(?: \w+){0,2}? (?:parameter|argument|field|name|property|key|input|option)s?(?:\(s\))?"
+    r"(?: supplied| provided)?:? ?[\[({]*(?:[\"'`]?\w+[\"'`]?, ?)*FIELD"
+)
+_NOT_SUPPORTED = (  # 'stream_options' is not supported
+    r"FIELD(?: (?:parameter|field|argument|option))?(?: is| was| were)? "
+    r"(?:not (?:yet |currently )?(?:supported|permitted|allowed|recogni[sz]ed|implemented)"
+    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated)\b"
+    r"(?! (?:to|above|below|over|when|if|unless|for values|with values?|together|in combin\w+)\b)"
+)
+_NOT_PERMITTED = r"FIELD:? extra (?:inputs|fields) (?:are )?not permitted"
+_NOT_ZERO = (  # temperature must be strictly positive
+    r"FIELD:? (?:value )?(?:must|should|has to) be (?:a )?(?:strictly )?"
+    r"(?:positive|(?:(?:greater|larger|higher) than|>) ?0(?:\.0+)?(?!\.?\d)|in \(0"
+    r"|(?:at least|>=|between) ?0\.\d*[1-9])"
+)
+
+
+def _refusing(name: str, *more: str) -> re.Pattern[str]:
+    patterns = "|".join([_UNKNOWN_FIELD, _NOT_SUPPORTED, _NOT_PERMITTED, *more])
+    named = rf"(?<![\w.\]/])[\"'`]?{name}[\"'`]?(?![\w\[]|\.\w)"  # not within `tools[0].{name}`
+    return re.compile(patterns.replace("FIELD", named), re.IGNORECASE)
+
+
+_REFUSING = {
+    "stream_options": _refusing("stream_options"),
+    "max_tokens": _refusing("max_tokens", r"use [\"'`]?max_completion_tokens\b"),
+    "temperature": _refusing(
+        "temperature",
+        _NOT_ZERO,
+        r"FIELD (?:does not support|only supports)\b",
+        r"invalid FIELD:? only 1\b",
+    ),
+}
+_OF_TOOLS = re.compile(r"\b(?:schema|function|tool)", re.IGNORECASE)
+_EXTRA = ("extra_forbidden", "value_error.extra")
+_READ_CHARS = 4_000
+
+
+def refused_field(text: str) -> str:
+    """Return the request field that an error body refuses; empty for other refusals.
+
+    One of `stream_options`, `max_tokens` and `temperature` (of which 0 may be refused).
+    """
+    try:
+        payload: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = text
+    error = payload[0] if isinstance(payload, list) and payload else payload
+    error = error.get("error") or error if isinstance(error, dict) else error
+    told = error if isinstance(error, dict) else {"message": error}
+    message = told.get("message") or told.get("detail")
+    nested = message if isinstance(message, dict) else {}
+    details = told.get("detail"), told.get("details"), nested.get("detail"), message
+    entries = [each for some in details if isinstance(some, list) for each in some]
+    if entries:
+        return next(filter(None, map(_refused_place, entries)), "")
+    names, words = list(_REFUSING), str(message)[:_READ_CHARS]
+    if isinstance(param := told.get("param"), str) and param:
+        names = [param] if param in _REFUSING else []
+        code = told.get("code")
+        no_zero = param == "temperature" and code == "unsupported_value"
+        if names and (no_zero or code in ("unsupported_parameter", "unknown_parameter")):
+            return param
+    elif _OF_TOOLS.search(words):
+        return ""
+    return next((name for name in names if _REFUSING[name].search(words)), "")
+
+
+def _refused_place(entry: Any) -> str:
+    """Return the field that one of pydantic's errors refuses, as FastAPI's servers send them."""
+    if not isinstance(entry, dict):
+        return ""
+    place, kind = entry.get("loc"), str(entry.get("type"))
+    for name in _REFUSING:
+        is_zero = name == "temperature" and kind.startswith("greater_than")
+        if place in ([name], ["body", name]) and (kind in _EXTRA or is_zero):
+            return name
+    return ""
+
+
+def without_refused(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+    """Return a request body for a server that refuses these fields.
+
+    Only a temperature of 0, which is lhkit's own default, gives way to the server's.
+    """
+    sent = dict(body)
+    if "stream_options" in refused:
+        sent.pop("stream_options", None)
+    if "temperature" in refused and sent.get("temperature") == 0:
+        del sent["temperature"]
+    if "max_tokens" in refused and "max_tokens" in sent:
+        sent["max_completion_tokens"] = sent.pop("max_tokens")
+    return sent
 
 
 def _short(text: str) -> str:
@@ -572,6 +680,8 @@ class ResponseReader:
         self._stop_reason: Any = None
         self._usage: Mapping[str, Any] = {}
         self._server_metrics: Mapping[str, Any] | None = None
+        self.refused_fields: tuple[str, ...] = ()
+        """Fields that the request went without, because the server refuses them."""
 
     @property
     def is_done(self) -> bool:
@@ -672,6 +782,7 @@ class ResponseReader:
             prompt_ids_sha256=_ids_sha256(self._prompt_token_ids),
             identity=identity,
             server_metrics=self._server_metrics,
+            refused_fields=self.refused_fields,
         )
 
     def _now_s(self) -> float:
@@ -799,7 +910,10 @@ class Pace:
 
 
 class Connection:
-    """A session with one server. It holds no other state; many requests may run at once."""
+    """A session with one server, and which request fields that refuses.
+
+    Many requests may run at once.
+    """
 
     def __init__(
         self, endpoint: Endpoint, session: "aiohttp.ClientSession", pace: Pace | None = None
@@ -809,6 +923,7 @@ class Connection:
         self._session = session
         self._idle_timeout_s = endpoint.idle_timeout_s
         self._backoff = Backoff(retries=endpoint.retries)
+        self._refused: frozenset[str] = frozenset()
 
     async def events(
         self, path: str, body: Mapping[str, Any], reader: ResponseReader
@@ -819,7 +934,7 @@ class Connection:
             ModelError: the server refused, failed, broke off or stalled.
         """
         with transport_faults(self.address):
-            async with self._opened(path, body, reader) as response:
+            async with self._accepted(path, body, reader) as response:
                 reader.headers_came()
                 async for chunk in response.content.iter_any():
                     for event in reader.feed(chunk):
@@ -863,6 +978,31 @@ class Connection:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+    @asynccontextmanager
+    async def _accepted(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        """Yield the answer to the body, or to the body without what the server refuses of it.
+
+        A field is given up for later requests only if the server accepts the request without it.
+        """
+        refused = self._refused
+        async with AsyncExitStack() as stack:
+            while True:
+                sent = without_refused(body, refused)
+                try:
+                    response = await stack.enter_async_context(self._opened(path, sent, reader))
+                    break
+                except RequestRefusedError as error:
+                    refused |= {error.field}
+                    if without_refused(body, refused) == sent:
+                        raise
+            if new := refused - self._refused:
+                _log.warning("%s refuses %s: sent without", self.address, ", ".join(sorted(new)))
+            self._refused |= refused
+            reader.refused_fields = tuple(sorted(body.keys() - sent.keys()))
+            yield response
 
     @asynccontextmanager
     async def _opened(
