@@ -116,9 +116,13 @@ class ContextTooLongError(ModelError):
 
 
 class RequestRefusedError(ModelError):
-    """The server refused the request (HTTP 4xx)."""
+    """The server refused the request (HTTP 4xx).
+
+    `field` names a request field that the server does not support, if that is the reason.
+    """
 
     key = "model_error.refused"
+    field = ""
 
 
 class ServerOverloadedError(ModelError):

@@ -421,6 +421,10 @@ class Finished:
     Where the server parsed the calls (the `openai` dialect), `server_calls` are those: the ones
     that were handed on. `own_calls` and `own_fragment` are then what lhkit reads in the same raw
     text, None and empty where the server does not give that text.
+
+    `refused_fields` are the request fields that the server refused, so that the request went
+    without them: `stream_options`, `temperature` (then the server's default), `max_tokens` (sent as
+    `max_completion_tokens`).
     """
 
     reason: str
@@ -441,6 +445,7 @@ class Finished:
     server_calls: tuple[ToolCall, ...] | None = None
     own_calls: tuple[ToolCall, ...] | None = None
     own_fragment: str = ""
+    refused_fields: tuple[str, ...] = ()
 
     @property
     def repairs(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import logging
 import random
 import re
 import time
@@ -11,12 +12,14 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,6 +49,8 @@ from lhkit.messages import (
 from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
 from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.serving import dtype_told, sha256_of
+
+_log = logging.getLogger(__name__)
 
 # When a request may be sent again, and after how long: only before any answer began. Pure.
 #
@@ -190,7 +195,10 @@ def refusal(status: int, text: str) -> ModelError:
     said = message_of(text)
     _, fault, what, advice = next(row for row in _REFUSALS if row[0](status, said))
     told = f"{what} (HTTP {status}): {said}" if said else f"{what} (HTTP {status})"
-    return fault(f"{told}; {advice}")
+    error = fault(f"{told}; {advice}")
+    if isinstance(error, RequestRefusedError) and status in {400, 422}:
+        error.field = refused_field(text)
+    return error
 
 
 def is_context_too_long(said: str) -> bool:
@@ -214,6 +222,107 @@ def message_of(text: str) -> str:
         said = error.get("message") or error.get("detail") if isinstance(error, dict) else None
         text = str(said or error)
     return "" if _PAGE.match(text) else _short(text)
+
+
+# Which request field a server does not support, by the words of its refusal. A refusal that only
+# names a field (its value is too large, a tool has an argument of that name) is none of these.
+
+
+_UNKNOWN_FIELD = (  # Unrecognized request argument supplied: stream_options
+    r"(?:unsupported|unrecogni[sz]ed|unknown|unexpected|extra|does not support|not supported)"
+    r"(?: \w+){0,2}? (?:parameter|argument|field|name|property|key|input|option)s?(?:\(s\))?"
+    r"(?: supplied| provided)?:? ?[\[({]*(?:[\"'`]?\w+[\"'`]?, ?)*FIELD"
+)
+_NOT_SUPPORTED = (  # 'stream_options' is not supported
+    r"FIELD(?: (?:parameter|field|argument|option))?(?: is| was| were)? "
+    r"(?:not (?:yet |currently )?(?:supported|permitted|allowed|recogni[sz]ed|implemented)"
+    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated)\b"
+    r"(?! (?:to|above|below|over|when|if|unless|for values|with values?|together|in combin\w+)\b)"
+)
+_NOT_PERMITTED = r"FIELD:? extra (?:inputs|fields) (?:are )?not permitted"
+_NOT_ZERO = (  # temperature must be strictly positive
+    r"FIELD:? (?:value )?(?:must|should|has to) be (?:a )?(?:strictly )?"
+    r"(?:positive|(?:(?:greater|larger|higher) than|>) ?0(?:\.0+)?(?!\.?\d)|in \(0"
+    r"|(?:at least|>=|between) ?0\.\d*[1-9])"
+)
+
+
+def _refusing(name: str, *more: str) -> re.Pattern[str]:
+    patterns = "|".join([_UNKNOWN_FIELD, _NOT_SUPPORTED, _NOT_PERMITTED, *more])
+    named = rf"(?<![\w.\]/])[\"'`]?{name}[\"'`]?(?![\w\[]|\.\w)"  # not within `tools[0].{name}`
+    return re.compile(patterns.replace("FIELD", named), re.IGNORECASE)
+
+
+_REFUSING = {
+    "stream_options": _refusing("stream_options"),
+    "max_tokens": _refusing("max_tokens", r"use [\"'`]?max_completion_tokens\b"),
+    "temperature": _refusing(
+        "temperature",
+        _NOT_ZERO,
+        r"FIELD (?:does not support|only supports)\b",
+        r"invalid FIELD:? only 1\b",
+    ),
+}
+_OF_TOOLS = re.compile(r"\b(?:schema|function|tool)", re.IGNORECASE)
+_EXTRA = ("extra_forbidden", "value_error.extra")
+_READ_CHARS = 4_000
+
+
+def refused_field(text: str) -> str:
+    """Return the request field that an error body refuses; empty for other refusals.
+
+    One of `stream_options`, `max_tokens` and `temperature` (of which 0 may be refused).
+    """
+    try:
+        payload: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        payload = text
+    error = payload[0] if isinstance(payload, list) and payload else payload
+    error = error.get("error") or error if isinstance(error, dict) else error
+    told = error if isinstance(error, dict) else {"message": error}
+    message = told.get("message") or told.get("detail")
+    nested = message if isinstance(message, dict) else {}
+    details = told.get("detail"), told.get("details"), nested.get("detail"), message
+    entries = [each for some in details if isinstance(some, list) for each in some]
+    if entries:
+        return next(filter(None, map(_refused_place, entries)), "")
+    names, words = list(_REFUSING), str(message)[:_READ_CHARS]
+    if isinstance(param := told.get("param"), str) and param:
+        names = [param] if param in _REFUSING else []
+        code = told.get("code")
+        no_zero = param == "temperature" and code == "unsupported_value"
+        if names and (no_zero or code in ("unsupported_parameter", "unknown_parameter")):
+            return param
+    elif _OF_TOOLS.search(words):
+        return ""
+    return next((name for name in names if _REFUSING[name].search(words)), "")
+
+
+def _refused_place(entry: Any) -> str:
+    """Return the field that one of pydantic's errors refuses, as FastAPI's servers send them."""
+    if not isinstance(entry, dict):
+        return ""
+    place, kind = entry.get("loc"), str(entry.get("type"))
+    for name in _REFUSING:
+        is_zero = name == "temperature" and kind.startswith("greater_than")
+        if place in ([name], ["body", name]) and (kind in _EXTRA or is_zero):
+            return name
+    return ""
+
+
+def without_refused(body: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]:
+    """Return a request body for a server that refuses these fields.
+
+    Only a temperature of 0, which is lhkit's own default, gives way to the server's.
+    """
+    sent = dict(body)
+    if "stream_options" in refused:
+        sent.pop("stream_options", None)
+    if "temperature" in refused and sent.get("temperature") == 0:
+        del sent["temperature"]
+    if "max_tokens" in refused and "max_tokens" in sent:
+        sent["max_completion_tokens"] = sent.pop("max_tokens")
+    return sent
 
 
 def _short(text: str) -> str:
@@ -279,33 +388,81 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
 
 # Bytes of a server-sent event stream to the data of its events. Pure.
 #
-# Lines end at LF only (`splitlines` would also cut at U+2028, which may stand inside JSON), and
-# are decoded when complete, so that a Korean letter split over two chunks survives.
+# As the HTML standard parses them (section 9.2.6). Lines are split as bytes (`str.splitlines` would
+# also cut at U+2028, which may stand inside JSON) and decoded when complete, so that a Korean
+# letter split over two chunks survives.
+
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BOM = b"\xef\xbb\xbf"
 
 
 class EventStreamDecoder:
-    """Collects bytes and gives out the `data` of each complete event line."""
+    """Collects bytes and gives out the data of each complete event."""
 
     def __init__(self) -> None:
         self._line: list[bytes] = []  # the pieces of the line that is not complete yet
+        self._is_first = True
+        self._is_after_cr = False
+        self._data: list[str] = []
+        self._name = ""
+
+    @property
+    def pending(self) -> Sequence[str]:
+        """The data lines of an event whose blank line has not come yet."""
+        return self._data
 
     def feed(self, chunk: bytes) -> list[str]:
-        """Return the data lines that are complete; comments and other fields are skipped.
+        """Return the data of the events that are complete, their lines joined by newlines.
+
+        Data of an event named `error` is given out as the member `error` of an object, which is how
+        servers of completions report a fault.
 
         Raises:
             UnicodeDecodeError: if a complete line is not UTF-8.
         """
-        *complete, rest = chunk.split(b"\n")
-        lines = []
-        for piece in complete:
-            lines.append(b"".join([*self._line, piece]))
+        if self._is_after_cr and chunk.startswith(b"\n"):
+            chunk, self._is_after_cr = chunk[1:], False
+        if chunk:
+            self._is_after_cr = chunk.endswith(b"\r")
+        events: list[str] = []
+        *ends, rest = _LINE_END.split(chunk)
+        for end in ends:
+            line = b"".join([*self._line, end])
             self._line = []
+            if self._is_first:
+                line, self._is_first = line.removeprefix(_BOM), False
+            if line:
+                self._take_field(line)
+            else:
+                events += self._dispatched()
         self._line.append(rest)
-        return [
-            line.removeprefix(b"data:").strip().decode("utf-8")
-            for line in lines
-            if line.startswith(b"data:")
-        ]
+        return events
+
+    def _take_field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" ").decode("utf-8"))
+        elif name == b"event":
+            self._name = value.removeprefix(b" ").decode("utf-8")
+
+    def _dispatched(self) -> list[str]:
+        """Return the data of the event that a blank line has ended, if it has any."""
+        lines, name = self._data, self._name
+        self._data, self._name = [], ""
+        data = "\n".join(lines)
+        return [_as_error(data) if name == "error" else data] if lines else []
+
+
+def _as_error(data: str) -> str:
+    """Return the data of an event named `error` as an object with the member `error`."""
+    try:
+        payload = json.loads(data)
+    except (ValueError, RecursionError):
+        payload = data
+    if isinstance(payload, dict) and payload.get("error"):
+        return data
+    return json.dumps({"error": payload or "no reason"}, ensure_ascii=False, separators=(",", ":"))
 
 
 # Moments of one response, noted as they happen, in seconds since the request was sent.
@@ -394,6 +551,27 @@ def typed(payload: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
+def whole_number(payload: Mapping[str, Any], key: str) -> int | None:
+    """Return a member that is an integer, or `7.0` or `"7"`; None if absent or null.
+
+    Raises:
+        StreamBrokenError: it is something else.
+    """
+    value = payload.get(key)
+    if isinstance(value, str) and (digits := _NUMBER.fullmatch(value.strip())):
+        return int(digits[1])
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    if value is None or type(value) is int:
+        return value
+    raise no_completion(payload)
+
+
+_NUMBER = re.compile(r"([0-9]{1,15})(?:\.0+)?")
+_EXACT = 2**53
+"""Up to here a float is an integer exactly."""
+
+
 def integers(payload: Mapping[str, Any], key: str) -> list[int]:
     """Return a member that is a list of integers; empty where it is absent or null.
 
@@ -410,17 +588,17 @@ def no_completion(what_came: object) -> StreamBrokenError:
     """Return the exception for an event that no server of ours would send."""
     return StreamBrokenError(
         f"the stream is not one of completions ({str(what_came)[:100]}): "
-        "check that --base-url leads to a vLLM server"
+        "check that --base-url leads to an OpenAI-compatible server"
     )
 
 
 def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
     said = message_of(data)
     error = payload.get("error")
-    code = error.get("code") if isinstance(error, dict) else payload.get("code")
+    code = str(error.get("code") if isinstance(error, dict) else payload.get("code"))
     if is_context_too_long(said):
         return ContextTooLongError(f"the conversation is too long: {said}; clear it")
-    if code in {429, 503}:
+    if code in {"429", "503"}:
         return ServerOverloadedError(f"the server is busy: {said}; try later or send less at once")
     return ServerFailedError(f"the server reported in its stream: {said}; look into its log")
 
@@ -432,6 +610,8 @@ def _reported(payload: Mapping[str, Any], data: str) -> ModelError:
 
 
 _DONE = "[DONE]"
+_EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")
+"""A data line that may be all of an event."""
 _BROKEN_OFF = {"abort", "error"}
 """Finish reasons of a response that the server gave up: it is not complete."""
 _CUT = {"length", "content_filter"}
@@ -500,6 +680,8 @@ class ResponseReader:
         self._stop_reason: Any = None
         self._usage: Mapping[str, Any] = {}
         self._server_metrics: Mapping[str, Any] | None = None
+        self.refused_fields: tuple[str, ...] = ()
+        """Fields that the request went without, because the server refuses them."""
 
     @property
     def is_done(self) -> bool:
@@ -539,16 +721,31 @@ class ResponseReader:
             UnicodeDecodeError: it is not even text.
         """
         now_s = self._now_s()
-        for data in self._decoder.feed(chunk):
-            if self.is_done:
-                return
-            self._last_data_s = now_s
-            if self._moments.first_chunk_s is None:
-                self._moments.first_chunk_s = now_s
-            if data == _DONE:
-                yield from self.end(now_s)
-            else:
-                yield from self.take(payload_of(data), now_s)
+        for event in self._decoder.feed(chunk):
+            lines = event.split("\n")
+            # Some servers leave the blank lines out. An object never goes on after a line like
+            # these, so that no event of several lines is taken for several events.
+            are_events = all(_EVENT_LINE.fullmatch(line) for line in lines)
+            for data in lines if are_events else [event]:
+                if self.is_done:
+                    return
+                self._last_data_s = now_s
+                if self._moments.first_chunk_s is None:
+                    self._moments.first_chunk_s = now_s
+                if data.strip() == _DONE:
+                    yield from self.end(now_s)
+                else:
+                    yield from self.take(payload_of(data), now_s)
+
+    def connection_ended(self) -> Iterator[ModelEvent]:
+        """Yield what the last event says if it is the end and only lacks its blank line.
+
+        Raises:
+            ModelError: as `feed`.
+        """
+        pending = self._decoder.pending
+        if pending and pending[-1].strip() == _DONE:
+            yield from self.feed(b"\n\n")
 
     def finished(
         self, *, identity: ModelIdentity, prompt_text: str, prompt_sha256: str
@@ -585,6 +782,7 @@ class ResponseReader:
             prompt_ids_sha256=_ids_sha256(self._prompt_token_ids),
             identity=identity,
             server_metrics=self._server_metrics,
+            refused_fields=self.refused_fields,
         )
 
     def _now_s(self) -> float:
@@ -652,14 +850,14 @@ class ResponseReader:
 
     def _final_usage(self) -> Usage:
         details = typed(self._usage, "prompt_tokens_details", dict) or {}
-        prompt_tokens = typed(self._usage, "prompt_tokens", int)
-        completion_tokens = typed(self._usage, "completion_tokens", int)
+        prompt_tokens = whole_number(self._usage, "prompt_tokens")
+        completion_tokens = whole_number(self._usage, "completion_tokens")
         return Usage(
             prompt_tokens=len(self._prompt_token_ids) if prompt_tokens is None else prompt_tokens,
             completion_tokens=(
                 len(self._token_ids) if completion_tokens is None else completion_tokens
             ),
-            cached_tokens=typed(details, "cached_tokens", int),
+            cached_tokens=whole_number(details, "cached_tokens"),
         )
 
 
@@ -712,7 +910,10 @@ class Pace:
 
 
 class Connection:
-    """A session with one server. It holds no other state; many requests may run at once."""
+    """A session with one server, and which request fields that refuses.
+
+    Many requests may run at once.
+    """
 
     def __init__(
         self, endpoint: Endpoint, session: "aiohttp.ClientSession", pace: Pace | None = None
@@ -722,6 +923,7 @@ class Connection:
         self._session = session
         self._idle_timeout_s = endpoint.idle_timeout_s
         self._backoff = Backoff(retries=endpoint.retries)
+        self._refused: frozenset[str] = frozenset()
 
     async def events(
         self, path: str, body: Mapping[str, Any], reader: ResponseReader
@@ -732,7 +934,7 @@ class Connection:
             ModelError: the server refused, failed, broke off or stalled.
         """
         with transport_faults(self.address):
-            async with self._opened(path, body, reader) as response:
+            async with self._accepted(path, body, reader) as response:
                 reader.headers_came()
                 async for chunk in response.content.iter_any():
                     for event in reader.feed(chunk):
@@ -741,12 +943,23 @@ class Connection:
                         break
                     if reader.silent_s > self._idle_timeout_s:
                         raise stalled(self.address)  # nothing but keep-alive comments
+                else:
+                    for event in reader.connection_ended():
+                        yield event
 
     async def get(self, path: str) -> Mapping[str, Any]:
         """Return a JSON object.
 
         Raises:
             ModelError: nothing answers, it refuses, or it answers something else.
+        """
+        return _object(await self.get_json(path), self.address)
+
+    async def get_json(self, path: str) -> Any:
+        """Return any JSON value.
+
+        Raises:
+            ModelError: as `get`.
         """
         with transport_faults(self.address):
             async with self._session.get(self.address + path) as response:
@@ -760,11 +973,36 @@ class Connection:
         """
         with transport_faults(self.address):
             async with self._session.post(self.address + path, json=body) as response:
-                return await _json_of(response, self.address)
+                return _object(await _json_of(response, self.address), self.address)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+    @asynccontextmanager
+    async def _accepted(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        """Yield the answer to the body, or to the body without what the server refuses of it.
+
+        A field is given up for later requests only if the server accepts the request without it.
+        """
+        refused = self._refused
+        async with AsyncExitStack() as stack:
+            while True:
+                sent = without_refused(body, refused)
+                try:
+                    response = await stack.enter_async_context(self._opened(path, sent, reader))
+                    break
+                except RequestRefusedError as error:
+                    refused |= {error.field}
+                    if without_refused(body, refused) == sent:
+                        raise
+            if new := refused - self._refused:
+                _log.warning("%s refuses %s: sent without", self.address, ", ".join(sorted(new)))
+            self._refused |= refused
+            reader.refused_fields = tuple(sorted(body.keys() - sent.keys()))
+            yield response
 
     @asynccontextmanager
     async def _opened(
@@ -805,8 +1043,8 @@ async def connecting(
 ) -> AsyncIterator[tuple[Connection, ModelIdentity]]:
     """Yield a new connection and who answers there; it is closed only if the block fails.
 
-    Without `endpoint.model`, the only served model is taken. Nothing is tried twice here: a wrong
-    address is to be told at once.
+    Without `endpoint.model`, the only served model is taken. With it, a server need not list its
+    models. Nothing is tried twice here: a wrong address is to be told at once.
 
     Raises:
         UsageError: an address that is none.
@@ -857,31 +1095,63 @@ def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
 
 
 async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
-    served, software = await _served_models(connection), await _software(connection)
+    try:
+        served = await _served_models(connection)
+    except ModelError as error:
+        if not endpoint.model or not _has_no_list(error):
+            raise
+        served = {endpoint.model: _Served()}
+    software = await _software(connection)
     if software.file:  # llama.cpp's name of a model without one is the path of its file
         served = {PurePath(name).name: each for name, each in served.items()}
     names = list(served)
-    told = [name for name in names if name != PurePath(software.file).name] or names
+    whole = [name for name in names if "*" not in name]
+    told = [name for name in whole if name != PurePath(software.file).name] or whole
     if endpoint.model is None and len(told) == 1:  # beside its file's name, one that was given
-        model = told[0]
-    elif endpoint.model in names:
-        model = str(endpoint.model)
+        model = listed = told[0]
+    elif endpoint.model and (found := _listed_as(endpoint.model, names)):
+        model, listed = endpoint.model, found
     else:
-        listed = ", ".join(names[:_SHOWN_MODELS]) or "no model at all"
+        shown = ", ".join(names[:_SHOWN_MODELS]) or "no model at all"
         raise UnknownModelError(
-            f"{endpoint.root} serves {listed}, not {endpoint.model or 'exactly one model'}: "
+            f"{endpoint.root} serves {shown}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
         )
     return ModelIdentity(
         model=model,
-        server=_with_build(software.name, served[model].build),
+        server=_with_build(software.name, served[listed].build),
         base_url=endpoint.root,
         dialect=endpoint.dialect,
         constraint=endpoint.constraint,
-        weights=weights_name(served[model].root or software.file, model),
-        weights_sha256=served[model].weights_sha256,
-        dtype=served[model].dtype or software.quantisation,
+        weights=weights_name(served[listed].root or software.file, model),
+        weights_sha256=served[listed].weights_sha256,
+        dtype=served[listed].dtype or software.quantisation,
     )
+
+
+def _listed_as(model: str, names: Sequence[str]) -> str | None:
+    """Return the listed name that a model's name means: itself, `models/…`, or a wildcard."""
+    bare = model.removeprefix(_MODELS)
+    means = [name for name in names if name.removeprefix(_MODELS) == bare]
+    means += [name for name in names if "*" in name and fnmatchcase(model, name)]
+    return model if model in names else next(iter(means), None)
+
+
+_MODELS = "models/"
+"""What Gemini's servers put before a name, and take it with or without."""
+
+
+def _has_no_list(error: ModelError) -> bool:
+    """Return True if a server answered without a list of models; it may serve one all the same."""
+    import aiohttp  # noqa: PLC0415 - a script needs none
+
+    match error.__cause__:
+        case aiohttp.ClientResponseError(status=status):
+            return status in {400, 404, 405, 410, 422, 501}
+        case aiohttp.ClientError() | OSError():
+            return False
+        case _:
+            return isinstance(error, StreamBrokenError)
 
 
 def weights_name(root: str, model: str) -> str:
@@ -900,10 +1170,10 @@ class _Served:
     `build` is which build of llama.cpp serves, if lhkit started it. Each is empty if untold.
     """
 
-    root: str
-    weights_sha256: str
-    dtype: str
-    build: str
+    root: str = ""
+    weights_sha256: str = ""
+    dtype: str = ""
+    build: str = ""
 
 
 async def _served_models(connection: Connection) -> dict[str, _Served]:
@@ -912,13 +1182,18 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
     A hash is of the names with its own root: an adapter that is served beside has another one. All
     of a server compute in one type.
     """
-    entries = (await connection.get("/v1/models")).get("data")
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise not_a_server(connection.address, "no list of models at /v1/models")
+    payload = await connection.get_json("/v1/models")
+    if isinstance(payload, dict):
+        entries = payload.get("data", payload.get("models"))
+    else:
+        entries = payload or None  # without models it may be any list
+    if not isinstance(entries, list) or not all(map(_name_of, entries)):
+        raise not_a_server(connection.address, f"no list of models at /v1/models: {payload}")
+    entries = [each if isinstance(each, dict) else {"id": each} for each in entries]
     roots = {
         str(name): str(entry.get("root") or "")
         for entry in entries
-        for name in (entry.get("id"), *(typed(entry, "aliases", list) or ()))  # llama.cpp's
+        for name in (_name_of(entry), *(typed(entry, "aliases", list) or ()))  # llama.cpp's
     }
     hashes = {root: sha256 for name, root in roots.items() if (sha256 := sha256_of(name))}
     dtype = next(filter(None, map(dtype_told, roots)), "")
@@ -929,6 +1204,13 @@ async def _served_models(connection: Connection) -> dict[str, _Served]:
         for name, root in roots.items()
         if not (sha256_of(name) or dtype_told(name) or name in builds)
     }
+
+
+def _name_of(entry: Any) -> str:
+    """Return the name of one listed model; empty if it has none."""
+    if isinstance(entry, dict):
+        entry = entry.get("id") or entry.get("name") or entry.get("model")
+    return entry if isinstance(entry, str) else ""
 
 
 LLAMA_CPP = "llama.cpp"
@@ -976,15 +1258,18 @@ async def _software(connection: Connection) -> _Software:
     return _Software(name="unknown server")
 
 
-async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Mapping[str, Any]:
+async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Any:
     await _require_ok(response)
     text = await response.text(errors="replace")
     try:
-        payload = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise not_a_server(address, text) from error
+
+
+def _object(payload: Any, address: str) -> Mapping[str, Any]:
     if not isinstance(payload, dict):
-        raise not_a_server(address, text)
+        raise not_a_server(address, json.dumps(payload))
     return payload
 
 

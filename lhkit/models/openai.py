@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from lhkit.errors import ModelError, StreamBrokenError, UsageError
 from lhkit.json_values import compact, json_or_repr, plain_json
@@ -29,6 +29,7 @@ from lhkit.models.http import (
     detokenized,
     no_completion,
     typed,
+    whole_number,
 )
 from lhkit.models.request import OPENAI, chat_asked, chat_body, names_of, read_again, stop_token_ids
 
@@ -37,11 +38,22 @@ from lhkit.models.request import OPENAI, chat_asked, chat_body, names_of, read_a
 # Nothing in the protocol says that one call is complete before all of them are, so calls are
 # handed on at the very end, and never one that the token limit may have cut: servers close the
 # JSON of such a call, or name another reason. What a server does loosely is read, and listed as a
-# repair: `empty_arguments` ("" for {}), `object_arguments` (no string of JSON), `malformed` (no
-# JSON at all).
+# repair: `empty_arguments` ("" for {}), `object_arguments` (no string of JSON),
+# `repeated_arguments` (twice, or after an empty object), `malformed` (no JSON at all).
+#
+# A server that announces calls and sends none, or sends them in a place that a stream does not
+# have, is broken: its answer must not count as a wrong one of the model.
 
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
+_ANNOUNCING = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
+"""Finish reasons of a response that ends with calls; all but the first are other protocols'."""
+_NO_ARGUMENTS: tuple[Any, ...] = ({}, None, "")
+_THINKING_PARTS = frozenset({"thinking", "reasoning", "reasoning_content", "reasoning_text"})
+_WORDLESS_PARTS = frozenset({"reference", "redacted_thinking"})
+"""Types of parts of a content that have no text by design."""
+_PARTS_DEPTH = 3
+"""A content has parts, a thinking part has parts of its own, and these have a text."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,11 +69,16 @@ class _CallParts:
     @property
     def raw(self) -> str:
         """The call as text, as far as it came."""
-        given = self.text if self.value is None else json_or_repr(self.value)
-        return f"{self.name} {given}".strip()
+        given = "" if self.value is None else json_or_repr(self.value)
+        return f"{self.name} {self.text}{given}".strip()
+
+    @property
+    def has_come(self) -> bool:
+        """True if there is a name or an argument: not only an empty piece."""
+        return bool(self.name or self.text.strip() or self.value is not None)
 
     def add(self, delta: Mapping[str, Any], known: Collection[str]) -> None:
-        self.id = self.id or str(delta.get("id") or "")
+        self.id = self.id or _id_of(delta)
         function = typed(delta, "function", dict) or {}
         name = typed(function, "name", str) or ""
         if name != self.name and self.name not in known:  # some servers repeat it in every piece
@@ -69,7 +86,7 @@ class _CallParts:
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             self.text += arguments
-        elif arguments is not None:
+        elif arguments or self.value is None:  # an empty object may also come after the whole one
             self.value = arguments
 
     def call(self) -> ToolCall:
@@ -79,13 +96,83 @@ class _CallParts:
     def _arguments(self) -> tuple[Any, tuple[str, ...]]:
         """Return the arguments; what is no JSON stays text, which validation tells the model."""
         try:
+            values = [plain_json(each) for each in _json_values(self.text)]
             if self.value is not None:
-                return plain_json(self.value), ("object_arguments",)
-            if not self.text.strip():
+                values.append(plain_json(self.value))
+            if not values:
                 return {}, ("empty_arguments",)
-            return plain_json(json.loads(self.text)), ()
+            if len(values) > 1:
+                return _same_object(values), ("repeated_arguments",)
         except (ValueError, RecursionError):
             return self.text or self.raw, ("malformed",)
+        return values[0], () if self.value is None else ("object_arguments",)
+
+
+def _json_values(text: str) -> Iterator[Any]:
+    """Yield the JSON values that follow each other in `text`.
+
+    Raises:
+        ValueError: something else than JSON follows.
+    """
+    decoder = json.JSONDecoder()
+    text = text.strip(" \t\r\n")
+    at = 0
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        yield value
+        while at < len(text) and text[at] in " \t\r\n":
+            at += 1
+
+
+def _same_object(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the one object that all values are, apart from empty ones.
+
+    Raises:
+        ValueError: they differ, so that none of them is certain.
+    """
+    # Compared as JSON texts, because Python takes 1, 1.0 and True for equal.
+    distinct = {
+        json.dumps(value, sort_keys=True): value for value in values if value not in _NO_ARGUMENTS
+    }
+    if not distinct:
+        return {}
+    first, *others = distinct.values()
+    if others or not isinstance(first, dict):
+        raise ValueError("the arguments are several values")
+    return first
+
+
+def _id_of(piece: Mapping[str, Any]) -> str:
+    """Return the id of a call, which some servers count as integers; empty if there is none."""
+    value = piece.get("id")
+    if type(value) is int:
+        return str(value)
+    return typed(piece, "id", str) or ""
+
+
+def _spoken(
+    value: Any, kind: type[TextDelta] | type[ThinkingDelta], depth: int = _PARTS_DEPTH
+) -> Iterator[TextDelta | ThinkingDelta]:
+    """Yield what a content says, which is a text or a list of typed parts.
+
+    Raises:
+        StreamBrokenError: it is something else, or a part that has no words, such as an image.
+    """
+    parts = value if isinstance(value, list) else [value]
+    for part in parts:
+        if isinstance(part, str):
+            yield from [kind(text=part)] if part else []
+        elif isinstance(part, dict) and depth:
+            name = typed(part, "type", str) or "text"
+            is_thinking = name in _THINKING_PARTS
+            text = next(
+                (part[key] for key in ("text", name, "summary", "content") if key in part), None
+            )
+            if text is None and not is_thinking and name not in _WORDLESS_PARTS:
+                raise no_completion(value)
+            yield from _spoken(text, ThinkingDelta if is_thinking else kind, depth - 1)
+        elif part is not None:
+            raise no_completion(value)
 
 
 class ChatContent:
@@ -93,10 +180,14 @@ class ChatContent:
 
     Args:
         known: names of the tools, to tell a name that is repeated from one that goes on.
+        server: how messages name the server.
     """
 
-    def __init__(self, known: Collection[str] = ()) -> None:
+    def __init__(self, known: Collection[str] = (), *, server: str = "the server") -> None:
         self._known = frozenset(known)
+        self._server = server
+        self._reason = ""
+        self._misplaced: dict[str, str] = {}
         self._words: list[str] = []
         self._thinking: list[str] = []
         self._calls: list[_CallParts] = []
@@ -111,7 +202,9 @@ class ChatContent:
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the delta has words, thinking or a piece of a call."""
         delta = typed(choice, "delta", dict) or {}
-        return any(delta.get(key) for key in ("content", "tool_calls", *_THINKING_KEYS))
+        return bool(delta.get("tool_calls")) or any(
+            True for key in ("content", *_THINKING_KEYS) for _ in _spoken(delta.get(key), TextDelta)
+        )
 
     def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
         """Yield words and thinking; calls wait for the end.
@@ -125,14 +218,13 @@ class ChatContent:
                 "the server went on after the end: give --base-url of the server itself, without a "
                 "proxy that changes its streams"
             )
-        for key in _THINKING_KEYS:
-            if thought := typed(delta, key, str):
-                self._thinking.append(thought)
-                yield ThinkingDelta(text=thought)
-                break
-        if text := typed(delta, "content", str):
-            self._words.append(text)
-            yield TextDelta(text=text)
+        self._reason = self._reason or str(choice.get("finish_reason") or "")
+        self._note_misplaced(choice, delta)
+        thinking = (list(_spoken(delta.get(key), ThinkingDelta)) for key in _THINKING_KEYS)
+        for event in [*next(filter(None, thinking), []), *_spoken(delta.get("content"), TextDelta)]:
+            kept = self._words if isinstance(event, TextDelta) else self._thinking
+            kept.append(event.text)
+            yield event
         for piece in typed(delta, "tool_calls", list) or ():
             if not isinstance(piece, dict):
                 raise no_completion(choice)
@@ -144,7 +236,13 @@ class ChatContent:
         return iter(())
 
     def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
-        """Yield the calls in order, without the last one if the response was cut."""
+        """Yield the calls in order, without the last one if the response was cut.
+
+        Raises:
+            StreamBrokenError: the server announced calls and sent none, or words or calls came
+                only where a stream has none.
+        """
+        self._require_whole(truncated=truncated)
         parts = sorted(self._calls, key=lambda each: each.place)
         cut = parts.pop() if truncated and parts else None
         calls = tuple(each.call() for each in parts)
@@ -158,12 +256,44 @@ class ChatContent:
         for call in calls:
             yield ToolCallParsed(call=call)
 
+    def _note_misplaced(self, choice: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
+        """Note words and calls outside of the delta, and calls in the form of before 2023."""
+        message = typed(choice, "message", dict) or {}
+        legacy = typed(delta, "function_call", dict) or {}
+        if any(legacy.values()):
+            self._misplaced.setdefault("tool calls", "function_call")
+        if message.get("tool_calls") or message.get("function_call"):
+            self._misplaced.setdefault("tool calls", "message")
+        if message.get("content"):
+            self._misplaced.setdefault("text", "message")
+
+    def _require_whole(self, *, truncated: bool) -> None:
+        """Refuse an answer that has less than the server claims; see `close`.
+
+        A response that the token limit cut may have lost the call that it announces.
+        """
+        has_calls = any(each.has_come for each in self._calls)
+        has_come = {"tool calls": has_calls, "text": bool(self._words)}
+        for what, place in self._misplaced.items():
+            if not has_come[what]:
+                self._refuse(f"its {what} came in {place!r}, where a streamed answer has none")
+        if self._reason in _ANNOUNCING and not has_calls and not truncated:
+            self._refuse(f"its finish_reason is {self._reason!r}, but it has no tool calls")
+        if not truncated and not all(each.has_come for each in self._calls):
+            self._refuse("it has a tool call with neither a name nor arguments")
+
+    def _refuse(self, why: str) -> NoReturn:
+        raise StreamBrokenError(
+            f"The answer of {self._server} is invalid: {why}. Correct the server's tool parser (or "
+            "the proxy before it), or give a dialect of lhkit's own, such as --dialect json."
+        )
+
     def _raws(self) -> list[str]:
         return [each.raw for each in sorted(self._calls, key=lambda each: each.place)]
 
     def _parts_of(self, piece: Mapping[str, Any]) -> _CallParts:
         """Return the call that a piece belongs to, a new one if it begins one."""
-        index, its_id = typed(piece, "index", int), typed(piece, "id", str) or ""
+        index, its_id = whole_number(piece, "index"), _id_of(piece)
         if index is None:
             found = self._by_id(its_id) if its_id else self._last_unless_new(piece)
         else:
@@ -239,7 +369,7 @@ class OpenAiHttp:
         """
         body = chat_body(request, self._identity)
         reader = ResponseReader(
-            content=ChatContent(names_of(request.tools)),
+            content=ChatContent(names_of(request.tools), server=self._connection.address),
             max_tokens=request.sampling.max_tokens,
             clock=self._connection.pace.clock,
         )

@@ -66,7 +66,11 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[dict[str, Any]]:
-    """Return the messages; instructions become the system message."""
+    """Return the messages; instructions become the system message.
+
+    Neighbours of one role are joined as the dialects join them: a turn that failed or ended with
+    calls that cannot be written leaves two user messages, which stock chat templates refuse.
+    """
     told: list[dict[str, Any]] = []
     if instructions.strip():
         told.append(_said("system", instructions.strip()))
@@ -82,7 +86,17 @@ def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[d
                 count += len(group)
             case _:
                 assert_never(group)
-    return told
+    joined: list[dict[str, Any]] = []
+    for message in told:
+        last = joined[-1] if joined else {}
+        is_same = message["role"] == last.get("role") and message["role"] != "tool"
+        if is_same and "tool_calls" not in last:  # results stand between calls and what follows
+            texts = [last["content"], message["content"]]
+            content = "\n\n".join(text for text in texts if text is not None)
+            joined[-1] = {**message, "content": content}
+        else:
+            joined.append(message)
+    return joined
 
 
 def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:

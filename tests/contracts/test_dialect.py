@@ -524,6 +524,19 @@ def test_two_user_messages_in_a_row_are_one_turn(dialect: Dialect) -> None:
 
 
 @each_dialect
+@given(messages=conversations(), hints=st.integers(0, 2), last=st.sampled_from(["user", "call"]))
+def test_no_two_turns_of_one_role_are_neighbours(
+    dialect: Dialect, messages: list[Message], hints: int, last: str
+) -> None:
+    ends = {"user": UserMessage(text="x"), "call": call(ml=200)}
+    told = [harmless(each) for each in [*messages, ends[last]]]
+    spaced = [each for one in told for each in (one, *[SystemMessage(text="힌트")] * hints)]
+    start = re.escape(STRUCTURE[dialect.name][0])
+    roles = re.findall(rf"{start}(\w+)\n", dialect.encode(spaced, [WATER], "a"))
+    assert all(a != b for a, b in pairwise(roles))
+
+
+@each_dialect
 def test_hints_of_the_application_are_never_sent(dialect: Dialect) -> None:
     with_hints = [each for message in CHAT for each in (SystemMessage(text="힌트"), message)]
     assert dialect.encode(with_hints, [WATER]) == dialect.encode(CHAT, [WATER])

@@ -37,8 +37,14 @@ def calls(*pieces: Mapping[str, Any]) -> list[dict[str, Any]]:
 def events_of(
     deltas: Sequence[Mapping[str, Any]], *, truncated: bool = False
 ) -> tuple[list[ParsedEvent], ParseResult]:
-    content = ChatContent(KNOWN)
-    events = [event for delta in deltas for event in content.feed({"delta": delta})]
+    return parsed([{"delta": delta} for delta in deltas], truncated=truncated)
+
+
+def parsed(
+    choices: Sequence[Mapping[str, Any]], *, truncated: bool = False
+) -> tuple[list[ParsedEvent], ParseResult]:
+    content = ChatContent(KNOWN, server="http://here")
+    events = [event for choice in choices for event in content.feed(choice)]
     events += content.end()
     events += content.close(truncated=truncated)
     assert content.result is not None
@@ -223,7 +229,17 @@ def test_white_space_beside_calls_is_no_text() -> None:
         {"delta": {"content": 3}},
         {"delta": {"tool_calls": {}}},
         {"delta": {"tool_calls": [3]}},
-        {"delta": {"tool_calls": [{"index": "0"}]}},
+        {"delta": {"tool_calls": [{"index": "first"}]}},
+        {"delta": {"tool_calls": [{"index": 0.5}]}},
+        {"delta": {"tool_calls": [{"index": True}]}},
+        {"delta": {"tool_calls": [{"index": 0, "id": ["a"]}]}},
+        {"delta": {"content": [3]}},
+        {"delta": {"content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}},
+        {"delta": {"content": [{"type": "text", "text": 3}]}},
+        {"delta": {"content": [{"type": "text"}]}},
+        {"delta": {"content": [{"type": ["text"], "text": "네"}]}},
+        {"delta": {"content": [{"type": "tool_use", "name": "add", "input": {}}]}},
+        {"delta": {"content": json.loads("[" * 500 + "]" * 500)}},
         {"delta": {"tool_calls": [{"index": 0, "function": "add"}]}},
         {"delta": {"tool_calls": [{"index": 0, "function": {"name": 3}}]}},
     ],
@@ -239,3 +255,210 @@ def test_content_after_the_end_is_a_broken_stream() -> None:
     assert list(content.feed({"delta": {}})) == []
     with pytest.raises(StreamBrokenError, match="went on after the end"):
         list(content.feed({"delta": {"content": "네"}}))
+
+
+# --- servers that contradict themselves (their fault, never the model's)
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call", "tool_use"])
+@pytest.mark.parametrize("deltas", [[], [{"content": "네"}], [{"tool_calls": [{"index": 0}]}]])
+def test_announced_calls_that_never_come_are_a_broken_stream(
+    reason: str, deltas: list[dict[str, Any]]
+) -> None:
+    choices = [*({"delta": delta} for delta in deltas), {"delta": {}, "finish_reason": reason}]
+    with pytest.raises(StreamBrokenError) as caught:
+        parsed(choices)
+    assert str(caught.value).startswith(
+        f"The answer of http://here is invalid: its finish_reason is {reason!r}, but it has no "
+        "tool calls. "
+    )
+    assert "--dialect json" in str(caught.value)
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "stop"])
+def test_an_empty_call_beside_a_whole_one_is_a_broken_stream(reason: str) -> None:
+    deltas = calls(chat_call(0, "add", TEXT), {"index": 1, "id": "b", "function": {}})
+    choices = [*({"delta": delta} for delta in deltas), {"delta": {}, "finish_reason": reason}]
+    with pytest.raises(StreamBrokenError, match="a tool call with neither a name nor arguments"):
+        parsed(choices)
+
+
+def test_announced_calls_that_the_token_limit_cut_are_no_broken_stream() -> None:
+    _, result = parsed([{"delta": {}, "finish_reason": "tool_calls"}], truncated=True)
+    assert (result.calls, result.text) == ((), "")
+
+
+CALL = {"name": "add", "arguments": TEXT}
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call", "stop", None])
+@pytest.mark.parametrize(
+    ("choice", "place"),
+    [
+        ({"message": {"tool_calls": [{"id": "a", "function": CALL}]}}, "message"),
+        ({"message": {"content": None, "function_call": CALL}}, "message"),
+        ({"message": {"content": "네"}}, "message"),
+        ({"delta": {}, "message": {"content": "네"}}, "message"),
+        ({"delta": {"function_call": CALL}}, "function_call"),
+        ({"delta": {"content": "네", "function_call": {"name": "add"}}}, "function_call"),
+        ({"delta": {"content": "네"}, "message": {"tool_calls": [CALL]}}, "message"),
+    ],
+)
+def test_an_answer_in_another_place_is_a_broken_stream(
+    choice: dict[str, Any], place: str, reason: str | None
+) -> None:
+    with pytest.raises(StreamBrokenError) as caught:
+        parsed([{**choice, "finish_reason": reason}])
+    assert str(caught.value).startswith("The answer of http://here is invalid: ")
+    assert f"'{place}'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"message": {"role": "assistant", "content": "네"}},
+        {"message": {"content": None, "tool_calls": [], "function_call": None}},
+        {"message": None},
+        {"message": {"content": "네", "tool_calls": [CALL], "function_call": CALL}},
+    ],
+)
+def test_a_message_that_repeats_the_deltas_is_left_out(more: dict[str, Any]) -> None:
+    whole = {"content": "네", "tool_calls": [chat_call(0, "add", TEXT)]}
+    end = {"delta": {"function_call": None}, "finish_reason": "tool_calls", **more}
+    _, result = parsed([{"delta": whole}, end])
+    assert (result.text, [call.args for call in result.calls]) == ("네", [WEATHER])
+
+
+# --- what servers do loosely and still says one thing
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["{}", TEXT],
+        ["{}" + TEXT],
+        ["", "{", "}", " \n", TEXT],
+        ["{}{}", TEXT],
+        [TEXT, TEXT],
+        [TEXT, "{}"],
+        [TEXT + "\n" + TEXT + TEXT],
+        ["null", TEXT],
+        [*TEXT, json.dumps(WEATHER, ensure_ascii=True, indent=1, sort_keys=True)],
+        [{}, TEXT],
+        [{}, *TEXT],
+        [WEATHER, TEXT],
+        [TEXT, WEATHER],
+        [TEXT, {}],
+        [WEATHER, {}],
+        [{}, WEATHER],
+    ],
+)
+def test_arguments_that_come_again_or_after_an_empty_object_are_read(texts: list[Any]) -> None:
+    deltas = calls(chat_call(0, "add"), *(chat_call(0, None, text) for text in texts))
+    [(name, args, repairs)] = heard(deltas)
+    assert (name, args) == ("add", WEATHER)
+    assert repairs in {("repeated_arguments",), ("object_arguments",)}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ['{"a": 1}', '{"a": 2}'],
+        ['{"a": 1}', '{"a": true}'],
+        ['{"a": 1}', '{"a": 1.0}'],
+        ["{}", '{"a": 1'],
+        ["{}", '"x"'],
+        ['{"a": 1}', "x"],
+        ['{"a": 1}', {"a": 2}],
+        ["{}" + '{"a": NaN}'],
+        ["{}" + "[" * 100_000],
+    ],
+)
+def test_arguments_that_say_two_things_or_none_stay_malformed(texts: list[Any]) -> None:
+    deltas = calls(chat_call(0, "add"), *(chat_call(0, None, text) for text in texts))
+    [(_, args, repairs)] = heard(deltas)
+    assert (isinstance(args, str), repairs) == (True, ("malformed",))
+
+
+@given(
+    args=ARGUMENTS.filter(bool),
+    before=st.integers(0, 2),
+    after=st.integers(0, 2),
+    cuts=st.lists(st.integers(0, 400), max_size=6),
+)
+def test_repeated_arguments_are_read_however_they_are_cut(
+    args: dict[str, Any], before: int, after: int, cuts: list[int]
+) -> None:
+    text = "{}" * before + json.dumps(args) * (after + 1)
+    ends = [*sorted(cuts), len(text)]
+    pieces = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+    [(_, got, _)] = heard(calls(*(chat_call(0, "add", piece, id="a") for piece in pieces)))
+    assert got == args
+
+
+THINKS = {"type": "thinking", "thinking": [{"type": "text", "text": "음"}]}
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "thinking"),
+    [
+        ([{"type": "text", "text": "네"}], "네", ""),
+        ([{"type": "text", "text": "네"}, {"type": "text", "text": "!"}], "네!", ""),
+        ([{"type": "output_text", "text": "네"}], "네", ""),
+        ({"type": "text", "text": "네"}, "네", ""),
+        (["네", "!"], "네!", ""),
+        ([THINKS, {"type": "text", "text": "네"}], "네", "음"),
+        ([{"type": "thinking", "thinking": "음", "signature": "x"}], "", "음"),
+        ([{"type": "reasoning", "text": "음"}], "", "음"),
+        ([{"type": "reasoning", "reasoning": "음"}], "", "음"),
+        (
+            [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "음"}]}],
+            "",
+            "음",
+        ),
+        ([{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "네"}], "네", ""),
+        ([{"type": "text", "text": "네"}, {"type": "reference", "reference_ids": [1]}], "네", ""),
+        ([{"type": "refusal", "refusal": "아니요"}], "아니요", ""),
+        ([{"type": "text", "text": ""}], "", ""),
+        ([], "", ""),
+    ],
+)
+def test_content_may_be_a_list_of_parts(content: Any, text: str, thinking: str) -> None:
+    events, result = events_of([{"content": content}])
+    assert (result.text, result.thinking) == (text, thinking)
+    assert "".join(each.text for each in events if isinstance(each, TextDelta)) == text
+    assert "".join(each.text for each in events if isinstance(each, ThinkingDelta)) == thinking
+
+
+def test_thinking_may_be_a_list_of_parts() -> None:
+    _, result = events_of([{"reasoning_content": [{"type": "text", "text": "음"}]}])
+    assert (result.text, result.thinking) == ("", "음")
+
+
+def test_empty_parts_after_the_end_are_no_content() -> None:
+    content = ChatContent(KNOWN)
+    list(content.end())
+    assert list(content.feed({"delta": {"content": [{"type": "text", "text": ""}]}})) == []
+    with pytest.raises(StreamBrokenError, match="went on after the end"):
+        list(content.feed({"delta": {"content": [{"type": "text", "text": "네"}]}}))
+
+
+@pytest.mark.parametrize("first", [0, 0.0, "0", " 0 ", "0.0"])
+@pytest.mark.parametrize("second", [1, 1.0, "1"])
+def test_an_index_may_be_a_float_or_text(first: Any, second: Any) -> None:
+    deltas = calls(
+        {"index": first, "id": 0, "function": {"name": "add", "arguments": '{"a"'}},
+        {"index": second, "id": 7, "function": {"name": "get_weather", "arguments": "{}"}},
+        {"index": first, "id": 0, "function": {"arguments": ":1}"}},
+    )
+    assert heard(deltas) == [("add", {"a": 1}, ()), ("get_weather", {}, ())]
+
+
+def test_ids_may_be_integers() -> None:
+    deltas = calls(
+        chat_call(None, "add", '{"a":', id=0),
+        chat_call(None, "get_weather", '{"b":', id=1),
+        chat_call(None, None, "1}", id=0),
+        chat_call(None, None, "2}", id=1),
+    )
+    assert heard(deltas) == [("add", {"a": 1}, ()), ("get_weather", {"b": 2}, ())]

@@ -82,6 +82,7 @@ DELTAS = [
     {"tool_calls": [chat_call(0, None, "200}")]},
 ]
 PLAIN = chat_completion(DELTAS, reason="tool_calls", tokens=9, token_ids=False)
+WHOLE = {"content": None, "tool_calls": [chat_call(None, "log_water", "{}", id="a")]}
 ELSEWHERE = {"/version": answers(404, NOT_FOUND)}
 NO_PARSER = json.dumps(
     {
@@ -303,6 +304,14 @@ async def test_no_prefix_of_a_stream_gives_a_call() -> None:
             assert all(isinstance(each, TextDelta) for each in heard)
 
 
+@pytest.mark.parametrize("end", [b"data: [DONE]\n", b"data: [DONE]\r", b"data:[DONE] \r\n"])
+async def test_the_last_event_may_lack_its_blank_line(end: bytes) -> None:
+    told = [*PLAIN[:-1], end]
+    async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
+        last = last_of(await said(model))
+    assert [call.args for call in last.calls] == [{"ml": 200}]
+
+
 @pytest.mark.parametrize("size", [1, 7, 64])
 async def test_bytes_may_be_cut_anywhere(size: int) -> None:
     body = b": keep-alive\n\n" + b"".join(PLAIN).replace("네".encode(), "네\u2028".encode())
@@ -322,6 +331,16 @@ async def test_bytes_may_be_cut_anywhere(size: int) -> None:
         (streams([event({"error": {"message": "boom"}})]), ServerFailedError, "boom"),
         (streams([event(chat_chunk({}, "error")), DONE]), ServerFailedError, "gave up"),
         (streams([event({"choices": [{"delta": []}]})]), StreamBrokenError, "not one of"),
+        (
+            streams(chat_completion([{"content": "네"}], reason="tool_calls", token_ids=False)),
+            StreamBrokenError,
+            r"answer of http://127.0.0.1:\d+ is invalid: its finish_reason is 'tool_calls'",
+        ),
+        (
+            streams([event({"choices": [{"message": WHOLE, "finish_reason": "stop"}]}), DONE]),
+            StreamBrokenError,
+            r"answer of http://127.0.0.1:\d+ is invalid: its tool calls came in 'message'",
+        ),
     ],
 )
 async def test_a_fault_is_typed_and_says_what_to_do(

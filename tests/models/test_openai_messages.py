@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lhkit.messages import (
     Message,
@@ -101,6 +104,87 @@ def test_a_call_without_words_has_null_content_and_a_cut_one_has_its_text() -> N
     [said, result] = chat_messages((called("", None, raw="list {"),))
     assert (said["content"], "tool_calls" in said) == ("list {", False)
     assert result["content"].startswith("Result of the call: ")
+
+
+CUT = ToolCallMessage(name="", args=None, raw="list {", result=ToolErr("truncated_call", "cut"))
+STOPPED = ModelMessage(text="잠깐", stopped=True)
+
+
+@pytest.mark.parametrize(
+    ("messages", "roles", "last"),
+    [
+        ([UserMessage(text="a"), UserMessage(text="b", context="c")], ["user"], "a\n\nc\nb"),
+        (
+            [UserMessage(text="a"), SystemMessage(text="앱"), UserMessage(text="b")],
+            ["user"],
+            "a\n\nb",
+        ),
+        (
+            [UserMessage(text="a"), CUT, UserMessage(text="b")],
+            ["user", "assistant", "user"],
+            f"Result of the call: {encode_tool_result(CUT.result)}\n\nb",
+        ),
+        ([STOPPED, SystemMessage(text="앱"), STOPPED], ["assistant"], "잠깐\n\n잠깐"),
+        ([STOPPED, CUT], ["assistant", "user"], None),
+        ([STOPPED, called("list", {})], ["assistant", "tool"], None),
+        (
+            [called("list", {}), STOPPED, STOPPED],
+            ["assistant", "tool", "assistant"],
+            "잠깐\n\n잠깐",
+        ),
+        (
+            [called("list", {}), called("list", {})],
+            ["assistant", "tool", "assistant", "tool"],
+            None,
+        ),
+    ],
+)
+def test_neighbours_of_one_role_are_joined(
+    messages: list[Message], roles: list[str], last: str | None
+) -> None:
+    told = chat_messages(messages)
+    assert [each["role"] for each in told] == roles
+    assert last is None or told[-1]["content"] == last
+
+
+def test_calls_keep_the_text_of_the_message_before_them() -> None:
+    [spoken, _] = chat_messages((STOPPED, called("list", {}, text="찾을게요.")))
+    assert spoken["content"] == "잠깐\n\n찾을게요."
+    assert [each["function"]["name"] for each in spoken["tool_calls"]] == ["list"]
+    [spoken, _] = chat_messages((STOPPED, called("list", {})))
+    assert spoken["content"] == "잠깐"
+
+
+TEXTS = st.sampled_from(["", "a", "b\n", "잠"])
+MESSAGES = (
+    st.builds(UserMessage, text=TEXTS, context=TEXTS)
+    | st.builds(ModelMessage, text=TEXTS, stopped=st.booleans())
+    | st.builds(SystemMessage, text=TEXTS)
+    | st.builds(
+        ToolCallMessage,
+        name=st.sampled_from(["", "list"]),
+        args=st.sampled_from([None, {}, {"a": 1}, "{", {"n": float("nan")}]),
+        result=st.just(FOUND) | st.just(ToolErr("truncated_call", "cut")),
+        text=TEXTS,
+        raw=TEXTS,
+        index=st.integers(0, 2),
+    )
+)
+
+
+@given(messages=st.lists(MESSAGES, max_size=12), instructions=TEXTS)
+def test_no_two_neighbours_of_one_role_are_ever_sent(
+    messages: list[Message], instructions: str
+) -> None:
+    told = chat_messages(messages, instructions)
+    assert all(a["role"] != b["role"] or a["role"] == "tool" for a, b in pairwise(told))
+    ids = [call["id"] for each in told for call in each.get("tool_calls", ())]
+    assert ids == [each["tool_call_id"] for each in told if each["role"] == "tool"]
+    before = ["assistant" if "tool_calls" in each else each["role"] for each in told]
+    assert all(a in {"assistant", "tool"} for a, b in pairwise(before) if b == "tool")
+    spoken = "\n".join(each["content"] or "" for each in told)
+    words = [each.text for each in messages if isinstance(each, UserMessage | ModelMessage)]
+    assert all(word.strip() in spoken for word in words)
 
 
 def test_a_lone_surrogate_is_sent_as_something_that_is_unicode() -> None:

@@ -57,6 +57,10 @@ def read(*chunks: bytes, max_tokens: int = 256) -> tuple[list[ModelEvent], Finis
     return events, finished(it)
 
 
+def vars_of(usage: Usage) -> list[Any]:
+    return [usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens]
+
+
 def chunk(**choice: Any) -> bytes:
     return event({"choices": [{"index": 0, **choice}]})
 
@@ -103,6 +107,27 @@ def test_members_that_are_null_count_as_absent() -> None:
     assert (last.text, last.usage.completion_tokens) == ("네", 1)
 
 
+@pytest.mark.parametrize("number", [7, 7.0, "7", " 7 ", "7.0"])
+def test_usage_may_be_floats_or_text(number: Any) -> None:
+    usage = {
+        "prompt_tokens": number,
+        "completion_tokens": number,
+        "prompt_tokens_details": {"cached_tokens": number},
+    }
+    end = event({"choices": [], "usage": usage})
+    _, last = read(chunk(text="네", finish_reason="stop"), end, DONE, max_tokens=7)
+    assert last.usage == Usage(prompt_tokens=7, completion_tokens=7, cached_tokens=7)
+    assert {type(each) for each in vars_of(last.usage)} == {int}
+    assert last.truncated
+
+
+@pytest.mark.parametrize("number", ["many", "", "1e999", 1e999, 7.5, "７", True, [7], "9" * 5000])
+@pytest.mark.parametrize("key", ["prompt_tokens", "completion_tokens"])
+def test_usage_that_is_no_number_is_no_completion(key: str, number: Any) -> None:
+    with pytest.raises(StreamBrokenError, match="not one of completions"):
+        read(chunk(text="네", finish_reason="stop"), event({"usage": {key: number}}), DONE)
+
+
 @pytest.mark.parametrize(
     ("reason", "max_tokens", "truncated"),
     [("length", 256, True), ("stop", 3, True), ("stop", 256, False)],
@@ -135,6 +160,22 @@ def test_no_prefix_of_a_stream_is_an_answer() -> None:
         with pytest.raises(StreamBrokenError, match="ended early after"):
             read(body[:end])
     read(body)
+
+
+def test_an_event_may_stand_in_several_data_lines() -> None:
+    body = b"".join(completion(TOKENS, cached_tokens=3))
+    payloads = [json.loads(line[6:]) for line in body.split(b"\n\n") if b"{" in line]
+    texts = [json.dumps(each, indent=1, ensure_ascii=False) for each in payloads]
+    split = "".join(f"data: {text.replace(chr(10), chr(10) + 'data: ')}\n\n" for text in texts)
+    for ends in ("\n", "\r", "\r\n"):
+        events, last = read(("\ufeff" + split).replace("\n", ends).encode(), DONE)
+        assert (events, last.text) == (read(body)[0], "네!\n끝")
+
+
+def test_events_without_blank_lines_between_them_are_read() -> None:
+    body = b"".join(completion(TOKENS, cached_tokens=3))
+    events, last = read(body.replace(b"\n\n", b"\n"), b"\n")
+    assert (events, last.text) == (read(body)[0], "네!\n끝")
 
 
 def test_an_end_without_a_reason_or_without_done_is_no_answer() -> None:
@@ -183,7 +224,21 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         (event({"error": "boom"}), ServerFailedError, "boom"),
         (event({"object": "error", "message": "old style", "code": 400}), ServerFailedError, "old"),
         (event({"error": {"message": "retry", "code": 503}}), ServerOverloadedError, "try later"),
+        (event({"error": {"message": "retry", "code": "429"}}), ServerOverloadedError, "try later"),
+        (event({"error": {"message": "odd", "code": [429]}}), ServerFailedError, "odd"),
         (event(json.loads(TOO_LONG)), ContextTooLongError, "clear it"),
+        (
+            b'event: error\ndata: {"message": "overloaded"}\n\n',
+            ServerFailedError,
+            "the server reported in its stream: overloaded; look into its log",
+        ),
+        (b"event: error\rdata: no room\r\r", ServerFailedError, "in its stream: no room; look"),
+        (
+            b'event: error\ndata: {"message": "later", "code": 503}\n\n',
+            ServerOverloadedError,
+            "later; try later",
+        ),
+        (b"event: error\ndata:\n\n", ServerFailedError, "reported in its stream"),
         (chunk(text="", finish_reason="abort"), ServerFailedError, "gave up .abort."),
         (chunk(text="", finish_reason="error"), ServerFailedError, "gave up .error."),
         (b"data: <html>busy</html>\n\n", StreamBrokenError, "check that --base-url leads to"),

@@ -492,6 +492,102 @@ async def test_a_server_that_is_none_of_ours_is_named_as_that(
     assert sentence in str(fault)
 
 
+LISTS = {
+    "bare": '[{"id": "a"}, {"id": "b"}]',
+    "names": '["a", "b"]',
+    "data of names": '{"data": ["a", "b"]}',
+    "models": '{"models": [{"name": "a"}, {"model": "b"}]}',
+    "prefix": '{"data": [{"id": "models/a"}, {"id": "models/b"}]}',
+    "wildcard": '{"data": [{"id": "*"}]}',
+    "wildcards": '{"data": [{"id": "x/*"}, {"id": "b*"}, {"id": "c"}]}',
+}
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        answers(404, NOT_FOUND),
+        answers(404, NO_SUCH_MODEL),
+        answers(400, ""),
+        answers(405, ""),
+        answers(501, ""),
+        answers(200, "<html>hello</html>", "text/html"),
+        answers(200, "nonsense"),
+        answers(200, ""),
+        answers(200, "[]"),
+        answers(200, "{}"),
+        answers(200, "null"),
+        answers(200, '{"data": null}'),
+        answers(200, '{"data": [1]}'),
+        answers(200, '{"data": [{}]}'),
+        *(answers(200, each) for each in LISTS.values()),
+    ],
+)
+async def test_an_odd_list_of_models_is_no_reason_to_stop_where_one_is_named(
+    listing: Behaviour,
+) -> None:
+    async with (
+        FakeVllm(streams(HELLO), routes={"/v1/models": listing}) as server,
+        connected(server, model="b") as model,
+    ):
+        assert isinstance((await said(model))[-1], Finished)
+        assert (model.identity.model, model.identity.weights) == ("b", "")
+        assert server.bodies[0]["model"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("listing", "error", "sentence"),
+    [
+        (answers(401, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(403, ""), RequestRefusedError, "correct LHKIT_API_KEY"),
+        (answers(429, ""), ServerOverloadedError, "try later"),
+        (answers(500, ""), ServerFailedError, "look into its log"),
+        (answers(503, ""), ServerOverloadedError, "try later"),
+        (hangs_up(), StreamBrokenError, "check that the server is alive"),
+        (answers(200, LISTS["bare"]), UnknownModelError, "serves a, b, not q"),
+        (answers(200, LISTS["wildcards"]), UnknownModelError, "serves x/*, b*, c, not q"),
+        (answers(200, LISTS["prefix"]), UnknownModelError, "serves models/a, models/b, not q"),
+    ],
+)
+async def test_a_named_model_does_not_hide_a_fault_or_a_wrong_name(
+    listing: Behaviour, error: type[ModelError], sentence: str
+) -> None:
+    async with FakeVllm(routes={"/v1/models": listing}) as server:
+        fault = await connect_fault(server.base_url, model="qq")
+    assert type(fault) is error
+    assert sentence in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("listing", "wanted", "got"),
+    [
+        ('[{"id": "a"}]', None, "a"),
+        ('["a"]', None, "a"),
+        ('{"data": [{"id": "models/a"}]}', None, "models/a"),
+        ('{"data": [{"id": "models/a"}]}', "a", "a"),
+        ('{"data": [{"id": "a"}]}', "models/a", "models/a"),
+        ('{"data": [{"id": "x/*"}]}', "x/y", "x/y"),
+        ('{"data": [{"id": "*"}, {"id": "a"}]}', None, "a"),
+    ],
+)
+async def test_the_model_is_found_in_every_form_of_list(
+    listing: str, wanted: str | None, got: str
+) -> None:
+    async with (
+        FakeVllm(routes={"/v1/models": answers(200, listing)}) as server,
+        connected(server, model=wanted) as model,
+    ):
+        assert model.identity.model == got
+
+
+@pytest.mark.parametrize("listing", ['{"data": [{"id": "*"}]}', '{"data": [{"id": "x/*"}]}'])
+async def test_a_wildcard_alone_is_no_model(listing: str) -> None:
+    async with FakeVllm(routes={"/v1/models": answers(200, listing)}) as server:
+        fault = await connect_fault(server.base_url)
+    assert type(fault) is UnknownModelError
+    assert "not exactly one model" in str(fault)
+
+
 # --- detokenize
 
 

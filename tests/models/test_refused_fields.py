@@ -1,0 +1,281 @@
+"""Request fields that a server refuses: left out from the first refusal on, and recorded."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from lhkit.errors import ModelError, RequestRefusedError
+from lhkit.messages import Finished, Sampling, UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.http import Endpoint, refused_field
+from lhkit.models.served import connect
+from tests.models.fake_vllm import (
+    NOT_FOUND,
+    Behaviour,
+    FakeVllm,
+    answers,
+    chat_completion,
+    completion,
+    streams,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+
+REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),))
+HELLO = streams(chat_completion([{"content": "네"}], token_ids=False))
+
+
+def error(message: str, **more: Any) -> str:
+    return json.dumps({"error": {"message": message, "type": "invalid_request_error", **more}})
+
+
+NO_OPTIONS = error("Unrecognized request argument supplied: stream_options", param=None)
+NO_MAX_TOKENS = error(
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+    "'max_completion_tokens' instead.",
+    param="max_tokens",
+    code="unsupported_parameter",
+)
+NO_ZERO = error(
+    "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) "
+    "value is supported.",
+    param="temperature",
+    code="unsupported_value",
+)
+
+
+def extra(*loc: Any, kind: str = "extra_forbidden") -> list[dict[str, Any]]:
+    return [{"type": kind, "loc": loc, "msg": "Extra inputs are not permitted", "input": 1}]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (NO_OPTIONS, "stream_options"),
+        (json.dumps({"detail": extra("body", "stream_options")}), "stream_options"),
+        (json.dumps({"message": {"detail": extra("body", "stream_options")}}), "stream_options"),
+        (
+            json.dumps({"error": {"message": "input", "details": extra("stream_options")}}),
+            "stream_options",
+        ),
+        (
+            json.dumps({"detail": extra("body", "max_tokens", kind="value_error.extra")}),
+            "max_tokens",
+        ),
+        (
+            json.dumps({"message": 'Bad request: json: unknown field "stream_options"\n'}),
+            "stream_options",
+        ),
+        (error("stream_options: Extra inputs are not permitted"), "stream_options"),
+        (error("Unknown parameter: 'stream_options'.", param="stream_options"), "stream_options"),
+        (error("create() got an unexpected keyword argument 'stream_options'"), "stream_options"),
+        (
+            error("azure_ai does not support parameters: ['seed', 'stream_options'], for model=m"),
+            "stream_options",
+        ),
+        (
+            error("Additional properties are not allowed ('stream_options' was unexpected)"),
+            "stream_options",
+        ),
+        ("stream_options is not supported", "stream_options"),
+        (json.dumps({"error": "`stream_options` is not yet supported"}), "stream_options"),
+        (NO_MAX_TOKENS, "max_tokens"),
+        (error("max_tokens is deprecated: use max_completion_tokens"), "max_tokens"),
+        (error("Please use `max_completion_tokens` instead of `max_tokens`."), "max_tokens"),
+        (error("no", param="max_tokens", code="unsupported_parameter"), "max_tokens"),
+        (NO_ZERO, "temperature"),
+        (
+            error("Unsupported parameter: 'temperature' is not supported with this model."),
+            "temperature",
+        ),
+        (error("`temperature` is deprecated for this model."), "temperature"),
+        (
+            json.dumps(
+                {"error": "Input validation error: `temperature` must be strictly positive"}
+            ),
+            "temperature",
+        ),
+        (error("temperature must be greater than 0"), "temperature"),
+        (error("temperature must be > 0.0"), "temperature"),
+        (error("temperature must be in (0, 2]"), "temperature"),
+        (error("temperature should be at least 0.01"), "temperature"),
+        (error("invalid temperature: only 1 is allowed for this model"), "temperature"),
+        (
+            json.dumps({"detail": extra("body", "temperature", kind="greater_than")}),
+            "temperature",
+        ),
+    ],
+)
+def test_refused_field_names_what_a_server_does_not_support(body: str, field: str) -> None:
+    assert refused_field(body) == field
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        error("max_tokens=9000 cannot be greater than max_model_len=8192"),
+        error(
+            "max_tokens is too large: 9000. This model supports at most 4096", param="max_tokens"
+        ),
+        error("max_tokens: 9000 is not supported, give at most 4096"),
+        error("max_tokens is not allowed to exceed 4096"),
+        error("max_tokens must be at least 1, got 0", param="max_tokens", code="invalid_value"),
+        error("no", param="max_tokens", code="unsupported_value"),
+        error("Invalid value for max_tokens", param="max_tokens"),
+        error("temperature must be between 0 and 2", param="temperature"),
+        error("temperature must be non-negative, got -1.0"),
+        error("max_completion_tokens is too large: 9000"),
+        error("Unrecognized request argument supplied: seed"),
+        error("Unknown parameter: 'tools[0].stream_options'.", param="tools[0].stream_options"),
+        error(
+            "Invalid schema for function 'f': 'temperature' is not supported",
+            param="tools[0].function.parameters",
+        ),
+        error("Invalid schema for function 'f': 'temperature' is not supported"),
+        error("tools.0.function.parameters.temperature: Extra inputs are not permitted"),
+        error("'temperature' is not supported.", param="messages"),
+        error("The model `max_tokens is not supported` does not exist", param="model"),
+        json.dumps({"detail": extra("body", "tools", 0, "function", "temperature")}),
+        json.dumps({"detail": extra("body", "messages", 0, "stream_options")}),
+        json.dumps({"detail": extra("body", "max_tokens", kind="greater_than")}),
+        json.dumps({"detail": [{"loc": "stream_options"}, 3, {"loc": [["stream_options"]]}]}),
+        error("stream_options is not allowed when stream is false"),
+        error("unsupported tool_choice: auto"),
+        error("prompt is too long; lower max_tokens"),
+    ],
+)
+def test_refused_field_is_empty_for_refusals_of_another_kind(body: str) -> None:
+    assert refused_field(body) == ""
+
+
+def picky(*refusals: tuple[str, int, str]) -> Behaviour:
+    """Refuse bodies with these fields, in this order; answer the others."""
+
+    async def behave(request: web.Request) -> web.StreamResponse:
+        sent = await request.json()
+        for field, status, body in refusals:
+            if field in sent:
+                return await answers(status, body)(request)
+        return await HELLO(request)
+
+    return behave
+
+
+async def told_by(
+    behaviour: Behaviour, *requests: ModelRequest
+) -> tuple[list[Finished | ModelError], list[dict[str, Any]]]:
+    told: list[Finished | ModelError] = []
+    elsewhere = {"/version": answers(404, NOT_FOUND)}
+    async with FakeVllm(*[behaviour] * 20, routes=elsewhere) as server:
+        endpoint = Endpoint(base_url=server.base_url, dialect="openai", retries=0)
+        model = await connect(endpoint)
+        for request in requests:
+            try:
+                async for event in model.stream(request):
+                    told += [event] if isinstance(event, Finished) else []
+            except ModelError as fault:
+                told.append(fault)
+        await model.aclose()
+        return told, server.bodies
+
+
+def fields_of(body: Mapping[str, Any]) -> set[str]:
+    return {"stream_options", "max_tokens", "max_completion_tokens", "temperature"} & body.keys()
+
+
+ALL = {"stream_options", "max_tokens", "temperature"}
+LEFT = {"max_completion_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("refusals", "sent"),
+    [
+        ([("stream_options", 422, NO_OPTIONS)], ALL - {"stream_options"}),
+        ([("max_tokens", 400, NO_MAX_TOKENS)], ALL - {"max_tokens"} | LEFT),
+        ([("temperature", 400, NO_ZERO)], ALL - {"temperature"}),
+        (
+            [
+                ("max_tokens", 400, NO_MAX_TOKENS),
+                ("temperature", 400, NO_ZERO),
+                ("stream_options", 400, NO_OPTIONS),
+            ],
+            LEFT,
+        ),
+    ],
+)
+async def test_a_refused_field_is_left_out_from_then_on_and_recorded(
+    refusals: list[tuple[str, int, str]], sent: set[str]
+) -> None:
+    told, bodies = await told_by(picky(*refusals), REQUEST, REQUEST)
+    first, second = told
+    assert isinstance(first, Finished)
+    assert isinstance(second, Finished)
+    assert [fields_of(each) for each in bodies[-2:]] == [sent, sent]
+    assert len(bodies) == len(refusals) + 2
+    assert bodies[-1].get("max_completion_tokens", 256) == 256
+    refused = tuple(sorted(field for field, _, _ in refusals))
+    assert (first.refused_fields, second.refused_fields) == (refused, refused)
+    assert (first.timing.retries, second.timing.retries) == (len(refusals), 0)
+
+
+async def test_a_server_that_refuses_nothing_is_sent_everything() -> None:
+    told, bodies = await told_by(picky(), REQUEST)
+    assert [each.refused_fields for each in told if isinstance(each, Finished)] == [()]
+    assert [fields_of(each) for each in bodies] == [ALL]
+
+
+async def test_only_a_temperature_of_zero_is_left_out() -> None:
+    warm = replace(REQUEST, sampling=Sampling(temperature=0.7))
+    told, bodies = await told_by(picky(("temperature", 400, NO_ZERO)), warm, REQUEST, warm)
+    assert [type(each) for each in told] == [RequestRefusedError, Finished, RequestRefusedError]
+    assert [each.get("temperature") for each in bodies] == [0.7, 0.0, None, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, error("max_tokens is too large: 9000", param="max_tokens", code="invalid_value")),
+        (401, NO_OPTIONS),
+        (403, NO_MAX_TOKENS),
+        (404, NO_OPTIONS),
+        (429, NO_OPTIONS),
+        (500, NO_MAX_TOKENS),
+        (400, error("This model's maximum context length is 8192 tokens. Use fewer max_tokens.")),
+    ],
+)
+async def test_a_refusal_of_another_kind_is_raised_and_nothing_is_learned(
+    status: int, body: str
+) -> None:
+    told, bodies = await told_by(picky(("stream", status, body)), REQUEST, REQUEST)
+    assert all(isinstance(each, ModelError) for each in told)
+    assert [fields_of(each) for each in bodies] == [ALL, ALL]
+
+
+async def test_a_field_is_not_given_up_if_the_server_refuses_without_it_too() -> None:
+    told, bodies = await told_by(picky(("stream", 400, NO_OPTIONS)), REQUEST, REQUEST)
+    assert all(isinstance(each, RequestRefusedError) for each in told)
+    less = ALL - {"stream_options"}
+    assert [fields_of(each) for each in bodies] == [ALL, less, ALL, less]
+
+
+async def test_a_completions_server_that_refuses_stream_options_is_adapted_to() -> None:
+    async def behave(request: web.Request) -> web.StreamResponse:
+        if "stream_options" in await request.json():
+            return await answers(400, NO_OPTIONS)(request)
+        return await streams(completion(["네"]))(request)
+
+    async with FakeVllm(*[behave] * 3) as server:
+        model = await connect(Endpoint(base_url=server.base_url, retries=0))
+        *_, last = [event async for event in model.stream(REQUEST)]
+        await model.aclose()
+    assert isinstance(last, Finished)
+    assert (last.text, last.refused_fields) == ("네", ("stream_options",))
