@@ -34,6 +34,7 @@ from lhkit.models.serving import (
     VllmServer,
     advertised_at,
     find_running,
+    for_installed_vllm,
     require_vllm,
 )
 from lhkit.models.serving import silent as silent_server
@@ -391,7 +392,7 @@ async def embedded_server(
     ensure = weights.ensure_tuned if name == weights.TUNED else weights.ensure_weights
     folder = await ensure(settings.cache_dir, report=report)
     now = settings.now()
-    return weights.serving_plan(
+    plan = weights.serving_plan(
         name,
         folder,
         settings.cache_dir,
@@ -402,6 +403,7 @@ async def embedded_server(
         compiled=compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
     )
+    return await for_installed_vllm(plan, settings.cache_dir)
 
 
 def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:

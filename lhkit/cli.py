@@ -3,6 +3,7 @@
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields
@@ -54,7 +55,7 @@ from lhkit.commands.tune_options import (
 )
 from lhkit.errors import LhkitError, UsageError
 from lhkit.settings import Settings, load_settings, process_age_s
-from lhkit.text import printable
+from lhkit.text import one_line, printable
 
 # Runs a command to its end: settings, log file, one sentence for a fault, the exit code.
 
@@ -64,9 +65,11 @@ Run: TypeAlias = Callable[[Coroutine[Any, Any, int]], int]
 
 EXIT_MISUSE = 2
 EXIT_WORLD = 3
+EXIT_UNFORESEEN = 70  # EX_SOFTWARE of sysexits.h; 1 would read as a worse model
 EXIT_INTERRUPTED = 130
 
 LOG_BYTES = 1_000_000
+_SHOWN_CHARS = 300
 
 _log = logging.getLogger(__name__)
 
@@ -74,15 +77,19 @@ _log = logging.getLogger(__name__)
 class _LogFile(RotatingFileHandler):
     """A log that a full disk may cut short: it must not fill the user's terminal instead."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Say nothing."""
+    is_whole = True
+
+    def handleError(self, _record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Note that a record is missing."""
+        self.is_whole = False
 
 
 def finish(run: Run, command: Callable[[Settings], Coroutine[Any, Any, int]]) -> None:
     """Run a command and leave with its exit code; faults become one sentence."""
+    log: _LogFile | None = None
     try:
         settings = load_settings()
-        _log_to_file(settings)
+        log = _log_to_file(settings)
         code = run(command(settings))
     except UsageError as error:
         code = _complain(error, EXIT_MISUSE)
@@ -98,23 +105,45 @@ def finish(run: Run, command: Callable[[Settings], Coroutine[Any, Any, int]]) ->
         )
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - also SystemExit of a user's module, a stray cancel
+        code = _report_unforeseen(error, log)
     raise typer.Exit(code)
 
 
-def _log_to_file(settings: Settings) -> None:
+def _report_unforeseen(error: BaseException, log: _LogFile | None) -> int:
+    """Log the traceback, or print it where there is no log, and report the error in a sentence."""
+    _log.critical("unforeseen error", exc_info=error)
+    if log is not None and log.is_whole:
+        place = f"end of {log.baseFilename}"
+    else:
+        place = "lines above"
+        with suppress(OSError):
+            traceback.print_exception(error)
+    what = one_line(traceback.format_exception_only(error)[-1], max_chars=_SHOWN_CHARS)
+    return _complain(
+        f"unforeseen error: {what}. Report it with the traceback in the {place}.", EXIT_UNFORESEEN
+    )
+
+
+def _log_to_file(settings: Settings) -> _LogFile | None:
     """Keep what handlers, gates and subscribers log, with tracebacks, out of the user's way."""
     folder = settings.cache_dir / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handler = _LogFile(
-            folder / "lhkit.log", maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8"
+            folder / "lhkit.log",
+            maxBytes=LOG_BYTES,
+            backupCount=1,
+            encoding="utf-8",
+            errors="backslashreplace",
         )
     except OSError:  # what cannot be done without this folder says so itself
-        return
+        return None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("lhkit")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    return handler
 
 
 def _complain(error: LhkitError | str, code: int) -> int:
@@ -808,10 +837,15 @@ def _add_run(tune: typer.Typer, run: Run) -> None:
 # The command line: parses options, calls `commands`, sets the exit code.
 #
 # Exit codes: 0 all well · 1 a threshold was missed or a violation happened · 2 wrong use ·
-# 3 the world failed (set-up, server, invalid samples) · 130 interrupted.
+# 3 the world failed (set-up, server, invalid samples) · 70 an unforeseen exception ·
+# 130 interrupted.
 
 
-_HELP = "A small local Gemma in front of tools that change real data."
+_HELP = """A small local Gemma in front of tools that change real data.
+
+Exit codes: 0 all well, 1 a threshold was missed or a violation happened, 2 wrong use,
+3 infrastructure error, 70 an unforeseen exception, 130 interrupted.
+"""
 
 
 def build_cli(run: Run) -> Callable[[], int]:

@@ -41,7 +41,7 @@ from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import family_of
 from lhkit.models.http import Endpoint
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import MAX_NUM_SEQS, ServerSettings, VllmServer
+from lhkit.models.serving import GPU, ServerSettings, VllmServer, for_installed_vllm
 from lhkit.models.weights import EMBEDDED_NAMES, require_unchanged, weights_sha256
 from lhkit.precision import Dtype
 from lhkit.runtimes import VLLM, Runtime
@@ -419,7 +419,6 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
             model=Path(name),
             served_name=name,
             log_path=settings.cache_dir / "logs" / f"{Path(name).name}.log",
-            enforce_eager=not part.gpus,
             extra_args=(
                 *(family.serve_args if family else ()),
                 *(family.parser_args if family and is_parsing else ()),
@@ -431,8 +430,10 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
             else "",
             dtype=part.dtype or "auto",
         )
+        plan = replace(plan, **GPU) if part.gpus else plan
+        plan = await for_installed_vllm(plan, settings.cache_dir)
     log = plan.log_path.with_stem(f"{plan.log_path.stem}-{os.getpid()}")
-    return replace(plan, log_path=log, max_num_seqs=max(MAX_NUM_SEQS, part.at_once))
+    return replace(plan, log_path=log, max_num_seqs=max(plan.max_num_seqs, part.at_once))
 
 
 # The driver's side.

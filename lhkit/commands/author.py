@@ -1,6 +1,5 @@
 """`lhkit lint`, `mutate` and `accept`: for who writes scenarios."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.console import print_json
 from lhkit.commands.options import AcceptOptions, LintOptions, MutateOptions
 from lhkit.errors import MissingRunError, UsageError
 from lhkit.harness.author.accept import (
@@ -57,7 +57,7 @@ async def lint_paths(options: LintOptions, settings: Settings) -> int:
     findings = await lint(sources, toolset)
     console = Console()
     if options.as_json:
-        console.out(json.dumps([asdict(each) for each in findings], ensure_ascii=False, indent=1))
+        print_json(console, [asdict(each) for each in findings])
     else:
         catalog = load_catalog(settings.locale)
         refused = len({fault.file for fault in sources.faults})
@@ -109,7 +109,7 @@ async def mutate_paths(options: MutateOptions, settings: Settings) -> int:
     report = await mutate(scenarios, toolset)
     console = Console()
     if options.as_json:
-        console.out(json.dumps(_plain(report, known), ensure_ascii=False, indent=1))
+        print_json(console, _plain(report, known))
     else:
         _show_mutations(report, known, console, load_catalog(settings.locale))
     return _exit_code(report, known, options.fail_under)

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
+from lhkit.commands.console import print_json
 from lhkit.commands.options import PromptOptions
 from lhkit.errors import UsageError
 from lhkit.harness.scenario import Scenario, did_you_mean, load_scenarios
@@ -79,7 +80,7 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     console = Console()
     if options.as_json:
         told = {"dialect": options.dialect, "prompt": text, "parts": [asdict(p) for p in parts]}
-        console.out(json.dumps(told, ensure_ascii=False, indent=1), highlight=False)
+        print_json(console, told)
         return 0
     catalog = load_catalog(settings.locale)
     console.print(Text(printable(text)), soft_wrap=True)

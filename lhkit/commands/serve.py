@@ -17,7 +17,7 @@ from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
-from lhkit.models.families import Device, serve_command
+from lhkit.models.families import CPU_SERVER, Device, serve_command
 from lhkit.models.light import LlamaCppSettings, require_llama_cpp
 from lhkit.models.litert import LiteRtSettings, require_litert_lm
 from lhkit.models.serving import (
@@ -29,7 +29,9 @@ from lhkit.models.serving import (
     alias_of,
     aliases_of,
     find_running,
+    for_installed_vllm,
 )
+from lhkit.models.vllm_options import fitted, known_options
 from lhkit.models.weights import (
     EMBEDDED,
     EMBEDDED_NAMES,
@@ -110,11 +112,15 @@ async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> 
     command = serve_command(
         model, known, dtype=dtype, port=port, server_parser=options.server_parser
     )
+    starts = ("vllm", "serve") if known == "gpu" else (sys.executable, *CPU_SERVER[1:])
+    vllm_knows = await known_options(starts, settings.cache_dir)
     if not dry_run:
         is_folder = await asyncio.to_thread(Path(model).is_dir)
         sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
         aliases = aliases_of(weights_sha256=sha256, dtype=dtype)
         command = (*command, *(("--served-model-name", model, *aliases) if aliases else ()))
+    command, left_out = fitted(command, vllm_knows)
+    _say_left_out(left_out, settings)
     console = Console(highlight=False, markup=False)
     console.print(shlex.join(command), soft_wrap=True)
     return 0 if dry_run else await _run(command)
@@ -167,6 +173,8 @@ async def _embedded_line(model: str, options: ServeOptions, settings: Settings) 
         server_parser=options.server_parser,
         compiled=options.compiled,
     )
+    plan = await for_installed_vllm(plan, settings.cache_dir)
+    _say_left_out(plan.left_out, settings)
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
     _say_dtype(settings)
     line = shlex.join(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
@@ -202,6 +210,17 @@ def _say_dtype(settings: Settings) -> None:
         return  # the file tells
     precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
     _say(precision.words(catalog) if precision else catalog.text("dtype.device"))
+
+
+def _say_left_out(options: Sequence[str], settings: Settings) -> None:
+    """Say in a line what is missing because the installed vLLM does not know some options."""
+    if not options:
+        return
+    catalog = load_catalog(settings.locale)
+    keys = (f"serve.without.{option.removeprefix('--')}" for option in options)
+    missing = [catalog.texts[key] for key in keys if key in catalog.texts]
+    effect = "; ".join(dict.fromkeys(missing)) or catalog.text("serve.vllm_default")
+    _say(catalog.text("serve.left_out", options=", ".join(options), effect=effect))
 
 
 async def _run(command: Sequence[str]) -> int:
@@ -241,6 +260,8 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     _say_dtype(settings)
     with setup_progress() as reports:
         server = await _server(name, reports, options, settings)
+        if isinstance(server, VllmServer):
+            _say_left_out(server.settings.left_out, settings)
         await server.__aenter__()
     try:
         await app.require_same_weights(server, settings)
@@ -298,6 +319,7 @@ async def _server(
         compiled=options.compiled,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=reports.weights),
     )
+    plan = await for_installed_vllm(plan, settings.cache_dir)
     return VllmServer(plan, report=reports.server)
 
 

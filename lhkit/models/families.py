@@ -27,9 +27,12 @@ _COMMON = (
     *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
     "--enable-force-include-usage",
 )
+GPU_SEQS = 256
+"""How many requests a graphics card runs at once; vLLM's default there differs by card."""
+_GPU = ("--max-num-seqs", str(GPU_SEQS))
 _CPU = (*("--block-size", "32", "--max-num-seqs", "16"), "--enforce-eager")
 _CPU_ENV = ("VLLM_CPU_KVCACHE_SPACE=4",)
-_CPU_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
+CPU_SERVER = ("python", "-m", "vllm.entrypoints.openai.api_server")
 """The CPU build's `vllm` command asks for the metadata of another package and fails."""
 
 
@@ -133,5 +136,5 @@ def serve_command(
     extra += family.serve_args if family else ()
     extra += parser_args(model) if server_parser else ()
     if device == "gpu":
-        return ("vllm", "serve", model, *_COMMON, *extra)
-    return ("env", *_CPU_ENV, *_CPU_SERVER, "--model", model, *_CPU, *_COMMON, *extra)
+        return ("vllm", "serve", model, *_COMMON, *_GPU, *extra)
+    return ("env", *_CPU_ENV, *CPU_SERVER, "--model", model, *_CPU, *_COMMON, *extra)

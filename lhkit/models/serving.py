@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import logging
 import os
 import re
 import signal
@@ -12,11 +13,11 @@ from abc import ABC, abstractmethod
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -24,7 +25,8 @@ import psutil
 
 from lhkit.errors import MissingPackageError, ServerStartError, SetupError
 from lhkit.files import write_whole
-from lhkit.models.families import GUIDANCE
+from lhkit.models.families import GPU_SEQS, GUIDANCE
+from lhkit.models.vllm_options import fitted, known_options
 from lhkit.precision import DTYPES, Dtype, ServedDtype
 
 # What a vLLM log tells a person who waits: the stage of the start, and why it failed.
@@ -98,6 +100,8 @@ def _tail(log_path: Path) -> list[str]:
 if TYPE_CHECKING:
     import aiohttp
 
+_log = logging.getLogger(__name__)
+
 HOST = "127.0.0.1"
 MAX_NUM_SEQS = 16
 
@@ -115,11 +119,13 @@ class ServerSettings:
 
     `port` None takes a free one. `kv_cache_gib` is the memory for keys and values; `max_num_seqs`
     how many requests run at once. `block_size` is in tokens: vLLM's CPU default of 128 hides
-    short shared prefixes from its cache. `enforce_eager` starts without compiling. `env` is laid
-    over the environment that lhkit itself sets. `entry` is what `python` runs: the `vllm` console
-    script is broken in the CPU build. `weights_sha256` is the hash of what lies in `model` (see
-    `weights_hash`): the server serves an alias that tells it, whatever the folder holds later.
+    short shared prefixes from its cache. None leaves either to vLLM (see `GPU`).
+    `enforce_eager` starts without compiling. `env` is laid over the environment that lhkit itself
+    sets. `entry` is what `python` runs: the `vllm` console script is broken in the CPU build.
+    `weights_sha256` is the hash of what lies in `model` (see `weights_hash`): the server serves an
+    alias that tells it, whatever the folder holds later.
     `dtype` is what it computes in (see `precision`), told by an alias, too; `auto`: vLLM chooses.
+    Options that are not in `known_options` are left out; None leaves out nothing.
     """
 
     model: Path
@@ -128,8 +134,8 @@ class ServerSettings:
     port: int | None = None
     max_model_len: int = 8192
     max_num_seqs: int = MAX_NUM_SEQS
-    block_size: int = 32
-    kv_cache_gib: int = 2
+    block_size: int | None = 32
+    kv_cache_gib: int | None = 2
     enforce_eager: bool = True
     chat_template: Path | None = None
     start_timeout_s: float = 600.0
@@ -140,6 +146,7 @@ class ServerSettings:
     entry: tuple[str, ...] = ("-m", "vllm.entrypoints.openai.api_server")
     weights_sha256: str = ""
     dtype: ServedDtype = "auto"
+    known_options: frozenset[str] | None = None
 
     @property
     def found_as(self) -> str:
@@ -148,33 +155,56 @@ class ServerSettings:
 
     def arguments(self, port: int) -> tuple[str, ...]:
         """Return what follows `python` on the command line."""
-        template = ("--chat-template", str(self.chat_template)) if self.chat_template else ()
+        return (*self.entry, *fitted(self._options(port), self.known_options)[0])
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The options that the installed vLLM does not know."""
+        return fitted(self._options(0), self.known_options)[1]
+
+    def _options(self, port: int) -> tuple[str, ...]:
         return (
-            *self.entry,
             *("--model", str(self.model), "--served-model-name", self.served_name),
             *aliases_of(weights_sha256=self.weights_sha256, dtype=self.dtype),
             *("--host", HOST, "--port", str(port), "--dtype", self.dtype),
             *("--max-model-len", str(self.max_model_len)),
-            *("--max-num-seqs", str(self.max_num_seqs), "--block-size", str(self.block_size)),
+            *("--max-num-seqs", str(self.max_num_seqs)),
+            *(() if self.block_size is None else ("--block-size", str(self.block_size))),
             *("--generation-config", "vllm"),  # the checkpoint's own sampling must not leak in
             *GUIDANCE,
             *("--enable-prompt-tokens-details", "--enable-per-request-metrics"),
             *("--enable-force-include-usage", "--disable-uvicorn-access-log"),
             *(("--enforce-eager",) if self.enforce_eager else ()),
-            *template,
+            *(("--chat-template", str(self.chat_template)) if self.chat_template else ()),
             *self.extra_args,
         )
 
     def environment(self) -> dict[str, str]:
         """Return the variables that are set for the server: no network, no telemetry."""
+        gib = self.kv_cache_gib
         return {
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             "PYTHONUNBUFFERED": "1",
-            "VLLM_CPU_KVCACHE_SPACE": str(self.kv_cache_gib),
+            **({} if gib is None else {"VLLM_CPU_KVCACHE_SPACE": str(gib)}),
             **self.env,
         }
+
+
+GPU: Mapping[str, Any] = MappingProxyType(
+    {"enforce_eager": False, "max_num_seqs": GPU_SEQS, "block_size": None, "kv_cache_gib": None}
+)
+"""What differs in `ServerSettings` on a graphics card, where vLLM's own choices are good."""
+
+
+async def for_installed_vllm(plan: ServerSettings, cache_dir: Path) -> ServerSettings:
+    """Return the plan without the options that its vLLM does not know; they are logged."""
+    known = await known_options((plan.python, *plan.entry), cache_dir)
+    plan = replace(plan, known_options=known)
+    if plan.left_out:
+        _log.warning("vLLM does not know %s: left out", ", ".join(plan.left_out))
+    return plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatch
@@ -34,7 +34,7 @@ from lhkit.messages import ModelIdentity
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.http import weights_name
-from lhkit.models.serving import ServerSettings
+from lhkit.models.serving import GPU, ServerSettings
 from lhkit.precision import Dtype, Precision, ServedDtype, chosen
 
 # A command run to its end: whoever stops waiting for it ends it, so that none is left behind.
@@ -834,7 +834,7 @@ def serving_plan(
     other dialects work as before. With `compiled` it starts later and answers faster, and what it
     compiles is kept in the cache for the next start.
     """
-    return ServerSettings(
+    plan = ServerSettings(
         model=weights,
         served_name=name,
         log_path=cache_dir / "logs" / f"{name}-{now:%Y%m%d-%H%M%S}.log",
@@ -845,11 +845,18 @@ def serving_plan(
         weights_sha256=weights_sha256,
         dtype=dtype,
     )
+    return replace(plan, **GPU) if is_for_gpu() else plan
+
+
+def is_for_gpu() -> bool:
+    """Return True if the vLLM that is installed here is no build for CPUs."""
+    installed = version_of("vllm")
+    return installed is not None and not installed.endswith("+cpu")
 
 
 def served_precision(asked: Dtype | None) -> Precision | None:
     """Return what to compute in here; None: vLLM is no build for CPUs, and chooses itself."""
-    if asked is None and (told := version_of("vllm")) and not told.endswith("+cpu"):
+    if asked is None and is_for_gpu():
         return None
     return chosen(asked)
 

@@ -1,6 +1,7 @@
 """Which line serves a model, and which client `--dialect` opens."""
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from lhkit.commands import serve
 from lhkit.commands.options import ServeOptions
 from lhkit.commands.serve import serve_model
 from lhkit.errors import UsageError
+from lhkit.models import vllm_options, weights
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.serving import alias_of
 from lhkit.models.vllm import VllmHttp
@@ -23,9 +25,88 @@ from tests.models.fake_vllm import FakeVllm
 
 pytestmark = pytest.mark.anyio
 
+REAL_PRINTED = vllm_options.printed_by
 
-def is_file_in(folder: Path) -> bool:
-    return any(folder.iterdir())
+
+HELP = Path(__file__).parent.parent / "models" / "vllm_help"
+
+
+@pytest.fixture(autouse=True)
+def vllm_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the installed vLLM print its help without the seconds of its import."""
+
+    async def printed(_command: Sequence[str]) -> str:
+        return (HELP / "0.32.txt").read_text(encoding="utf-8")
+
+    monkeypatch.setattr(vllm_options, "printed_by", printed)
+
+
+def vllm_on_path(folder: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an executable `vllm` on the path that knows what a version knows and ends at the rest."""
+    program = folder / "bin" / "vllm"
+    program.parent.mkdir(parents=True)
+    known = HELP / f"{version}.txt"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "from lhkit.models.vllm_options import options_in\n"
+        f"text = open({str(known)!r}).read()\n"
+        "if '--help=all' in sys.argv:\n    sys.exit(print(text))\n"
+        "unknown = [w for w in sys.argv if w[:2] == '--' and w not in options_in(text)]\n"
+        "sys.exit(f'unrecognized arguments: {unknown}' if unknown else 0)\n",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(vllm_options, "printed_by", REAL_PRINTED)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+
+
+@pytest.mark.parametrize(("version", "left_out"), [("0.32", False), ("0.24", True)])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_serve_leaves_out_what_the_installed_vllm_does_not_know(
+    version: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    left_out: bool,
+    dry_run: bool,
+) -> None:
+    vllm_on_path(tmp_path, version, monkeypatch)
+    settings = Settings(cache_dir=tmp_path / "cache", locale="en")
+    options = ServeOptions(model="google/gemma-3-4b-it", dry_run=dry_run)
+    assert await serve_model(options, settings) == 0
+    printed = capsys.readouterr()
+    words = shlex.split(printed.out)
+    assert ("--enable-per-request-metrics" in words) != left_out
+    assert ("records have no server times of requests" in printed.err) == left_out
+    assert printed.err.count("\n") == left_out
+    assert words[words.index("--max-num-seqs") + 1] == "256"
+    assert not {"--enforce-eager", "--dtype", "env"} & {*words}
+
+
+@pytest.mark.parametrize(("installed", "is_gpu"), [("0.25.1", True), ("0.25.1+cpu", False)])
+async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
+    installed: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_gpu: bool,
+) -> None:
+    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
+    monkeypatch.setattr(weights, "version_of", lambda *_: installed)
+    settings = Settings(cache_dir=tmp_path / "cache", locale="en")
+    assert await serve_model(ServeOptions(dry_run=True), settings) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert words[words.index("--max-num-seqs") + 1] == ("256" if is_gpu else "16")
+    assert ("--enforce-eager" in words) != is_gpu
+    assert ("--block-size" in words) != is_gpu
+    assert any("VLLM_CPU" in word for word in words) != is_gpu
+    assert (words[words.index("--dtype") + 1] == "auto") == is_gpu
+
+
+def folders_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
 
 
 @pytest.mark.promise("serve.lines")
@@ -50,7 +131,7 @@ async def test_the_embedded_line_is_printed_without_making_anything(
     assert words[words.index("--model") + 1] == str(tmp_path / f"of-{model}")
     assert words[words.index("--port") + 1] == "8123"
     assert ("--tool-call-parser" in words) == server_parser
-    assert not is_file_in(tmp_path)
+    assert folders_in(tmp_path) == ["vllm-options"]
 
 
 async def test_the_line_of_a_folder_names_the_folder(
@@ -146,7 +227,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     words = shlex.split(capsys.readouterr().out)
     alias = alias_of(await weights_sha256(folder, tmp_path))
     named = [] if dry_run else ["--served-model-name", str(folder), alias]
-    assert words[words.index("--enable-force-include-usage") + 1 :] == named
+    assert words[words.index("--max-num-seqs") + 2 :] == named
 
 
 @pytest.mark.promise("serve.dtype")

@@ -46,7 +46,7 @@ def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
         "--host 127.0.0.1 --max-model-len 8192 "
         "--generation-config vllm "
         "--enable-prompt-tokens-details --enable-per-request-metrics "
-        "--enable-force-include-usage --language-model-only"
+        "--enable-force-include-usage --max-num-seqs 256 --language-model-only"
     )
 
 
