@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from lhkit.errors import ModelError, StreamBrokenError, UsageError
-from lhkit.messages import ModelEvent, ModelIdentity, TextDelta
+from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import BOS, IncrementalParser, ParsedEvent, ParseResult
@@ -35,6 +35,7 @@ class CompletionContent:
         self._parser = parser
         self._pieces: list[str] = []
         self._shown_chars = 0
+        self._shown_calls = 0
         self.result: ParseResult | None = None
 
     @property
@@ -64,6 +65,8 @@ class CompletionContent:
         for event in self._parser.feed(text):
             if isinstance(event, TextDelta):
                 self._shown_chars += len(event.text)
+            elif isinstance(event, ToolCallParsed):
+                self._shown_calls += 1
             yield event
 
     def end(self) -> Iterator[ParsedEvent]:
@@ -71,6 +74,8 @@ class CompletionContent:
         self.result = self._parser.close()
         if rest := self.result.text[self._shown_chars :]:
             yield TextDelta(text=rest)
+        for call in self.result.calls[self._shown_calls :]:
+            yield ToolCallParsed(call=call)
 
     def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:  # noqa: ARG002 - text shows it
         """Yield nothing: in the text itself every call is complete, or is a fragment."""

@@ -40,7 +40,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.http import Connection, Pace
-from lhkit.models.vllm import Endpoint, VllmHttp
+from lhkit.models.vllm import CompletionContent, Endpoint, VllmHttp
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,
@@ -605,3 +605,12 @@ async def test_a_server_that_cannot_tell_is_a_fault(body: str) -> None:
     ):
         with pytest.raises(StreamBrokenError, match="something else than expected"):
             await model.detokenize((2,))
+
+
+async def test_a_call_that_is_certain_only_at_the_end_is_an_event_too() -> None:
+    content = CompletionContent(DIALECTS["gemma4"].incremental())
+    damaged = '<|tool_call>call:f{a:x<|"|>}<tool_call|>'
+    events = [*content.feed({"text": damaged + "네."}), *content.end()]
+    assert content.result is not None
+    [call] = content.result.calls
+    assert events == [TextDelta(text="네."), ToolCallParsed(call=call)]

@@ -115,6 +115,15 @@ class OpenCall(Protocol):
         """True once its end has come."""
         ...
 
+    @property
+    def boundary(self) -> int | None:
+        """Length of `raw` at which the call ends if it is damaged; None if there is no such place.
+
+        What follows is read anew: a delimiter that the model left out must not swallow the next
+        call.
+        """
+        ...
+
     def feed(self, text: str, at: int) -> int:
         """Take in what is decided of `text` from `at` on; return where the undecided begins."""
         ...
@@ -148,7 +157,8 @@ class IncrementalParser(ABC):
     def close(self) -> ParseResult:
         """Return the whole result, equal to `Dialect.parse` of all chunks joined.
 
-        The text may be longer than what `feed` gave out: the end was not certain before.
+        The text may be longer than what `feed` gave out, and calls after a damaged one may be new:
+        they were not certain before.
         """
         self._events = []
         self._scan(is_final=True)
@@ -172,8 +182,8 @@ class IncrementalParser(ABC):
         """
 
     @abstractmethod
-    def _take(self, raw: str) -> None:
-        """Take in the whole text of the call that was open."""
+    def _take(self, call: OpenCall) -> int:
+        """Take in the call that was open; return how much of its text belongs to it."""
 
     def _consume(self, end: int) -> str:
         taken = self._pending[self._at : end]
@@ -198,9 +208,15 @@ class IncrementalParser(ABC):
         self._events.append(ToolCallParsed(call=call))
 
     def _scan(self, *, is_final: bool) -> None:
-        while self._at < len(self._pending):
+        while True:
             call = self._open
-            if not (self._step(is_final=is_final) if call is None else self._follow(call)):
+            if self._at == len(self._pending):
+                is_on = False
+            else:
+                is_on = self._step(is_final=is_final) if call is None else self._follow(call)
+            if not is_on and is_final and call is not None and call.boundary is not None:
+                self._end(call)
+            elif not is_on:
                 break
         self._pending = self._pending[self._at :]
         self._at = 0
@@ -208,9 +224,18 @@ class IncrementalParser(ABC):
     def _follow(self, call: OpenCall) -> bool:
         self._at = call.feed(self._pending, self._at)
         if call.is_complete:
-            self._open = None
-            self._take(call.raw)
+            self._end(call)
         return call.is_complete
+
+    def _end(self, call: OpenCall) -> None:
+        """Take in a call that has ended, and go back to where its own text ends."""
+        self._open = None
+        rest = call.raw[self._take(call) :]
+        if len(rest) > self._at:  # it began in an earlier chunk
+            self._pending = rest + self._pending[self._at :]
+            self._at = 0
+        else:
+            self._at -= len(rest)
 
 
 class _Prose:

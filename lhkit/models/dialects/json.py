@@ -2,10 +2,11 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, compact, plain_json
 from lhkit.messages import (
@@ -18,6 +19,7 @@ from lhkit.models.dialects.base import (
     START_OF_TURN_ID,
     Constraint,
     IncrementalParser,
+    OpenCall,
     ParseResult,
     Spoken,
     ToolSpec,
@@ -33,23 +35,40 @@ from lhkit.models.dialects.constraint import CALL_END, call_start, constrained
 BRACES = "{}"
 ALL_BRACKETS = "()[]{}"
 
-_OPENING = frozenset("([{")
-_STRING_MARKS = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+NextCall: TypeAlias = Literal["no", "wait", "maybe", "yes"]
+"""Whether the next call begins at a bracket: `maybe` if only in case that the open one is damaged,
+`wait` if more input is needed."""
+
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_OPENING = frozenset(_PAIRS.values())
+_OUTSIDE = re.compile(r"""["'()\[\]{}:,=]|[^\s"'()\[\]{}:,=]+""")
+_INSIDE = {
+    '"': re.compile(r'["\\\[{]|[^\s"\\\[{]+'),
+    "'": re.compile(r"['\\\[{]|[^\s'\\\[{]+"),
+}
+_BEFORE_SINGLE_QUOTE = frozenset("([{,:=\"'")
 
 
-class OpenBrackets:
+class OpenBrackets(ABC):
     """A text of `brackets` that has begun. Each character is looked at once.
 
-    Brackets inside strings do not count. Single quotes delimit strings too: valid JSON has none
-    outside of strings, and models write Python.
+    Brackets inside strings do not count. Single quotes delimit strings too, where a value or key
+    can begin: valid JSON has none outside of strings, and models write Python. If a bracket or a
+    quote is missing, the text ends where the next call begins (`_next_call`).
     """
 
     def __init__(self, brackets: str = ALL_BRACKETS) -> None:
-        self._outside = re.compile(f"[\"'{re.escape(brackets)}]")
+        self._counted = brackets
         self._parts: list[str] = []
+        self._length = 0
         self._depth = 0
+        self._open: list[str] = []  # every bracket that is open
         self._quote = ""
+        self._last = ""  # the character before, outside of strings and white space
+        self._before_string = ""  # the one before the last string
+        self._last_inside = ""  # the character before in the open string, without white space
         self._is_escaped = False
+        self.boundary: int | None = None
         self.is_complete = False
 
     @property
@@ -61,33 +80,68 @@ class OpenBrackets:
         """Take in `text` from `at` up to the last bracket; return where that was."""
         end = self._end(text, at)
         self._parts.append(text[at:end])
+        self._length += end - at
         return end
 
-    def _end(self, text: str, at: int) -> int:
+    @abstractmethod
+    def _next_call(self, text: str, at: int) -> NextCall:
+        """Return whether the bracket at `at` begins the next call, since this one is damaged."""
+
+    def _end(self, text: str, start: int) -> int:
+        at = start
         if self._is_escaped and at < len(text):
             self._is_escaped = False
             at += 1
-        while match := self._next(text, at):
+        while match := (_INSIDE[self._quote] if self._quote else _OUTSIDE).search(text, at):
+            piece = match.group()
+            found = self._next_call(text, match.start()) if piece in _OPENING else "no"
+            if found == "wait":
+                return match.start()
+            if found != "no" and self.boundary is None:
+                self.boundary = self._length + match.start() - start
+            if found == "yes":
+                self.is_complete = True
+                return match.start()
             at = match.end()
-            if match.group() == "\\":
+            if piece == "\\":
+                self._last_inside = piece
                 self._is_escaped = at == len(text)
                 at += 1
-            elif self._takes(match.group()) == 0:
+            elif self._quote:
+                self._take_inside(piece)
+            elif self._take_outside(piece):
                 self.is_complete = True
                 return at
         return len(text)
 
-    def _next(self, text: str, at: int) -> re.Match[str] | None:
-        pattern = _STRING_MARKS[self._quote] if self._quote else self._outside
-        return pattern.search(text, at)
+    def _take_inside(self, piece: str) -> None:
+        self._last_inside = piece[-1]
+        if piece == self._quote:
+            self._last = piece
+            self._quote = ""
 
-    def _takes(self, mark: str) -> int | None:
-        """Take in a mark; return the depth after a bracket, None after a quote."""
-        if mark in {'"', "'"}:
-            self._quote = "" if self._quote else mark
-            return None
-        self._depth += 1 if mark in _OPENING else -1
-        return self._depth
+    def _take_outside(self, piece: str) -> bool:
+        """Take in a mark or a word; return True for the last bracket."""
+        before, self._last = self._last, piece[-1]
+        if piece == '"' or (piece == "'" and before in _BEFORE_SINGLE_QUOTE):
+            self._quote = piece
+            self._before_string = before
+            self._last_inside = ""
+        elif piece in _OPENING:
+            self._open.append(piece)
+            self._depth += piece in self._counted
+        elif piece in _PAIRS:
+            self._close(piece)
+            self._depth -= piece in self._counted
+            return self._depth == 0 and piece in self._counted
+        return False
+
+    def _close(self, bracket: str) -> None:
+        """Close the innermost bracket of a kind; a brace closes lists that lack their end."""
+        while bracket == "}" and self._open[-1:] == ["["]:
+            self._open.pop()
+        if self._open[-1:] == [_PAIRS[bracket]]:
+            self._open.pop()
 
 
 # Strings in quotes with backslash escapes: what JSON and Python agree on, and a lenient reader.
@@ -138,6 +192,12 @@ def read_quoted(text: str, at: int) -> tuple[str, int, tuple[str, ...]]:
     found = _STRING[text[at]].match(text, at)
     if found is None:
         raise ValueError("a string without end")
+    value, repairs = unescaped(found.group(1))
+    return value, found.end(), repairs
+
+
+def unescaped(written: str) -> tuple[str, tuple[str, ...]]:
+    """Return (value, repairs) of the text between a string's quotes."""
     repairs: list[str] = []
 
     def unescape(match: re.Match[str]) -> str:
@@ -148,10 +208,10 @@ def read_quoted(text: str, at: int) -> tuple[str, int, tuple[str, ...]]:
             repairs.append("bad_escape")
         return _ONE.get(one, match.group())
 
-    value = _ESCAPE.sub(unescape, found.group(1))
-    if any(char < " " for char in found.group(1)):
+    value = _ESCAPE.sub(unescape, written)
+    if any(char < " " for char in written):
         repairs.append("control_character")
-    return value, found.end(), tuple(dict.fromkeys(repairs))
+    return value, tuple(dict.fromkeys(repairs))
 
 
 def _character(match: re.Match[str]) -> str:
@@ -548,6 +608,29 @@ _MEMBER = re.compile(r"""["']\s*:$""")
 _INTERESTING = re.compile(r"[\s`<\[{]")
 
 
+class _OpenObject(OpenBrackets):
+    """An object that lacks a quote or a brace ends where the next call begins.
+
+    Only at places where no value of valid JSON can begin, so that a whole object is never cut: in
+    a string, whose quote stands there without a backslash, or after a value of an object.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(BRACES)
+
+    def _next_call(self, text: str, at: int) -> NextCall:
+        if text[at] != "{" or not (self._quote or self._is_after_value()):
+            return "no"
+        if found := _START.match(text, at):
+            return "yes" if self._quote in found.group() else "no"
+        return "wait" if _MAYBE_START.fullmatch(text, at) else "no"
+
+    def _is_after_value(self) -> bool:
+        if self._open[-1:] != ["{"] or self._last in {"{", ":"}:
+            return False
+        return self._last not in {'"', "'"} or self._before_string == ":"
+
+
 class _JsonParser(IncrementalParser):
     """`known` are the names of the tools on offer."""
 
@@ -574,7 +657,7 @@ class _JsonParser(IncrementalParser):
             return False
         if _START.match(self._pending, end):
             self._run = self._taken(end)
-            self._open = OpenBrackets(BRACES)
+            self._open = _OpenObject()
             return True
         if not is_final and _MAYBE_START.fullmatch(self._pending, end):
             self._held.append(self._consume(settled))
@@ -593,17 +676,20 @@ class _JsonParser(IncrementalParser):
         match = _INTERESTING.search(self._pending, start + 1)
         return match.start() if match else len(self._pending)
 
-    def _take(self, raw: str) -> None:
-        found = read_call(raw, self._known)
+    def _take(self, call: OpenCall) -> int:
+        raw = call.raw
+        taken = len(raw)
+        found = read_call(raw.rstrip(), self._known)
         if found is None:
             self._pass_over(self._run, raw)
-            return
+            return taken
         name, args, repairs = found
         around = self._wrapping.enter(self._run)
         if _MEMBER.search(self._tail):
             around = ("in_object", *around)
-        self._make(ToolCall(name=name, args=args, raw=raw, repairs=(*around, *repairs)))
+        self._make(ToolCall(name=name, args=args, raw=raw.rstrip(), repairs=(*around, *repairs)))
         self._tail = ""
+        return taken
 
     def _pass_over(self, run: str, rest: str) -> None:
         """Take marks and what follows them, which is no call, as text."""

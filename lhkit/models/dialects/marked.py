@@ -23,6 +23,7 @@ from lhkit.models.dialects.base import (
     Constraint,
     Group,
     IncrementalParser,
+    OpenCall,
     ParseResult,
     ToolSpec,
     grouped,
@@ -39,6 +40,7 @@ from lhkit.models.dialects.json import (
     ValueReader,
     quoted,
     read_quoted,
+    unescaped,
 )
 
 # The tokens of a family that has its own call markup, and how its values are written.
@@ -108,12 +110,22 @@ class Markup:
 # Reads `call:NAME{key:value}`: one complete call to its name and arguments, with repairs.
 #
 # Repairs: `no_call_prefix`, `no_arguments`, `bare_string`, `python_literal`, `trailing_comma`,
-# `duplicate_key`, `bad_escape`, `control_character`, `malformed`. A string in JSON quotes is our
-# own extension (`markup`) and no repair.
+# `duplicate_key`, `bad_escape`, `control_character`, `single_quoted`, `malformed`. A string in
+# JSON quotes is our own extension (`markup`) and no repair.
 
 
 _HEAD = re.compile(r"\s*(?P<prefix>call:)?\s*(?P<name>[^\s{}<>:]+)\s*(?P<brace>\{)?")
 _MAX_NAME_CHARS = 64
+
+_SINGLE_QUOTED = re.compile(
+    r"'(?P<text>(?:[^'\\,:\[{]|\\.|[,:\[{](?!\s*')|'(?!\s*(?:[,:\]}]|\Z)))*)"
+    r"(?:'(?=\s*[,:\]}])|(?P<next>[,:\[{]))?",
+    re.DOTALL,
+)
+"""A string in single quotes, which ends where a comma, colon or bracket follows the quote.
+
+An apostrophe inside of it is text. `next`: it has no end before the next one begins.
+"""
 
 
 def read_marked(raw: str, markup: Markup) -> tuple[str, Any, tuple[str, ...]]:
@@ -153,6 +165,8 @@ def _notation(quote: str) -> Notation:
     def read_string(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | None:
         if text.startswith('"', at):
             return read_quoted(text, at)
+        if text.startswith("'", at):
+            return _read_single_quoted(text, at)
         if not text.startswith(quote, at):
             return None
         start = at + len(quote)
@@ -166,6 +180,21 @@ def _notation(quote: str) -> Notation:
         foreign_name="python_literal",
         has_bare_text=True,
     )
+
+
+def _read_single_quoted(text: str, at: int) -> tuple[str, int, tuple[str, ...]] | None:
+    """Return the string whose single quote is at `at`; None if it is an apostrophe of bare text.
+
+    Raises:
+        ValueError: another string begins before this one ends.
+    """
+    found = _SINGLE_QUOTED.match(text, at)
+    if found is None or found.group("next"):
+        raise ValueError("a string without end")
+    if found.end() == found.end("text"):
+        return None
+    value, repairs = unescaped(found.group("text"))
+    return value, found.end(), ("single_quoted", *repairs)
 
 
 # The prompt of a family with its own call markup: one `<bos>`, system turn, turns, results.
@@ -294,11 +323,10 @@ def _response(markup: Markup, message: ToolCallMessage) -> str:
 
 # Finds marked calls and thinking in what a model writes, while it writes.
 #
-# A call is one only when its end token has come, outside of any string. A control token that means
-# nothing here stays in the text: a leak must be seen.
-
-
-_JSON_STRING = re.compile(r'"|\\.', re.DOTALL)
+# A call is one only when its end token has come, outside of any string. A string that lacks a
+# delimiter cannot swallow the next call: if a start token or the end of the response comes while it
+# is open, the call has ended at the end token inside of it. A control token that means nothing here
+# stays in the text: a leak must be seen.
 
 
 class _MarkedParser(IncrementalParser):
@@ -322,14 +350,18 @@ class _MarkedParser(IncrementalParser):
 
     def _begin(self, token: str) -> None:
         if token == self._markup.call[0]:
-            self._open = _OpenCall(self._markup)
+            self._open = _MarkedCall(self._markup)
         elif token:
             self._prose.cut()
             self._is_thinking = True
 
-    def _take(self, raw: str) -> None:
+    def _take(self, call: OpenCall) -> int:
+        raw = call.raw[: call.boundary]
         name, args, repairs = read_marked(raw, self._markup)
+        if call.boundary is not None:
+            args, repairs = raw, ("malformed",)
         self._make(ToolCall(name=name, args=args, raw=raw, repairs=repairs))
+        return len(raw)
 
     def _take_until(self, tokens: tuple[str, ...], *, is_final: bool) -> tuple[str, str]:
         """Consume (words, token); the token is empty if none has come."""
@@ -340,21 +372,25 @@ class _MarkedParser(IncrementalParser):
         return words, found.group() if found else ""
 
 
-class _OpenCall:
+class _MarkedCall:
     """A call that has begun. Each character is looked at once."""
 
     def __init__(self, markup: Markup) -> None:
         self._start, self._end = markup.call
         self._quote = markup.quote
-        self._parts: list[str] = []
+        self._tokens = (self._quote, *markup.call)
+        self._parts = [self._start]
+        self._length = len(self._start)
         self._inside = ""  # the delimiter of the string we are in
         self._opens = False  # a string in JSON quotes may begin here
+        self.boundary: int | None = None
+        """After the first end token in the open string, or before a start token outside of one."""
         self.is_complete = False
 
     @property
     def raw(self) -> str:
         """The text of the call so far, with its tokens."""
-        return self._start + "".join(self._parts)
+        return "".join(self._parts)
 
     def feed(self, text: str, at: int) -> int:
         """Take in what is decided from `at` on; return where the undecided begins."""
@@ -362,27 +398,41 @@ class _OpenCall:
         safe = self._safe(text, at)
         while not self.is_complete and (found := self._pattern().search(text, at, safe)):
             at = found.end()
-            self._take(found.group())
+            if found.group() != self._start:
+                self._take(found.group(), self._length + at - start)
+            elif self.boundary is not None or not self._inside:
+                at = found.start()
+                self.is_complete = True
+                if self.boundary is None:
+                    self.boundary = self._length + at - start
         end = at if self.is_complete else safe
         self._parts.append(text[start:end])
+        self._length += end - start
         return end
 
     def _safe(self, text: str, at: int) -> int:
-        slashes = len(text) - len(text.rstrip("\\"))
-        if slashes % 2:
-            return max(at, len(text) - 1)
-        return _undecided(text, at, (self._quote, self._end))
+        end = _undecided(text, at, self._tokens)
+        first_slash = end
+        while first_slash > at and text[first_slash - 1] == "\\":
+            first_slash -= 1
+        return end - (end - first_slash) % 2  # an escape is decided with the next character
 
     def _pattern(self) -> re.Pattern[str]:
         if self._inside == '"':
-            return _JSON_STRING
+            return _in_json_string(self._start, self._end)
         if self._inside:
-            return _any_of((self._quote,))
-        return _outside(self._quote, self._end)
+            return _any_of(self._tokens)
+        return _outside(self._tokens)
 
-    def _take(self, piece: str) -> None:
-        if self._inside:
-            self._inside = "" if piece == self._inside else self._inside
+    def _take(self, piece: str, end: int) -> None:
+        """Take in a token, a mark or a word that ends after `end` characters of the call."""
+        if self._inside and piece == self._end:
+            self.boundary = self.boundary or end
+        elif self._inside and piece == self._inside:
+            self._inside = ""
+            self.boundary = None
+        elif self._inside:
+            return
         elif piece == self._end:
             self.is_complete = True
         elif piece == self._quote or (piece == '"' and self._opens):
@@ -399,8 +449,13 @@ def _any_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
 
 
 @cache
-def _outside(quote: str, end: str) -> re.Pattern[str]:
-    return re.compile(f"{re.escape(quote)}|{re.escape(end)}" + r'|[:,{\["<]|[^\s:,{\["<]+')
+def _outside(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(_any_of(tokens).pattern + r'|[:,{\["<]|[^\s:,{\["<]+')
+
+
+@cache
+def _in_json_string(*tokens: str) -> re.Pattern[str]:
+    return re.compile(_any_of(tokens).pattern + r'|"|\\.', re.DOTALL)
 
 
 def _undecided(text: str, at: int, tokens: tuple[str, ...]) -> int:

@@ -17,6 +17,7 @@ from lhkit.models.dialects.base import (
     START_OF_TURN_ID,
     Constraint,
     IncrementalParser,
+    OpenCall,
     ParseResult,
     ToolSpec,
     is_writable,
@@ -27,6 +28,7 @@ from lhkit.models.dialects.base import (
 from lhkit.models.dialects.json import (
     JSON_WORDS,
     PYTHON_WORDS,
+    NextCall,
     Notation,
     OpenBrackets,
     ValueReader,
@@ -229,6 +231,30 @@ _FENCE_END = re.compile(r"\s{0,99}```")
 _MAYBE_FENCE_END = re.compile(r"\s{0,99}`{0,2}")
 
 
+_MOST_SPLITS = 8
+
+
+class _OpenCalls(OpenBrackets):
+    """A list that lacks a quote or a bracket ends where the next list of calls begins.
+
+    Inside of a string that is so only if the whole makes no sense, unless `is_hasty`.
+    """
+
+    def __init__(self, known: Collection[str], *, is_hasty: bool) -> None:
+        super().__init__()
+        self._known = known
+        self._is_hasty = is_hasty
+
+    def _next_call(self, text: str, at: int) -> NextCall:
+        before = self._last_inside if self._quote else self._last
+        if text[at] != "[" or before not in {")", "]"} or (self._quote and before == ")"):
+            return "no"
+        found = start_at(text, at, self._known, may_be_bare=False)
+        if isinstance(found, Start):
+            return "yes" if self._is_hasty or not self._quote else "maybe"
+        return found
+
+
 class _PythonicParser(IncrementalParser):
     """`known` are the names of the tools on offer."""
 
@@ -236,6 +262,7 @@ class _PythonicParser(IncrementalParser):
         super().__init__()
         self._known = known
         self._name = ""  # of the first open call
+        self._splits = 0
         self._in_fence = False
         self._awaits_fence_end = False
         self._at_line_start = True
@@ -277,31 +304,37 @@ class _PythonicParser(IncrementalParser):
         self._at = start.at
         self._in_fence = self._in_fence or start.has_fence
         self._name = start.name
-        self._open = OpenBrackets()
+        self._open = _OpenCalls(self._known, is_hasty=self._splits > _MOST_SPLITS)
 
-    def _take(self, raw: str) -> None:
-        calls = self._calls_in(raw)
+    def _take(self, call: OpenCall) -> int:
+        raw = call.raw
+        calls = self._read(raw) if call.is_complete else ()
+        if not calls:
+            self._splits += call.boundary is not None
+            raw = raw[: call.boundary]
+            calls = self._malformed(raw.rstrip())
         if not calls:
             self._say(raw)
-            return
+            return len(raw)
         around = ["fence"] if self._in_fence else []
         around += [] if raw.startswith("[") else ["bare"]
-        for call in calls:
-            self._make(replace(call, repairs=(*around, *call.repairs)))
+        for each in calls:
+            self._make(replace(each, repairs=(*around, *each.repairs)))
         self._awaits_fence_end = self._in_fence
         self._at_line_start = True
+        return len(raw)
 
-    def _calls_in(self, raw: str) -> tuple[ToolCall, ...]:
-        """Return the calls; none if it is no call.
-
-        What makes no sense but names a tool keeps its raw text as arguments: the model is told.
-        """
+    def _read(self, raw: str) -> tuple[ToolCall, ...]:
         try:
             return read_calls(raw)
         except (ValueError, RecursionError):
-            if self._name not in self._known:
-                return ()
-            return (ToolCall(name=self._name, args=raw, raw=raw, repairs=("malformed",)),)
+            return ()
+
+    def _malformed(self, raw: str) -> tuple[ToolCall, ...]:
+        """Return what names a tool but makes no sense, with its raw text, for validation."""
+        if self._name not in self._known:
+            return ()
+        return (ToolCall(name=self._name, args=raw, raw=raw, repairs=("malformed",)),)
 
 
 # The `pythonic` dialect: calls as `[f(a="x", b=1)]`, a comparison arm for Gemma 3 and 3n.

@@ -73,6 +73,15 @@ def test_the_answer_ends_where_the_model_waits_for_a_result() -> None:
         ("call:f", {}, ("no_arguments",)),
         (r'call:f{a:"\빠"}', {"a": r"\빠"}, ("bad_escape",)),
         ('call:f{a:"x\ny"}', {"a": "x\ny"}, ("control_character",)),
+        ("call:f{a:'x'}", {"a": "x"}, ("single_quoted",)),
+        ("call:f{a:['ds_1','ds_2']}", {"a": ["ds_1", "ds_2"]}, ("single_quoted",)),
+        ("call:f{a:[ 'red, dark' , 'blue' ]}", {"a": ["red, dark", "blue"]}, ("single_quoted",)),
+        ("call:f{o:{'a':'{x}','b':''}}", {"o": {"a": "{x}", "b": ""}}, ("single_quoted",)),
+        ("call:f{a:'it's the dogs' bowl'}", {"a": "it's the dogs' bowl"}, ("single_quoted",)),
+        (r"call:f{a:'it\'s'}", {"a": "it's"}, ("single_quoted",)),
+        ("call:f{a:don't}", {"a": "don't"}, ("bare_string",)),
+        ("call:f{a:rock 'n' roll,b:dogs'}", {"a": "rock 'n' roll", "b": "dogs'"}, ("bare_string",)),
+        ("call:f{a:'tis the season}", {"a": "'tis the season"}, ("bare_string",)),
     ],
 )
 def test_each_repair_is_listed(body: str, args: Any, repairs: tuple[str, ...]) -> None:
@@ -89,6 +98,8 @@ def test_each_repair_is_listed(body: str, args: Any, repairs: tuple[str, ...]) -
         "call:f{a:[1}",
         "call:f{a:1e999}",
         "call:f{,}",
+        "call:f{a:['x, 'y']}",
+        "call:f{a:'x, b:'y'}",
         "call:f{a:" + "9" * 5000 + "}",
         "call:f{a:" + "[" * 200 + "]" * 200 + "}",
     ],
@@ -147,7 +158,22 @@ def test_a_declaration_keeps_nested_types_and_values_that_only_look_like_types()
 
 
 @pytest.mark.parametrize(
-    "body", ["가나 }{ ", '[:"', "[" * 5, '"\\', "\\", "<esc", "<escape>", "a:1,", " "]
+    "body",
+    [
+        "<escape>}<end_function_call>",
+        "<start_function_call>",
+        "['a,",
+        "'a ",
+        "가나 }{ ",
+        '[:"',
+        "[" * 5,
+        '"\\',
+        "\\",
+        "<esc",
+        "<escape>",
+        "a:1,",
+        " ",
+    ],
 )
 @pytest.mark.parametrize("opening", ["", "<start_function_call>call:f{a:"])
 @pytest.mark.parametrize("size", [4, 1_000_000])

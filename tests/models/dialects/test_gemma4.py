@@ -78,6 +78,20 @@ def test_a_value_without_its_delimiters_is_a_listed_repair() -> None:
     assert (call.args, call.repairs) == ({"a": "서울"}, ("bare_string",))
 
 
+@pytest.mark.promise("dialect.repairs")
+@pytest.mark.parametrize(
+    ("arguments", "args"),
+    [
+        ("refs:['ds_1','ds_2']", {"refs": ["ds_1", "ds_2"]}),
+        ("tags:['red, dark','blue']", {"tags": ["red, dark", "blue"]}),
+        ("mode:'fast',n:1", {"mode": "fast", "n": 1}),
+    ],
+)
+def test_single_quotes_are_no_part_of_the_value(arguments: str, args: dict[str, Any]) -> None:
+    [call] = DIALECT.parse(marked(f"call:f{{{arguments}}}")).calls
+    assert (call.args, call.repairs) == (args, ("single_quoted",))
+
+
 def test_a_string_value_that_is_cut_off_is_no_call() -> None:
     # vLLM's gemma4 parser reports it as complete.
     result = DIALECT.parse(f"<|tool_call>call:f{{a:{Q}서")
