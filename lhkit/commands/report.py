@@ -11,6 +11,7 @@ from rich.text import Text
 from lhkit.commands.console import wide_console
 from lhkit.commands.options import ReportOptions
 from lhkit.errors import RunError
+from lhkit.files import write_whole
 from lhkit.harness.audit import Audit, Difference, Disagreement, ResponseFault, audit
 from lhkit.harness.compare import compare
 from lhkit.harness.record import SampleId
@@ -20,7 +21,7 @@ from lhkit.json_values import compact
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import ToolCall
 from lhkit.settings import Settings
-from lhkit.text import printable
+from lhkit.text import printable, whole_unicode
 
 # `lhkit report`: a run folder as an HTML file, as Markdown, as JUnit XML.
 
@@ -60,17 +61,17 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
 
 
 def write_report(path: Path, content: str) -> None:
-    """Write a file, or to standard output where `path` is a dash.
+    """Write a file, or to standard output where `path` is a dash; replace a symbolic link.
 
     Raises:
         RunError: the disk does not take it.
     """
-    if path == STDOUT:
+    if path in {STDOUT, Path("/dev/stdout")}:
         sys.stdout.write(content)
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
+        write_whole(path, whole_unicode(content).encode())
     except OSError as error:
         raise RunError(f"{path} cannot be written ({error}): choose another place") from error
 

@@ -41,6 +41,8 @@ async def rescore_run(options: RescoreOptions, settings: Settings) -> int:
             "PATHS, and the --toolset that it was played with"
         )
     target = options.into or _beside(options.run)
+    if options.into is None and target.is_symlink():  # it may have come with the run
+        raise RunError(f"{target} is a symbolic link: give the folder with --into")
     write_rescored(target, new.records, new.manifest)
     catalog = load_catalog(settings.locale)
     words = criterion_words((record.ac for record in new.records), options.toolset, catalog)

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from lhkit.errors import UsageError
+from lhkit.files import DRAFT
 from lhkit.harness.audit import audited
 from lhkit.harness.author.written import tables_of
 from lhkit.harness.log import (
@@ -33,6 +34,7 @@ from lhkit.harness.record import (
     turn_record,
 )
 from lhkit.harness.results import Run
+from lhkit.harness.reviews import forget_labels
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.state_diff import state_diff
 from lhkit.messages import (
@@ -268,7 +270,7 @@ def load_chats(folder: Path) -> Run:
 
 
 def forget_chats(folder: Path, names: Collection[str] | None = None) -> tuple[str, ...]:
-    """Remove chats from a folder, or all of them, and return their names.
+    """Remove chats from a folder, or all of them, with their labels, and return their names.
 
     Raises:
         UsageError: there is no such chat (then all stay), or the folder holds a played run.
@@ -278,7 +280,10 @@ def forget_chats(folder: Path, names: Collection[str] | None = None) -> tuple[st
     gone = tuple(there if names is None else dict.fromkeys(names))
     if missing := [name for name in gone if name not in there]:
         raise UsageError(f"{folder} keeps no chat {missing[0]!r}: see `lhkit chats list {folder}`")
+    forget_labels(folder, None if names is None else gone)  # first: the records name the chats
     leave_only(folder, lambda record: record.sample_id.scenario not in gone, wait_s=_WAIT_S)
+    for draft in folder.glob(f"{DRAFT}*"):  # of a process that was killed: words may be in it
+        draft.unlink()
     return gone
 
 

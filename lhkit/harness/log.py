@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from lhkit.errors import RunError
-from lhkit.files import version_of, write_whole
+from lhkit.files import open_regular, open_to_append, version_of, write_whole
 from lhkit.harness.record import (
     SCHEMA,
     OtherSchemaError,
@@ -175,12 +175,17 @@ def _appending(folder: Path, lines: "_Lines") -> BinaryIO:
 
     Unbuffered: what a full disk refuses must not be tried again when the file is closed.
     """
+    size_bytes = lines.size_bytes
     try:
-        if lines.path.exists():
-            os.truncate(lines.path, lines.size_bytes)
-        return lines.path.open("ab", buffering=0)
+        file = open_to_append(lines.path)
+        try:
+            file.truncate(size_bytes)
+        except OSError:
+            file.close()
+            raise
     except OSError as error:
         raise _unwritable(folder, error) from error
+    return file
 
 
 def read_records(folder: Path) -> tuple[SampleRecord, ...]:
@@ -203,8 +208,8 @@ class _Lines:
         return sum(map(len, self))
 
     def __iter__(self) -> Iterator[bytes]:
-        if self.path.exists():
-            with self.path.open("rb") as file:
+        if _is_there(self.path):
+            with open_records(self.path) as file:
                 yield from (line for line in file if line.endswith(b"\n"))
 
     def records(self) -> Iterator[SampleRecord]:
@@ -226,6 +231,18 @@ def _is_there(path: Path) -> bool:
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is no file: remove it or choose another folder")
     return path.exists()
+
+
+def open_records(path: Path) -> BinaryIO:
+    """Open a file of a run folder to read it.
+
+    Raises:
+        RunError: it cannot be read, or is no regular file, such as a pipe.
+    """
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error}): remove it") from error
 
 
 def record_of_line(line: bytes, where: str) -> SampleRecord:
@@ -258,7 +275,8 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     if not _is_there(path):
         return {}
     try:
-        manifest = json.loads(path.read_bytes())
+        with open_records(path) as file:
+            manifest = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is not JSON ({error}): remove it") from error
     if not isinstance(manifest, dict):
@@ -276,7 +294,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """
     text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
     try:
-        write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"), is_durable=True)
+        write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise _unwritable(folder, error) from error
 
@@ -315,7 +333,7 @@ def leave_only(
         if len(kept) < len(journal.found):
             lines = (encode_record(record).encode() + b"\n" for record in kept)
             try:
-                write_whole(folder / RECORDS, lines, is_durable=True)
+                write_whole(folder / RECORDS, lines)
             except OSError as error:
                 raise _unwritable(folder, error) from error
     return kept
@@ -678,7 +696,7 @@ class StoredRecords(Sequence[SampleRecord]):
         return self._read(self._places)
 
     def _read(self, places: Iterable[int]) -> Iterator[SampleRecord]:
-        with self._path.open("rb") as file:
+        with open_records(self._path) as file:
             for place in places:
                 file.seek(place)
                 yield record_of_line(file.readline(), f"{self._path} at byte {place}")
@@ -734,7 +752,7 @@ def stored_answers(folder: Path, asked: Mapping[SampleId, str]) -> StoredRecords
 def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
     """Yield which question each line answers, whether it is a valid answer, and its place."""
     place = 0
-    with path.open("rb") as file:
+    with open_records(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):  # half of it: a run that goes on, or was killed
                 return

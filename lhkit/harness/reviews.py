@@ -3,16 +3,19 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import RunError, UsageError
+from lhkit.files import DRAFT, open_regular, open_to_append, write_whole
 from lhkit.harness.author.written import Said, scenario_of_talk
 from lhkit.harness.plan import sha256
 from lhkit.harness.record import SampleRecord, TurnRecord
@@ -67,6 +70,8 @@ Labels: TypeAlias = Mapping[CallPlace, Label]
 
 _LABEL = TypeAdapter(Label)
 _FOLDER: Final = "reviews"
+_LOCK: Final = "reviews.lock"
+_WAIT_S: Final = 10.0
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 
 
@@ -105,7 +110,12 @@ class ReviewFile:
                 f"{reviewer!r} names no reviewer: use letters, digits, dots and dashes, such as kim"
             )
         self.path = folder / _FOLDER / f"{reviewer}.jsonl"
-        self._labels = {label.place: label for label in self._read()}
+        self._labels = {label.place: label for _, label in _labels_in(self.path)}
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """The newest label of each place, also of conversations that are no longer there."""
+        return tuple(self._labels.values())
 
     def of(self, record: SampleRecord) -> dict[CallPlace, Label]:
         """Return the labels of a conversation that are about what stands in it now."""
@@ -124,32 +134,88 @@ class ReviewFile:
         """
         line = compact(asdict(label)).encode() + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+b") as file:
+            with _locked(self.path.parent), open_to_append(self.path) as file:
                 file.seek(0)
                 file.truncate(file.read().rfind(b"\n") + 1)  # half a line of a crash
-                file.seek(0, os.SEEK_END)
                 file.write(line)
-                file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"{self.path} cannot be written ({error}): make room for it") from error
         self._labels[label.place] = label
 
-    def _read(self) -> Iterator[Label]:
-        if not self.path.exists():
-            return
+
+def _labels_in(path: Path) -> Iterator[tuple[bytes, Label]]:
+    """Yield the whole lines of a file of labels, each with its label; none if there is no file.
+
+    Raises:
+        RunError: a line is no label, or the file cannot be read or is no regular file.
+    """
+    _refuse_link(path.parent)
+    try:
+        with open_regular(path) as file:
+            lines = file.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error}): remove it") from error
+    for number, line in enumerate(lines, start=1):
         try:
-            lines = self.path.read_bytes().split(b"\n")[:-1]
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be read ({error}): remove it") from error
-        for number, line in enumerate(lines, start=1):
-            try:
-                yield _label(line)
-            except (ValueError, RecursionError) as error:
-                raise RunError(
-                    f"{self.path}:{number} is no label ({error}): remove the line"
-                ) from error
+            yield line, _label(line)
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{path}:{number} is no label ({error}): remove the line") from error
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of labels, made if need be: one process at a time writes.
+
+    Raises:
+        RunError: the folder is a symbolic link, or another process does not let go of it.
+        OSError: it cannot be made.
+    """
+    _refuse_link(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / _LOCK, timeout=_WAIT_S):
+            yield
+    except Timeout as error:
+        raise RunError(f"{folder} is in use by another process: try again") from error
+
+
+def _refuse_link(folder: Path) -> None:
+    if folder.is_symlink():
+        raise RunError(f"{folder} is a symbolic link: replace it by a folder")
+
+
+def forget_labels(folder: Path, samples: Collection[str] | None) -> None:
+    """Remove what reviewers wrote of some samples of a run folder, or, with None, of all.
+
+    Raises:
+        RunError: a file of labels is broken, in use, or cannot be written.
+    """
+    reviews = folder / _FOLDER
+    _refuse_link(reviews)
+    if not reviews.exists():
+        return
+    try:
+        with _locked(reviews):
+            kept = {
+                path: [
+                    line
+                    for line, label in (() if samples is None else _labels_in(path))
+                    if label.place.sample not in (samples or ())
+                ]
+                for path in reviews.glob("*.jsonl")
+            }
+            for path, lines in kept.items():
+                if lines:
+                    write_whole(path, (line + b"\n" for line in lines))
+                else:
+                    path.unlink()
+            for draft in reviews.glob(f"{DRAFT}*"):  # of a process that was killed
+                draft.unlink()
+    except OSError as error:
+        raise RunError(f"{reviews} cannot be written ({error}): make room for it") from error
 
 
 def _label(line: bytes) -> Label:

@@ -14,6 +14,7 @@ from lhkit.harness.log import (
     RECORDS,
     Questions,
     asked_of,
+    open_records,
     read_manifest,
     record_of_line,
 )
@@ -314,7 +315,7 @@ class Followed:
 
     def _count_again(self, path: Path) -> None:
         self.state = Watched(self.state.asked)
-        with path.open("rb") as file:
+        with open_records(path) as file:
             for _, place in sorted(self._places.values(), key=lambda each: each[1]):
                 file.seek(place)
                 self.state.take(record_of_line(file.readline(), str(path)))
@@ -322,7 +323,7 @@ class Followed:
 
 def _lines(path: Path, begin: int) -> Iterator[tuple[int, bytes]]:
     """Yield the whole lines behind a place, each with its own place."""
-    with path.open("rb") as file:
+    with open_records(path) as file:
         file.seek(begin)
         for line in file:
             if not line.endswith(b"\n"):

@@ -418,7 +418,7 @@ def write_cassette(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode(), is_durable=True)
+        write_whole(path, text.encode())
     except OSError as error:
         raise CassetteError(
             f"the cassette {path} cannot be written ({error}): give another path"

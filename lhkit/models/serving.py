@@ -595,7 +595,7 @@ async def advertised(
     path = _path(cache_dir, settings.found_as)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(running), indent=2) + "\n"
-    write_whole(path, text.encode(), draft=str(running.pid))
+    write_whole(path, text.encode())
     try:
         yield running
     finally:

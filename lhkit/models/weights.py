@@ -4,7 +4,6 @@ import asyncio
 import errno
 import hashlib
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -640,7 +639,7 @@ class _Known:
         rows = [(name, *told) for name, told in self._files.items() if Path(name).is_file()]
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, json.dumps(rows).encode(), draft=str(os.getpid()))
+            write_whole(self._path, json.dumps(rows).encode())
         except OSError:
             return
 

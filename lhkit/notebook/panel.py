@@ -12,6 +12,7 @@ from lhkit.chat.controller import ChatController
 from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
+from lhkit.files import write_whole
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import RowKeys
 from lhkit.harness.sessions import Surroundings
@@ -424,7 +425,7 @@ class ChatPanel:
         target = Path(path or f"scenarios/{name}.yaml")
         text = self.to_scenario(scenario_id=name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        write_whole(target, text.encode())
         self._note("notebook.scenario_saved", path=target)
         return target
 

@@ -28,6 +28,7 @@ from lhkit.harness.reviews import (
     turn_sha256,
 )
 from lhkit.harness.scenario import read_sources
+from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.ab_view import PanelNotice
 from lhkit.notebook.review_view import (
@@ -78,7 +79,8 @@ class Review:
     Args:
         source: a folder of kept chats or of a run, or a run that was loaded.
         reviewer: who judges; two people review one folder under two names.
-        toolset: the tools that conversations are replayed with; by default those of the run.
+        toolset: the tools that conversations are replayed with; needed unless they are
+            life-helper's. A toolset that only the folder names is never loaded.
         scenarios: files or folders that a run was played from: their worlds, and for `accept`.
         locale: language of the review (`ko`, `en`).
         folder: where labels are kept; by default the folder of the run.
@@ -212,8 +214,8 @@ class Review:
         reply that is not fine and for which no better words were written.
 
         Raises:
-            UsageError: nothing is judged whole, a world is not known, or a mended call comes to a
-                mistake.
+            UsageError: nothing is judged whole, a world is not known, a mended call comes to a
+                mistake, or `toolset` is needed.
             OSError: a file cannot be written.
         """
         toolset = self._own_toolset()
@@ -305,7 +307,13 @@ class Review:
     def _own_toolset(self) -> Toolset:
         if self._toolset is not None:
             return toolset_of(self._toolset)
-        return load(self._run.toolset)
+        if self._run.toolset != DEFAULT:  # a folder is data: what it names is never loaded
+            raise UsageError(
+                f"the conversations were with the tools of {shown(self._run.toolset)}, which a run "
+                "folder cannot load: give Review the toolset, as toolset=mine or "
+                'toolset="FILE.py:NAME"'
+            )
+        return load(DEFAULT)
 
     def _criterion(self) -> str | None:
         return None if self._run.toolset == DEFAULT else "chat"

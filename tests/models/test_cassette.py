@@ -1,5 +1,6 @@
 """Cassettes: what was recorded is what is replayed, and nothing else is."""
 
+import errno
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -464,32 +465,36 @@ async def test_every_response_is_on_disk_before_its_last_event_is_given(path: Pa
 
 @pytest.mark.promise("cassette.complete")
 async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_the_end(
-    path: Path,
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
     await heard(model)
     before = text_of(path)
-    obstacle = path.with_name("cassette.json.new")
-    obstacle.mkdir()
-    with pytest.raises(CassetteError, match="cannot be written"):
-        await heard(model)
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", disk_full)
+        with pytest.raises(CassetteError, match="cannot be written"):
+            await heard(model)
     assert text_of(path) == before
-    obstacle.rmdir()
     await model.aclose()
     assert len(read_cassette(path).responses) == 2
     assert files_by(path) == ["cassette.json"]
 
 
 @pytest.mark.promise("cassette.complete")
-async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(path: Path) -> None:
+async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = RecordingModel(ScriptedModel([say("하나"), say("둘")]), path)
-    obstacle = path.with_name("cassette.json.new")
-    obstacle.mkdir(parents=True)
-    with pytest.raises(CassetteError, match="cannot be written"):
-        await heard(model)
-    obstacle.rmdir()
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", disk_full)
+        with pytest.raises(CassetteError, match="cannot be written"):
+            await heard(model)
     await heard(model)
     assert len(read_cassette(path).responses) == 2
+
+
+def disk_full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), descriptor)
 
 
 async def test_the_inner_model_is_closed_even_if_the_file_cannot_be_written() -> None:

@@ -1,0 +1,77 @@
+"""A run folder of somebody else is data: reading it runs no code and writes through no link."""
+
+import json
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.log import Provenance
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.notebook.review import Review
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+async def played(tmp_path: Path) -> Path:
+    """Return a folder of a run with one conversation that holds its own states."""
+    scenario = load_scenarios(scenario_paths("all"))[0]
+    folder = tmp_path / "runs/theirs"
+    began = Provenance(started_at=datetime(2026, 6, 15, 9, tzinfo=UTC))
+    await replay([scenario], gold_model, run_dir=folder, keep_states=True, provenance=began)
+    return folder
+
+
+def with_manifest(folder: Path, **fields: object) -> Path:
+    """Return a run folder after its manifest says something else."""
+    file = folder / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+    return folder
+
+
+async def judged(folder: Path, toolset: str) -> Review:
+    review = Review(with_manifest(folder, toolset=toolset), locale="en")
+    while review.state.done < len(review.state.records):
+        review.judge("fine" if review.state.call is None else "right")
+    return review
+
+
+@pytest.mark.parametrize("kind", ["mcp", "mcp file", "file", "module", "label", "weird"])
+async def test_review_loads_no_toolset_that_a_run_folder_names(
+    played: Path, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    canary = tmp_path / "ran"
+    code = f"open({str(canary)!r}, 'w')\n"
+    (played / "evil.py").write_text(code)
+    (tmp_path / "evil_module.py").write_text(code)
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}"
+    (played / "mcp.toml").write_text(f"command = {json.dumps(shlex.split(command))}\n")
+    reference = {
+        "mcp": f"mcp:{command}",
+        "mcp file": f"mcp:{played / 'mcp.toml'}",
+        "file": f"{played / 'evil.py'}:toolset",
+        "module": "evil_module:toolset",
+        "label": "pantry",
+        "weird": "\x1b[2J life-helper",
+    }[kind]
+    review = await judged(played, reference)
+    with pytest.raises(UsageError, match=r"toolset=") as refused:
+        await review.to_scenarios(tmp_path / "out")
+    assert not canary.exists()
+    assert "\x1b" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+async def test_review_replays_a_life_helper_run_without_a_toolset(
+    played: Path, tmp_path: Path
+) -> None:
+    review = await judged(played, "life-helper")
+    assert await review.to_scenarios(tmp_path / "out")

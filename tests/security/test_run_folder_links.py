@@ -1,0 +1,237 @@
+"""Links and pipes that came with a run folder: nothing is written through one, nothing waits."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import anyio
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from lhkit import files
+from lhkit.cli import build_parser
+from lhkit.errors import LhkitError, RunError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.chats import forget_chats
+from lhkit.harness.log import write_manifest
+from lhkit.harness.results import Run
+from lhkit.harness.reviews import Held, Label, ReviewFile, places_of, turn_of, turn_sha256
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.watch import Followed
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.notebook.review import Review
+
+pytestmark = pytest.mark.timeout(120)
+
+NAMES = [
+    "records.jsonl",
+    "records.jsonl.new",
+    "manifest.json",
+    "manifest.json.new",
+    "report.html",
+    "report.md",
+    "log.eval",
+    "messages.jsonl",
+    "traces.jsonl",
+    "run.lock",
+    "reviews",
+    "reviews/kim.jsonl",
+    "reviews/reviews.lock",
+]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run with one conversation, also kept as a chat of a person."""
+    folder = tmp_path_factory.mktemp("played")
+    scenario = load_scenarios(scenario_paths("all"))[0]
+
+    async def play() -> Run:
+        return await replay([scenario], gold_model, run_dir=folder, progress=False)
+
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(anyio.run, play).result()
+    write_manifest(folder, {**run.manifest, "user": "person"})
+    return folder
+
+
+@pytest.fixture
+def theirs(played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the played folder as `runs/theirs` of the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("LHKIT_LOCALE", "en")
+    return shutil.copytree(played, tmp_path / "runs/theirs")
+
+
+def lhkit(*args: str) -> Result:
+    """Run a command in this process, its coroutine in a thread of its own."""
+
+    def to_its_end(work: object) -> int:
+        async def waited() -> int:
+            return int(await work)  # type: ignore[misc] - a coroutine
+
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(anyio.run, waited).result()
+
+    return CliRunner().invoke(build_parser(to_its_end), args, env={"COLUMNS": "300"})
+
+
+def label(folder: Path, reviewer: str = "kim") -> None:
+    """Judge the first place of a folder's first conversation."""
+    Review(folder, reviewer=reviewer, locale="en").judge("right")
+
+
+DOORS: list[Callable[[Path], object]] = [
+    lambda run: lhkit("report", str(run)),
+    lambda run: lhkit("report", str(run), "--markdown", str(run / "report.md")),
+    lambda run: lhkit("compare", str(run), str(run)),
+    lambda run: lhkit("audit", str(run)),
+    lambda run: lhkit("export", str(run), "--inspect", str(run / "log.eval")),
+    lambda run: lhkit("export", str(run), "--openai-messages", str(run / "messages.jsonl")),
+    lambda run: lhkit("export", str(run), "--otel", str(run / "traces.jsonl")),
+    lambda run: lhkit("rescore", str(run)),
+    lambda run: lhkit("rescore", str(run), "--into", str(run)),
+    lambda run: lhkit("eval", "--model", "gold", "--limit", "1", "--name", run.name),
+    lambda run: lhkit("chats", "list", str(run)),
+    label,
+    lambda run: Followed(run).read(),
+    lambda run: lhkit("chats", "forget", "--all", "--in", str(run)),
+]
+
+
+def walk_all(run: Path) -> None:
+    """Go through every door; a refusal is an answer, any other exception is not."""
+    for door in DOORS:
+        try:
+            result = door(run)
+        except (LhkitError, FileNotFoundError):
+            continue
+        if isinstance(result, Result):
+            assert isinstance(result.exception, SystemExit | None), result.output
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_writes_through_a_link_in_a_run_folder(
+    theirs: Path, tmp_path: Path, name: str
+) -> None:
+    path, victim = theirs / name, tmp_path / "victim"
+    path.parent.mkdir(exist_ok=True)
+    if name == "reviews":
+        victim.mkdir()
+    elif path.exists():
+        path.rename(victim)
+    else:
+        victim.write_text("mine\n")
+    before = {} if victim.is_dir() else victim.read_bytes()
+    path.symlink_to(victim)
+    walk_all(theirs)
+    after = {each.name for each in victim.iterdir()} if victim.is_dir() else victim.read_bytes()
+    assert not after if victim.is_dir() else after == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_command_waits_for_a_pipe_in_a_run_folder(theirs: Path, name: str) -> None:
+    path = theirs / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    walk_all(theirs)
+
+
+def test_report_replaces_a_link_and_keeps_what_it_led_to(theirs: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine\n")
+    (theirs / "report.html").symlink_to(victim)
+    assert lhkit("report", str(theirs)).exit_code == 0
+    assert victim.read_text() == "mine\n"
+    assert "<html" in (theirs / "report.html").read_text()
+    assert not (theirs / "report.html").is_symlink()
+
+
+def test_report_names_the_pipe_that_it_refuses(theirs: Path) -> None:
+    os.mkfifo(theirs / "report.html")
+    refused = lhkit("report", str(theirs))
+    assert refused.exit_code == 3
+    assert "report.html" in refused.output
+    assert "not a regular file" in refused.output
+
+
+def test_rescore_refuses_a_link_where_its_folder_would_be(theirs: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    theirs.with_name("theirs-rescored").symlink_to(tmp_path / "elsewhere")
+    assert "--into" in lhkit("rescore", str(theirs)).output
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_device_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to(os.devnull)
+    for path in (tmp_path / "null", Path(os.devnull)):
+        with pytest.raises(OSError, match="not a regular file"):
+            files.write_whole(path, b"x")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+    with pytest.raises(OSError, match="not a regular file"):
+        files.open_regular(Path("/dev/zero"))
+
+
+def append_many(folder: Path, begin: int, count: int) -> None:
+    """Append labels that each say another reply."""
+    record = Run.load(folder).records[0]
+    place = list(places_of(record))[-1]
+    seen = turn_sha256(turn_of(place, record))
+    file = ReviewFile(folder, "kim")
+    for number in range(begin, begin + count):
+        file.append(Label(place=place, held=Held.NOT_FINE, seen_sha256=seen, say=str(number)))
+
+
+def test_review_file_keeps_every_label_of_two_processes(theirs: Path) -> None:
+    spawn = get_context("spawn")
+    both = [spawn.Process(target=append_many, args=(theirs, n, 100)) for n in (0, 1_000)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    lines = (theirs / "reviews/kim.jsonl").read_bytes().split(b"\n")
+    assert len(lines) == 201
+
+
+def test_forget_chats_removes_the_labels_of_every_reviewer(theirs: Path) -> None:
+    label(theirs, "kim")
+    append_many(theirs, 4242, 1)
+    (theirs / f"{files.DRAFT}0").write_text("4242")
+    name = Run.load(theirs).records[0].sample_id.scenario
+    forget_chats(theirs, [name])
+    everything = b"".join(each.read_bytes() for each in theirs.rglob("*") if each.is_file())
+    assert b"4242" not in everything
+    assert name.encode() not in (theirs / "records.jsonl").read_bytes()
+    assert not list((theirs / "reviews").glob("*.jsonl"))
+
+
+def test_forget_chats_keeps_the_labels_of_other_chats(theirs: Path) -> None:
+    line = (theirs / "records.jsonl").read_text()
+    name = Run.load(theirs).records[0].sample_id.scenario
+    with (theirs / "records.jsonl").open("a") as file:
+        file.write(line.replace(f'"scenario":"{name}"', '"scenario":"other"'))
+    write_manifest(theirs, {"user": "person", "locales": {}})
+    for record in Run.load(theirs).records:
+        place = list(places_of(record))[-1]
+        seen = turn_sha256(turn_of(place, record))
+        ReviewFile(theirs, "kim").append(Label(place=place, held=Held.FINE, seen_sha256=seen))
+    forget_chats(theirs, [name])
+    assert [each.place.sample for each in ReviewFile(theirs, "kim").labels] == ["other"]
+
+
+def test_forget_chats_with_a_broken_label_forgets_nothing(theirs: Path) -> None:
+    append_many(theirs, 1, 1)
+    with (theirs / "reviews/kim.jsonl").open("ab") as file:
+        file.write(b"{}\n")
+    before = (theirs / "records.jsonl").read_bytes()
+    with pytest.raises(RunError, match=r"kim\.jsonl:2 is no label"):
+        forget_chats(theirs, [Run.load(theirs).records[0].sample_id.scenario])
+    assert (theirs / "records.jsonl").read_bytes() == before
