@@ -15,6 +15,7 @@ from typing import (
     TypeAlias,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -248,7 +249,7 @@ def _with_texts(hint: Any) -> Any:
     if origin in {Union, UnionType}:
         return Union[tuple(map(_with_texts, inner))]  # noqa: UP007 - of a tuple
     if isinstance(hint, GenericAlias):
-        return hint.__origin__[tuple(map(_with_texts, inner))]
+        return GenericAlias(origin, tuple(map(_with_texts, inner)))
     return hint
 
 
@@ -276,7 +277,8 @@ def _result_type(tool_name: str, function: Any, body: Any) -> TypeAdapter[Any] |
     if not others:
         return None
     try:
-        return TypeAdapter(Union[tuple(others)])  # noqa: UP007 - of a tuple
+        union: Any = Union[tuple(others)]  # noqa: UP007 - of a tuple
+        return TypeAdapter(union)
     except Exception as error:
         if hint is others[0] and isinstance(hint, type):
             raise RegistrationError(
@@ -337,11 +339,11 @@ def _handler(
         if isinstance(returned, Mapping):
             return ToolOk(returned)
         if result_type is None or isinstance(returned, _RESULT_TYPES):
-            return returned  # type: ignore[no-any-return] - the dispatcher refuses anything else
+            return cast("ToolResult", returned)  # the dispatcher refuses anything else
         try:
             value = result_type.dump_python(returned, mode="json", by_alias=True, warnings="error")
         except PydanticSerializationError:
-            return returned  # type: ignore[no-any-return] - not of the annotated type
+            return cast("ToolResult", returned)  # not of the annotated type: refused there, too
         return ToolOk(value if isinstance(value, Mapping) else {"result": value})
 
     return handle
