@@ -11,6 +11,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import shown
+from lhkit.tools.drafts import upgraded
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
     Draft202012Validator,
@@ -83,12 +84,21 @@ class ResultPromise:
         Raises:
             SchemaError: the schema is none.
         """
-        schema = without_patterns(self._schema)
+        schema = upgraded(without_patterns(self._schema))
         Draft202012Validator.check_schema(schema)
         counted = {name: self._counted(check) for name, check in SchemaValidator.VALIDATORS.items()}
+        counted["enum"] = self._counted_enum
         counted["uniqueItems"] = _nothing
         kind: Any = extend(SchemaValidator, validators=counted)  # type: ignore[no-untyped-call]
         return kind(schema, registry=EMPTY_REGISTRY)
+
+    def _counted_enum(
+        self, validator: Any, choices: list[Any], value: Any, schema: Any
+    ) -> Iterator[Any]:
+        self._left.steps -= len(choices)  # each is compared with the value
+        yield from self._counted(SchemaValidator.VALIDATORS["enum"])(
+            validator, choices, value, schema
+        )
 
     def _counted(self, check: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*args: Any) -> Iterator[Any]:

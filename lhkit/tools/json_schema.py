@@ -49,13 +49,24 @@ class _Late(ModuleType):
 
 
 with _read_late(_SLOW):
-    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema import (
+        Draft4Validator,
+        Draft6Validator,
+        Draft7Validator,
+        Draft201909Validator,
+        Draft202012Validator,
+        FormatChecker,
+    )
     from jsonschema.exceptions import SchemaError, ValidationError, best_match
     from jsonschema.validators import extend
     from referencing.jsonschema import EMPTY_REGISTRY
 
 __all__ = [
     "EMPTY_REGISTRY",
+    "Draft4Validator",
+    "Draft6Validator",
+    "Draft7Validator",
+    "Draft201909Validator",
     "Draft202012Validator",
     "FormatChecker",
     "SchemaError",

@@ -39,6 +39,7 @@ from lhkit.errors import RegistrationError
 from lhkit.json_values import JSON, NotJsonError, compact
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import DEFAULT_TIMEOUT_S, TODAY, Handler, ToolDefinition
+from lhkit.tools.drafts import upgraded
 from lhkit.tools.json_schema import Draft202012Validator, SchemaError
 from lhkit.tools.schema import KnownKeys, SchemaNode, with_subschemas
 from lhkit.tools.validation import (
@@ -377,6 +378,8 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         self._definitions: dict[str, ToolDefinition] = {}
         self._validators: dict[str, ArgumentValidator] = {}
         self._followers: list[tuple[WeakMethod[_Take], Change]] = []
+        self.left_out: dict[str, str] = {}
+        """Tools that a server offers and that cannot be registered, by name, with the reason."""
         for definition in definitions:
             self.register(definition)
 
@@ -424,6 +427,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
         Nothing is checked again: schemas and names are those that were registered here.
         """
         same = ToolRegistry()
+        same.left_out = self.left_out
         for name, tool in self.items():
             same._take(change(tool), self._validators[name])
         same.follow(self, change)
@@ -453,12 +457,12 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
                 take(change(definition), validator)
 
     def register(self, definition: ToolDefinition) -> ToolDefinition:
-        """Add a tool and return its definition.
+        """Add a tool and return its definition; a schema of an older draft is rewritten.
 
         Raises:
             RegistrationError: bad name, duplicate, or a schema that is no valid object schema.
         """
-        _require_registrable(definition, taken=self._definitions)
+        definition = _registrable(definition, taken=self._definitions)
         self._take(definition, ArgumentValidator(definition.parameters, definition.check))
         return definition
 
@@ -523,9 +527,10 @@ def _unbracketed(given: object) -> str:
     )
 
 
-def _require_registrable(
+def _registrable(
     definition: ToolDefinition, *, taken: Mapping[str, ToolDefinition]
-) -> None:
+) -> ToolDefinition:
+    """Return a definition that was checked, its schema in Draft 2020-12."""
     name: Any = definition.name
     if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise RegistrationError(f"tool {name!r}: the name must match {NAME_PATTERN.pattern}")
@@ -539,9 +544,12 @@ def _require_registrable(
         raise RegistrationError(f"tool {name!r}: the handler is not callable")
     if not definition.timeout_s > 0:
         raise RegistrationError(f"tool {name!r}: timeout_s must be above 0 seconds")
-    _check_schema(name, definition.parameters)
+    schema = _checked_schema(name, definition.parameters)
+    if schema is not definition.parameters:
+        definition = replace(definition, parameters=schema)
     for fault in _scoring_faults(definition):
         raise RegistrationError(f"tool {name!r}: {fault}")
+    return definition
 
 
 def _scoring_faults(definition: ToolDefinition) -> Iterator[str]:
@@ -578,13 +586,14 @@ def _claims_fault(words: Any, *, writes: bool) -> str | None:
     return None
 
 
-def _check_schema(name: str, schema: Any) -> None:
+def _checked_schema(name: str, schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError(f'tool {name!r}: the schema must have "type": "object" at its top')
     if fault := _untold(schema):
         raise RegistrationError(f"tool {name!r}: {fault}")
     try:
-        Draft202012Validator.check_schema(schema)
+        latest = upgraded(schema)
+        Draft202012Validator.check_schema(latest)
     except SchemaError as error:
         where = "/".join(str(part) for part in error.absolute_path) or "top"
         raise RegistrationError(
@@ -592,8 +601,9 @@ def _check_schema(name: str, schema: Any) -> None:
         ) from error
     except RecursionError as error:
         raise RegistrationError(f"tool {name!r}: the schema is nested too deeply") from error
-    if fault := schema_fault(schema):
+    if fault := schema_fault(latest):
         raise RegistrationError(f"tool {name!r}: {fault}")
+    return latest
 
 
 def _untold(schema: Mapping[str, Any]) -> str | None:

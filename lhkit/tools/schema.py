@@ -18,6 +18,7 @@ ABSENT: Any = object()
 """Stands for a value that is not there; equal to nothing but a schema's default."""
 
 _HOLDING_ONE = (
+    "additionalItems",
     "additionalProperties",
     "contains",
     "contentSchema",
@@ -31,7 +32,14 @@ _HOLDING_ONE = (
     "unevaluatedProperties",
 )
 _HOLDING_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_HOLDING_TABLES = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+_HOLDING_TABLES = (
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+)
 
 _COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 _PATTERNED = "patternProperties"
@@ -280,15 +288,21 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def with_subschemas(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return `schema` with each schema directly inside of it changed; data stay as they are."""
+    """Return `schema` with each schema directly inside of it changed; data stay as they are.
+
+    Places of older drafts are known, too: a list of `items`, `dependencies`.
+    """
     made: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _HOLDING_ONE:
-            made[key] = change(value)
-        elif key in _HOLDING_LISTS and isinstance(value, list | tuple):
+        if key in (*_HOLDING_LISTS, "items") and isinstance(value, list | tuple):
             made[key] = [change(each) for each in value]
+        elif key in _HOLDING_ONE:
+            made[key] = change(value)
         elif key in _HOLDING_TABLES and isinstance(value, Mapping):
-            made[key] = {name: change(each) for name, each in value.items()}
+            made[key] = {
+                name: each if isinstance(each, list) else change(each)
+                for name, each in value.items()
+            }
         else:
             made[key] = value
     return made

@@ -1,7 +1,8 @@
 """Arguments are validated, and schemas that cannot be are refused at registration."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from ipaddress import IPv4Address, IPv6Address
@@ -43,8 +44,8 @@ from lhkit.tools.schema import (
 # `format` is asserted for what the standard library can check: `date` (YYYY-MM-DD), `date-time`
 # and `time` (ISO 8601; seconds and offset may be left out, since models write local time), `uuid`,
 # `ipv4`, `ipv6`. Other formats (`email`, `uri`, `duration`, …) tell the model something and are
-# checked by nobody: use a pattern, the tool's `check`, or check in the handler. A pattern is read as
-# ECMAScript reads it; one that Python cannot run is not asserted either.
+# checked by nobody: use a pattern, the tool's `check`, or check in the handler. A pattern is read
+# as ECMAScript reads it; one that Python cannot run is not asserted either.
 #
 # References stay inside the schema; nothing is ever fetched.
 
@@ -324,7 +325,7 @@ _DESCRIBED = (
 )  # fmt: skip
 """The keywords that a description of a schema names; others only where they are broken."""
 
-_KEYWORD_TYPES: Mapping[str, Collection[str]] = {
+_KEYWORD_TYPES: Mapping[str, AbstractSet[str]] = {
     "string": {"minLength", "maxLength", "pattern", "format"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
     "array": {"minItems", "maxItems", "uniqueItems", "contains", "items", "prefixItems"},
