@@ -1,8 +1,8 @@
 """`lhkit prompt`: what a model would read of a toolset, and what each part of it costs."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from typing import TypeAlias
 
@@ -54,6 +54,7 @@ class _Opening:
     tools: tuple[ToolDefinition, ...]
     context: str
     words: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, dialect: str) -> str:
         """Return it as a server gets it; of one that renders itself, messages and tools."""
@@ -79,12 +80,20 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     parts = _parts(opening, options.dialect, tokens)
     console = Console()
     if options.as_json:
-        told = {"dialect": options.dialect, "prompt": text, "parts": [asdict(p) for p in parts]}
+        told = {
+            "dialect": options.dialect,
+            "prompt": text,
+            "parts": [asdict(p) for p in parts],
+            "left_out": dict(opening.left_out),
+        }
         print_json(console, told)
         return 0
     catalog = load_catalog(settings.locale)
     console.print(Text(printable(text)), soft_wrap=True)
     console.print(_table(parts, catalog))
+    for name, reason in opening.left_out.items():
+        warning = catalog.text("prompt.left_out", tool=name, reason=reason)
+        console.print(Text(printable(warning), style="yellow"), soft_wrap=True)
     if options.dialect == OPENAI:
         console.print(catalog.text("prompt.server_renders"), soft_wrap=True)
     if tokens is None:
@@ -105,6 +114,7 @@ def _opening(options: PromptOptions, settings: Settings) -> _Opening:
             tools=session.registry.definitions,
             context=assistant.context(words),
             words=words,
+            left_out=session.registry.left_out,
         )
 
 

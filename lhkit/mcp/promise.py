@@ -11,14 +11,16 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import shown
+from lhkit.tools.drafts import upgraded
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
     Draft202012Validator,
+    SchemaValidator,
     best_match,
     extend,
 )
 from lhkit.tools.schema import with_subschemas
-from lhkit.tools.validation import describe
+from lhkit.tools.validation import expected_by
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -66,7 +68,7 @@ class ResultPromise:
         if fault.validator == "required":
             missing = [name for name in fault.validator_value if name not in fault.instance]
             return f"{where} lacks {', '.join(map(repr, missing))[:_SHOWN_CHARS]}"
-        wanted = describe(fault.schema, self._schema)[: 2 * _SHOWN_CHARS]
+        wanted = expected_by(fault, self._schema)[: 2 * _SHOWN_CHARS]
         return f"{where} is {shown(fault.instance, _SHOWN_CHARS)} and should be {wanted}"
 
     def _told(self, why: str) -> str:
@@ -82,14 +84,21 @@ class ResultPromise:
         Raises:
             SchemaError: the schema is none.
         """
-        schema = without_patterns(self._schema)
+        schema = upgraded(without_patterns(self._schema))
         Draft202012Validator.check_schema(schema)
-        counted = {
-            name: self._counted(check) for name, check in Draft202012Validator.VALIDATORS.items()
-        }
+        counted = {name: self._counted(check) for name, check in SchemaValidator.VALIDATORS.items()}
+        counted["enum"] = self._counted_enum
         counted["uniqueItems"] = _nothing
-        kind: Any = extend(Draft202012Validator, validators=counted)  # type: ignore[no-untyped-call]
+        kind: Any = extend(SchemaValidator, validators=counted)  # type: ignore[no-untyped-call]
         return kind(schema, registry=EMPTY_REGISTRY)
+
+    def _counted_enum(
+        self, validator: Any, choices: list[Any], value: Any, schema: Any
+    ) -> Iterator[Any]:
+        self._left.steps -= len(choices)  # each is compared with the value
+        yield from self._counted(SchemaValidator.VALIDATORS["enum"])(
+            validator, choices, value, schema
+        )
 
     def _counted(self, check: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*args: Any) -> Iterator[Any]:

@@ -673,6 +673,7 @@ def _registry(toolset: McpToolset, told: Sequence["Tool"], handler: Any) -> Tool
             if toolset.tools:
                 raise
             _log.warning("%s: left out: %s", toolset.name, error)
+            registry.left_out[tool.name] = str(error) or type(error).__name__
     if not registry:
         raise UsageError(f"the MCP server {toolset.name} has no tool that can be called")
     return registry

@@ -8,12 +8,15 @@ nobody's program. https://github.com/python-jsonschema/jsonschema/issues/1428
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+from lhkit.tools.patterns import matches
 
 _SLOW = "rfc3987_syntax"
 
@@ -46,17 +49,85 @@ class _Late(ModuleType):
 
 
 with _read_late(_SLOW):
-    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema import (
+        Draft4Validator,
+        Draft6Validator,
+        Draft7Validator,
+        Draft201909Validator,
+        Draft202012Validator,
+        FormatChecker,
+    )
     from jsonschema.exceptions import SchemaError, ValidationError, best_match
     from jsonschema.validators import extend
     from referencing.jsonschema import EMPTY_REGISTRY
 
 __all__ = [
     "EMPTY_REGISTRY",
+    "Draft4Validator",
+    "Draft6Validator",
+    "Draft7Validator",
+    "Draft201909Validator",
     "Draft202012Validator",
     "FormatChecker",
     "SchemaError",
+    "SchemaValidator",
     "ValidationError",
     "best_match",
     "extend",
 ]
+
+
+def _multiple_of(validator: Any, divisor: Any, value: Any, _schema: Any) -> Iterator[Any]:
+    """Check in the decimals that were written: 19.99 is a multiple of 0.01."""
+    if validator.is_type(value, "number"):
+        number, unit = (
+            Fraction(str(each)) if isinstance(each, float) else Fraction(each)
+            for each in (value, divisor)
+        )
+        if (number / unit).denominator != 1:
+            yield ValidationError(f"{value!r} is not a multiple of {divisor}")
+
+
+def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not matches(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], value: Any, _schema: Any
+) -> Iterator[Any]:
+    if validator.is_type(value, "object"):
+        for pattern, inner in patterns.items():
+            for name, each in value.items():
+                if matches(pattern, name):
+                    yield from validator.descend(each, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, others: Any, value: Any, schema: Mapping[str, Any]
+) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    extra = [
+        name
+        for name in value
+        if name not in named and not any(matches(pattern, name) for pattern in patterns)
+    ]
+    if isinstance(others, Mapping):
+        for name in extra:
+            yield from validator.descend(value[name], others, path=name)
+    elif extra and others is False:
+        yield ValidationError(f"Additional properties are not allowed: {extra}")
+
+
+SchemaValidator: Any = extend(
+    Draft202012Validator,
+    validators={
+        "additionalProperties": _additional_properties,
+        "multipleOf": _multiple_of,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+    },
+)  # type: ignore[no-untyped-call]
+"""Draft 2020-12 with decimal multiples and ECMAScript's regular expressions."""

@@ -4,7 +4,6 @@ Validation and matching read schemas with the same eyes, these. A reference is f
 own schema only (`#/$defs/Name`): nothing is ever fetched.
 """
 
-import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,13 @@ from itertools import chain, islice, product
 from typing import Any
 from urllib.parse import unquote
 
+from lhkit.tools.patterns import matches
+
 ABSENT: Any = object()
 """Stands for a value that is not there; equal to nothing but a schema's default."""
 
 _HOLDING_ONE = (
+    "additionalItems",
     "additionalProperties",
     "contains",
     "contentSchema",
@@ -30,7 +32,14 @@ _HOLDING_ONE = (
     "unevaluatedProperties",
 )
 _HOLDING_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_HOLDING_TABLES = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+_HOLDING_TABLES = (
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+)
 
 _COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
 _PATTERNED = "patternProperties"
@@ -211,7 +220,7 @@ class KnownKeys:
     """The top-level keys that a schema knows, wherever it names them."""
 
     names: Collection[str]
-    patterns: tuple[re.Pattern[str], ...]
+    patterns: tuple[str, ...]
     is_open: bool
 
     @classmethod
@@ -220,19 +229,19 @@ class KnownKeys:
         parts = list(in_place(schema, schema))
         return cls(
             names=dict.fromkeys(name for part in parts for name in part.get("properties", ())),
-            patterns=tuple(re.compile(p) for part in parts for p in part.get(_PATTERNED, ())),
+            patterns=tuple(p for part in parts for p in part.get(_PATTERNED, ())),
             is_open=any(part.get(key, False) is not False for part in parts for key in _OPENING),
         )
 
     def has(self, key: str) -> bool:
         """Return True if the schema knows this key, or lets any in."""
-        return self.is_open or key in self.names or any(p.search(key) for p in self.patterns)
+        return self.is_open or key in self.names or any(matches(p, key) for p in self.patterns)
 
 
 def values_of(part: Mapping[str, Any], name: str) -> Iterator[Any]:
     """Yield the schemas that one part of an object's schema has for a property."""
     found = [part["properties"][name]] if name in part.get("properties", {}) else []
-    found += [each for p, each in part.get(_PATTERNED, {}).items() if re.search(p, name)]
+    found += [each for p, each in part.get(_PATTERNED, {}).items() if matches(p, name)]
     yield from found or (part[key] for key in _OPENING if key in part)
 
 
@@ -279,15 +288,21 @@ def subschemas(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def with_subschemas(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return `schema` with each schema directly inside of it changed; data stay as they are."""
+    """Return `schema` with each schema directly inside of it changed; data stay as they are.
+
+    Places of older drafts are known, too: a list of `items`, `dependencies`.
+    """
     made: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _HOLDING_ONE:
-            made[key] = change(value)
-        elif key in _HOLDING_LISTS and isinstance(value, list | tuple):
+        if key in (*_HOLDING_LISTS, "items") and isinstance(value, list | tuple):
             made[key] = [change(each) for each in value]
+        elif key in _HOLDING_ONE:
+            made[key] = change(value)
         elif key in _HOLDING_TABLES and isinstance(value, Mapping):
-            made[key] = {name: change(each) for name, each in value.items()}
+            made[key] = {
+                name: each if isinstance(each, list) else change(each)
+                for name, each in value.items()
+            }
         else:
             made[key] = value
     return made

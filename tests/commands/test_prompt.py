@@ -180,3 +180,43 @@ async def test_a_world_that_cannot_be_opened_is_told_with_the_line_of_its_author
     line = ONE_TOOL.splitlines().index('        return {}["nowhere"]') + 1
     with pytest.raises(UsageError, match=rf"look\.py:{line}: KeyError: 'nowhere'"):
         await show_prompt(PromptOptions(toolset=f"{own}:Lost"), settings)
+
+
+async def test_prompt_names_tools_that_are_left_out(
+    capsys: pytest.CaptureFixture[str], settings: Settings, own: str
+) -> None:
+    Path(own).write_text(ONE_TOOL + LEAVES_OUT, encoding="utf-8")
+    reference = f"{own}:toolset"
+    assert (await shown(capsys, settings, toolset=reference))["left_out"] == {"book": "no schema"}
+    assert await show_prompt(PromptOptions(toolset=reference), settings) == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert "the tool book is left out, and no model reads it: no schema" in output
+
+
+LEAVES_OUT = """
+
+class Session:
+    def __init__(self):
+        from datetime import date
+
+        from lhkit import Assistant
+
+        self.assistant = Assistant()
+        self.registry = registry.with_handlers({})
+        self.today = date(2026, 6, 15)
+
+    def state(self):
+        return {}
+
+    def close(self):
+        pass
+
+
+class Toolset:
+    def open(self, world, locale):
+        registry.left_out["book"] = "no schema"
+        return Session()
+
+
+toolset = Toolset()
+"""

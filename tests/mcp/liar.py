@@ -14,6 +14,15 @@ LIE = {
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
     "outputSchema": {"type": "object", "properties": ENTRIES, "required": ["entries"]},
 }
+PAIR = {
+    "name": "pair",
+    "inputSchema": {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": {"p": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}},
+    },
+}
+BROKEN = {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"type": "any"}}}}
 
 
 def answer(method: str, params: Any) -> Any:
@@ -23,7 +32,7 @@ def answer(method: str, params: Any) -> Any:
         version = params["protocolVersion"]
         return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": told}
     if method == "tools/list":
-        return {"tools": [LIE]}
+        return {"tools": [LIE, PAIR, BROKEN]}
     text = params["arguments"]["text"]
     with Path(sys.argv[1]).open("a", encoding="utf-8") as file:
         file.write(f"{text}\n")

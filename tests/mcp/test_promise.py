@@ -85,3 +85,31 @@ def test_a_schema_that_would_take_for_ever_or_is_none_holds_up_nobody(
     schema: Any, told: Any
 ) -> None:
     assert broken(schema, told) == KEPT
+
+
+def test_promise_of_an_older_draft_is_read_by_it() -> None:
+    pair = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
+    schema = {**of(a=pair), "$schema": "http://json-schema.org/draft-07/schema#"}
+    assert broken(schema, {"a": ["x", 1]}) == KEPT
+    assert "a.1 is" in broken(schema, {"a": ["x", "y"]})
+
+
+class Counted(str):  # noqa: SLOT000 - counts on the class
+    """A text that counts what it is compared with."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_promise_with_a_long_enum_ends_after_its_steps() -> None:
+    Counted.compared = 0
+    choices = [Counted(f"c{n}") for n in range(MOST_STEPS // 10)]
+    schema = of(a={"type": "array", "items": {"enum": choices}})
+    assert broken(schema, {"a": ["none"] * 10_000}) == KEPT, "what cannot be checked is kept"
+    assert Counted.compared <= 2 * MOST_STEPS
+    assert "one of" in broken(of(a={"enum": choices}), {"a": "none"})

@@ -19,6 +19,7 @@ from lhkit.mcp.toolset import Launch, McpToolset, Remote, StateRead
 from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook.panel import ChatPanel
+from lhkit.tools.validation import Accepted, Invalid
 from lhkit.toolset import (
     label_of,
     load,
@@ -220,6 +221,18 @@ async def test_a_result_that_breaks_what_its_server_promises_is_an_error_that_sa
     assert "Whatever it did is done" in done.result.reason
     assert done.ran
     assert written(file) == f"{text}\n"
+
+
+async def test_toolset_reads_a_schema_by_its_draft_and_names_tools_that_it_leaves_out(
+    file: Path,
+) -> None:
+    words = [sys.executable, str(LEDGER.with_name("liar.py")), str(file)]
+    with opened(McpToolset(server=shlex.join(words), start_s=START_S), {}, "en") as session:
+        assert list(session.registry) == ["lie", "pair"]
+        assert list(session.registry.left_out) == ["broken"]
+        assert "'any' is not valid" in session.registry.left_out["broken"]
+        assert isinstance(session.registry.validator("pair").check({"p": ["a", 1]}), Accepted)
+        assert isinstance(session.registry.validator("pair").check({"p": ["a", "b"]}), Invalid)
 
 
 @pytest.mark.promise("mcp.envelopes")

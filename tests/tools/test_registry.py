@@ -1,9 +1,12 @@
-from dataclasses import replace
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
-from pydantic import Field
+from pydantic import AliasChoices, BaseModel, Field
+from pydantic_core import PydanticUndefined
 
 from lhkit.errors import RegistrationError
 from lhkit.messages import ToolErr, ToolOk
@@ -264,3 +267,351 @@ def test_a_schema_that_no_model_can_be_told_is_refused_with_the_argument(
     schema = {"type": "object", "properties": {"n": {"type": "number", **part}}}
     with pytest.raises(RegistrationError, match=f"tool 'echo': argument 'n': {fault}"):
         ToolRegistry([echo_tool(parameters=schema)])
+
+
+def registered(function: Callable[..., Any], **options: Any) -> tuple[ToolRegistry, str]:
+    registry = ToolRegistry()
+    registry.tool(**options)(function)
+    return registry, next(iter(registry))
+
+
+async def called(function: Callable[..., Any], args: Any, **options: Any) -> Any:
+    registry, name = registered(function, **options)
+    return await ToolDispatcher(registry).dispatch(name, args, confirm=YesGate())
+
+
+def with_default(annotation: Any, default: Any) -> Callable[..., dict[str, Any]]:
+    def pay(amount: Any = default) -> dict[str, Any]:
+        """Pay."""
+        return {"paid": amount}
+
+    pay.__annotations__["amount"] = annotation
+    return pay
+
+
+FIVE = {"default": 5, "minimum": 1, "type": "integer"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("annotation", "default", "schema", "left_out", "refused"),
+    [
+        (
+            int,
+            Field(..., ge=1, le=100, description="in euros"),
+            {"description": "in euros", "maximum": 100, "minimum": 1, "type": "integer"},
+            None,
+            99_999,
+        ),
+        (int, Field(ge=1), {"minimum": 1, "type": "integer"}, None, 0),
+        (int, Field(default=5, ge=1), FIVE, 5, 0),
+        (int, Field(5, ge=1), FIVE, 5, 0),
+        (int, Field(default_factory=lambda: 7, ge=1), {"minimum": 1, "type": "integer"}, 7, 0),
+        (Annotated[int, Field(ge=1)], 5, FIVE, 5, 0),
+        (Annotated[int, Field(ge=1)], Field(default=5), FIVE, 5, 0),
+        (Annotated[int, Field(ge=1, default=5)], Field(), FIVE, 5, 0),
+        (
+            Annotated[int, Field(ge=1, description="a")],
+            Field(default=5, le=9, description="b"),
+            {**FIVE, "description": "b", "maximum": 9},
+            5,
+            10,
+        ),
+        (int, PydanticUndefined, {"type": "integer"}, None, "x"),
+        (int, ..., {"type": "integer"}, None, "x"),
+        (list[int], Field(default_factory=list, max_length=1),
+         {"items": {"type": "integer"}, "maxItems": 1, "type": "array"}, [], [1, 2]),
+        (int | None, Field(None, ge=1),
+         {"anyOf": [{"minimum": 1, "type": "integer"}, {"type": "null"}], "default": None},
+         "null", 0),
+    ],
+)  # fmt: skip
+async def test_tool_reads_a_field_as_pydantic_does(
+    annotation: Any, default: Any, schema: Mapping[str, Any], left_out: Any, refused: Any
+) -> None:
+    pay = with_default(annotation, default)
+    registry, name = registered(pay, destructive=True)
+    parameters = registry[name].parameters
+    assert parameters["properties"]["amount"] == schema
+    assert parameters.get("required", []) == (["amount"] if left_out is None else [])
+    result = await called(pay, {}, destructive=True)
+    if left_out is None:
+        assert isinstance(result, ToolErr)
+        assert result.code == "validation"
+    else:
+        assert result == ToolOk({"paid": None if left_out == "null" else left_out})
+    result = await called(pay, {"amount": refused}, destructive=True)
+    assert isinstance(result, ToolErr)
+    assert result.code == "validation"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "default",
+    [
+        Field(alias="sum"),
+        Field(validation_alias="sum"),
+        Field(validation_alias=AliasChoices("sum", "total")),
+    ],
+    ids=["alias", "validation_alias", "choices"],
+)
+async def test_tool_takes_an_argument_under_the_alias_of_its_field(default: Any) -> None:
+    pay = with_default(int, default)
+    registry, name = registered(pay)
+    assert registry[name].parameters["required"] == ["sum"]
+    assert await called(pay, {"sum": 3}) == ToolOk({"paid": 3})
+    assert isinstance(await called(pay, {"amount": 3}), ToolErr)
+
+
+class Doc:
+    """Stands for `typing_extensions.Doc`."""
+
+    def __init__(self, documentation: str) -> None:
+        self.documentation = documentation
+
+
+@pytest.mark.parametrize(
+    ("annotation", "described"),
+    [
+        (Annotated[str, "a town"], {"description": "a town", "type": "string"}),
+        (Annotated[str, Doc("a town")], {"description": "a town", "type": "string"}),
+        (
+            Annotated[str, "a town", Field(max_length=4)],
+            {"description": "a town", "maxLength": 4, "type": "string"},
+        ),
+        (
+            Annotated[str, "a town", Field(description="a city")],
+            {"description": "a city", "type": "string"},
+        ),
+        (
+            Annotated[str, "a town"] | None,
+            {"anyOf": [{"description": "a town", "type": "string"}, {"type": "null"}]},
+        ),
+        (
+            list[Annotated[str, "a town"]],
+            {"items": {"description": "a town", "type": "string"}, "type": "array"},
+        ),
+    ],
+)
+def test_tool_takes_the_text_of_an_annotation_as_description(
+    annotation: Any, described: Mapping[str, Any]
+) -> None:
+    registry, name = registered(with_default(annotation, PydanticUndefined))
+    assert registry[name].parameters["properties"]["amount"] == described
+
+
+RESERVED = [
+    "model_config", "model_dump", "model_validate", "model_fields", "_path", "__root__", "_",
+    "__init__", "schema", "json", "copy", "dict", "validate", "register", "__config__", "cls",
+    "function", "args",
+]  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("default", ["", " = 3"])
+async def test_tool_may_name_an_argument_as_pydantic_names_its_own(name: str, default: str) -> None:
+    space: dict[str, Any] = {}
+    exec(f"def echo(first: str, {name}: int{default}): return {{{name!r}: {name}}}", space)  # noqa: S102 - names of the table
+    options: dict[str, Any] = {"description": "Echo."}
+    result = await called(space["echo"], {"first": "a", name: 7}, **options)
+    assert result == ToolOk({name: 7})
+    if default:
+        assert await called(space["echo"], {"first": "a"}, **options) == ToolOk({name: 3})
+    refused = await called(space["echo"], {"first": "a", name: "x"}, **options)
+    assert isinstance(refused, ToolErr)
+    assert name in refused.reason
+
+
+class Shop:
+    """A shop."""
+
+    def sell(self, count: int) -> dict[str, Any]:
+        """Sell some."""
+        return {"sold": count, "by": type(self).__name__}
+
+    def __call__(self, count: int) -> dict[str, Any]:
+        return self.sell(count)
+
+
+def transfer(account: str, amount: Annotated[int, Field(ge=1)], note: str = "") -> dict[str, Any]:
+    """Transfer money."""
+    return {"account": account, "amount": amount, "note": note}
+
+
+@pytest.mark.anyio
+async def test_tool_may_be_a_bound_method_or_a_callable_object() -> None:
+    assert await called(Shop().sell, {"count": 2}) == ToolOk({"sold": 2, "by": "Shop"})
+    assert await called(Shop(), {"count": 2}, name="sell") == ToolOk({"sold": 2, "by": "Shop"})
+    registry, _ = registered(Shop(), name="sell")
+    assert registry["sell"].description == "A shop."
+    with pytest.raises(RegistrationError, match="give name="):
+        registered(Shop())
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "bound",
+    [
+        functools.partial(transfer, "mine"),
+        functools.partial(transfer, account="mine"),
+        functools.partial(functools.partial(transfer, account="mine"), note=""),
+        functools.update_wrapper(functools.partial(transfer, "mine"), transfer),
+        functools.partial(functools.lru_cache(transfer), "mine"),
+    ],
+)
+async def test_tool_of_a_partial_offers_no_bound_argument(bound: Any) -> None:
+    registry, name = registered(bound)
+    assert name == "transfer"
+    assert registry[name].description == "Transfer money."
+    assert list(registry[name].parameters["required"]) == ["amount"]
+    wanted = ToolOk({"account": "mine", "amount": 5, "note": ""})
+    assert await called(bound, {"amount": 5}) == wanted
+    assert await called(bound, {"amount": 5, "account": "theirs"}) == wanted
+
+
+class Place(TypedDict):
+    """A place."""
+
+    town: str
+    street: NotRequired[str]
+
+
+class Unknown:
+    pass
+
+
+def test_tool_that_pydantic_cannot_describe_is_refused_when_it_is_registered() -> None:
+    def go(to: Place) -> dict[str, Any]:
+        """Go."""
+        return dict(to)
+
+    def meet(who: Unknown) -> dict[str, Any]:
+        """Meet."""
+        return {"who": str(who)}
+
+    def bound(count: Annotated[int, Field(pattern="(")]) -> dict[str, Any]:
+        """Count."""
+        return {"count": count}
+
+    def invalid(count: "int)") -> dict[str, Any]:  # type: ignore[syntax]  # noqa: F722 - the point
+        """Count."""
+        return {"count": count}
+
+    def twice() -> Unknown:
+        """Count."""
+        return Unknown()
+
+    for function, fault in (
+        (go, r"'go': no JSON Schema: .*typing_extensions\.TypedDict"),
+        (meet, "'meet': no JSON Schema: .*Unknown"),
+        (bound, "'bound': no JSON Schema"),
+        (invalid, "'invalid': the type of an argument is invalid"),
+        (twice, "'twice': a Unknown cannot be written as JSON"),
+        (Shop, "Shop.*not a function"),
+        (3, "3: it is not a function"),
+        (Shop.sell, "'sell': 'self' has no type: register the bound method"),
+        (dict.fromkeys, "'fromkeys': "),
+    ):
+        with pytest.raises(RegistrationError, match=fault):
+            ToolRegistry().tool()(function)  # type: ignore[type-var] - the point
+
+
+class Row(BaseModel):
+    day: date
+
+
+@dataclass
+class Pair:
+    left: int
+    day: date
+
+
+def answering(annotation: Any, value: Any) -> Callable[..., Any]:
+    def answer() -> Any:
+        """Answer."""
+        return value
+
+    answer.__annotations__["return"] = annotation
+    return answer
+
+
+DAY = date(2026, 6, 15)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("annotation", "value", "data"),
+    [
+        (str, "done", {"result": "done"}),
+        ("str", "done", {"result": "done"}),
+        (int, 3, {"result": 3}),
+        (float, 3.5, {"result": 3.5}),
+        (bool, True, {"result": True}),
+        (None, None, {"result": None}),
+        (str | None, None, {"result": None}),
+        (list[str], ["a"], {"result": ["a"]}),
+        (list, ["a"], {"result": ["a"]}),
+        (list[dict[str, int]], [{"a": 1}], {"result": [{"a": 1}]}),
+        (tuple[int, int], (1, 2), {"result": [1, 2]}),
+        (date, DAY, {"result": "2026-06-15"}),
+        (Literal["a"], "a", {"result": "a"}),
+        (str | ToolErr, "a", {"result": "a"}),
+        (dict[str, Any] | str, "a", {"result": "a"}),
+        (dict[str, Any] | str, {"a": 1}, {"a": 1}),
+        (Annotated[str, "a word"], "a", {"result": "a"}),
+        (Row, Row(day=DAY), {"day": "2026-06-15"}),
+        (Pair, Pair(1, DAY), {"left": 1, "day": "2026-06-15"}),
+        (list[Row], [Row(day=DAY)], {"result": [{"day": "2026-06-15"}]}),
+        (str, {"a": 1}, {"a": 1}),
+    ],
+)
+async def test_tool_result_of_an_annotated_type_stands_under_result(
+    annotation: Any, value: Any, data: Mapping[str, Any]
+) -> None:
+    assert await called(answering(annotation, value), {}) == ToolOk(data)
+
+    async def answer() -> Any:
+        """Answer."""
+        return value
+
+    answer.__annotations__["return"] = annotation
+    assert await called(answer, {}) == ToolOk(data)
+
+    def later() -> Any:
+        """Answer."""
+        return answer()
+
+    later.__annotations__["return"] = Awaitable[annotation]
+    assert await called(later, {}) == ToolOk(data)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Any, "a"),
+        (object, "a"),
+        (int, "a"),
+        (list[int], ["a"]),
+        (dict[str, Any], "a"),
+        (ToolOk | ToolErr, "a"),
+        ("Missing", "a"),
+        (float, float("nan")),
+    ],
+)
+async def test_tool_result_of_another_type_is_a_handler_error(annotation: Any, value: Any) -> None:
+    result = await called(answering(annotation, value), {})
+    assert isinstance(result, ToolErr)
+    assert result.code == "handler_error"
+
+
+@pytest.mark.anyio
+async def test_tool_result_without_an_annotation_is_a_handler_error() -> None:
+    def answer():  # type: ignore[no-untyped-def]  # noqa: ANN202 - the point
+        """Answer."""
+        return "a"
+
+    result = await called(answer, {})
+    assert isinstance(result, ToolErr)
+    assert "returned str" in result.reason

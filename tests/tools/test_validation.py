@@ -480,3 +480,204 @@ def test_what_is_accepted_keeps_every_declared_key_and_means_the_same(
         assert verdict.args == kept
         assert set(verdict.extra) == args.keys() - kept.keys()
         assert Draft202012Validator(full).is_valid(verdict.args)
+
+
+def number(**bounds: Any) -> dict[str, Any]:
+    return {"properties": {"n": {"type": "number", **bounds}}}
+
+
+def nested(**bounds: Any) -> dict[str, Any]:
+    return {"properties": {"o": {"type": "object", **bounds}}}
+
+
+def listed(**bounds: Any) -> dict[str, Any]:
+    return {"properties": {"l": {"type": "array", **bounds}}}
+
+
+STRING = {"type": "string"}
+ANY_OF = [{"required": ["a"]}, {"required": ["b"]}]
+AB = {"a": {}, "b": {}}
+
+BROKEN_BOUNDS: list[tuple[str, dict[str, Any], Any, str]] = [
+    ("type", {"properties": {"s": STRING}}, {"s": 1}, "string"),
+    ("const", {"properties": {"s": {"const": "x"}}}, {"s": 1}, '"x"'),
+    ("enum", {"properties": {"s": {"enum": ["x", 2]}}}, {"s": 1}, 'one of "x", 2'),
+    ("minimum", number(minimum=3), {"n": 2}, "number 3.."),
+    ("maximum", number(maximum=3), {"n": 4}, "number ..3"),
+    ("exclusiveMinimum", number(exclusiveMinimum=0), {"n": 0}, "number above 0"),
+    ("exclusiveMaximum", number(exclusiveMaximum=9.5), {"n": 9.5}, "number below 9.5"),
+    ("multipleOf", number(multipleOf=0.01), {"n": 0.005}, "number that is a multiple of 0.01"),
+    ("minLength", {"properties": {"s": {"minLength": 2}}}, {"s": "a"}, "string of 2.. characters"),
+    ("maxLength", {"properties": {"s": {"maxLength": 2}}}, {"s": "abc"}, "of ..2 characters"),
+    ("pattern", {"properties": {"s": {"pattern": "^a$"}}}, {"s": "b"}, "string matching ^a$"),
+    ("format", {"properties": {"s": {"format": "date"}}}, {"s": "b"}, "date (YYYY-MM-DD)"),
+    ("minItems", listed(minItems=2), {"l": [1]}, "array of 2.. items"),
+    ("maxItems", listed(maxItems=2), {"l": [1, 2, 3]}, "array of ..2 items"),
+    ("uniqueItems", listed(uniqueItems=True), {"l": [1, 1]}, "array with no item twice"),
+    ("contains", listed(contains=STRING), {"l": [1]}, "array with 1.. items that are string"),
+    (
+        "contains",
+        listed(contains=STRING, minContains=2, maxContains=3),
+        {"l": ["a"]},
+        "array with 2..3 items that are string",
+    ),
+    ("contains", listed(contains=STRING, maxContains=1), {"l": ["a", "b"]}, "with 1..1 items"),
+    ("prefixItems", listed(prefixItems=[STRING]), {"l": [1]}, "string"),
+    ("items", listed(items=STRING), {"l": [1]}, "string"),
+    ("items", listed(prefixItems=[STRING], items=False), {"l": ["a", 1]}, "of at most 1 items"),
+    (
+        "unevaluatedItems",
+        listed(prefixItems=[STRING], unevaluatedItems=False),
+        {"l": ["a", 1]},
+        "of at most 1 items",
+    ),
+    ("properties", nested(properties={"s": STRING}), {"o": {"s": 1}}, "string"),
+    ("properties", nested(properties={"s": False}), {"o": {"s": 1}}, "left out"),
+    ("patternProperties", nested(patternProperties={"^s": STRING}), {"o": {"s": 1}}, "string"),
+    (
+        "additionalProperties",
+        nested(properties=AB, additionalProperties=False),
+        {"o": {"c": 1}},
+        "object with no other keys than 'a', 'b'",
+    ),
+    (
+        "additionalProperties",
+        nested(patternProperties={"^x": {}}, additionalProperties=False),
+        {"o": {"c": 1}},
+        "object with no other keys than keys matching ^x",
+    ),
+    ("additionalProperties", nested(additionalProperties=False), {"o": {"c": 1}}, "without keys"),
+    ("additionalProperties", nested(additionalProperties=STRING), {"o": {"c": 1}}, "string"),
+    (
+        "unevaluatedProperties",
+        nested(allOf=[{"properties": AB}], unevaluatedProperties=False),
+        {"o": {"c": 1}},
+        "object with no other keys than 'a', 'b'",
+    ),
+    (
+        "propertyNames",
+        nested(propertyNames={"pattern": "^x"}),
+        {"o": {"c": 1}},
+        "named as string matching ^x",
+    ),
+    ("required", nested(required=["a"]), {"o": {}}, "o.a"),
+    ("minProperties", nested(minProperties=2), {"o": {"a": 1}}, "object of 2.. keys"),
+    ("maxProperties", nested(maxProperties=0), {"o": {"a": 1}}, "object of ..0 keys"),
+    (
+        "dependentRequired",
+        nested(dependentRequired={"a": ["b"]}),
+        {"o": {"a": 1}},
+        "object with 'b' if with 'a'",
+    ),
+    (
+        "dependentSchemas",
+        nested(dependentSchemas={"a": {"required": ["b"]}}),
+        {"o": {"a": 1}},
+        "o.b",
+    ),
+    ("not", {"properties": {"s": {"not": {"const": 1}}}}, {"s": 1}, "that is not 1"),
+    ("not", nested(**{"not": {"required": ["a"]}}), {"o": {"a": 1}}, "not object with 'a'"),
+    ("allOf", number(allOf=[{"minimum": 3}, {"maximum": 9}]), {"n": 2}, "number 3.."),
+    ("anyOf", {"properties": AB, "anyOf": ANY_OF}, {}, "object with 'a' or object with 'b'"),
+    ("anyOf", {"properties": {"s": {"anyOf": [STRING, {"type": "null"}]}}}, {"s": 1}, "or null"),
+    ("oneOf", {"properties": AB, "oneOf": ANY_OF}, {}, "object with 'a' or object with 'b'"),
+    (
+        "oneOf",
+        {"properties": AB, "oneOf": ANY_OF},
+        {"a": 1, "b": 1},
+        "exactly one of object with 'a' or object with 'b'",
+    ),
+    (
+        "if",
+        number(**{"if": {"minimum": 5}, "then": {"maximum": 9}, "else": {"multipleOf": 2}}),
+        {"n": 10},
+        "number ..9",
+    ),
+    (
+        "if",
+        number(**{"if": {"minimum": 5}, "then": {"maximum": 9}, "else": {"multipleOf": 2}}),
+        {"n": 3},
+        "multiple of 2",
+    ),
+    (
+        "$ref",
+        {"$defs": {"N": {"exclusiveMinimum": 0}}, "properties": {"n": {"$ref": "#/$defs/N"}}},
+        {"n": 0},
+        "number above 0",
+    ),
+    ("enum", number(enum=[1, 2], multipleOf=2), {"n": 1}, "multiple of 2"),
+    ("anyOf", number(anyOf=[{}], exclusiveMinimum=0), {"n": 0}, "above 0"),
+]
+
+
+@pytest.mark.parametrize(("keyword", "schema", "args", "named"), BROKEN_BOUNDS)
+def test_validation_message_names_the_bound(
+    keyword: str, schema: dict[str, Any], args: dict[str, Any], named: str
+) -> None:
+    assert keyword in str(schema)
+    verdict = checked(schema, args)
+    assert isinstance(verdict, Invalid | Missing), verdict
+    assert named in f"{verdict.field} must be {verdict.expected}"
+
+
+def test_validation_messages_are_tried_for_every_keyword() -> None:
+    tried = {keyword for keyword, *_ in BROKEN_BOUNDS}
+    assert set(Draft202012Validator.VALIDATORS) - tried == {"$dynamicRef"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "fitting", "others"),
+    [
+        (0.01, [19.99, 4.35, 0.29, 0, 7, 1e20, -19.99, 1.1, 10**400], [19.995, 0.001, -0.005]),
+        (0.1, [0.3, 0.7, 1e16], [0.05, 0.30000000000000004]),
+        (0.5, [1.5, 2], [0.25]),
+        (3, [9, 9.0, 0], [10, 9.5]),
+        (1e-8, [12391239123, 0.00000001], [1e-9]),
+        (2.5e300, [5e300], [1]),
+    ],
+)
+def test_validator_counts_multiples_in_decimals(
+    unit: float, fitting: list[float], others: list[float]
+) -> None:
+    for value in fitting:
+        accepted(number(multipleOf=unit), {"n": value})
+    for value in others:
+        assert isinstance(checked(number(multipleOf=unit), {"n": value}), Invalid)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fitting", "others"),
+    [
+        ("^[0-9]{3}$", ["123"], ["123\n", "1234", "\n123"]),
+        (r"^\d{3}$", ["123"], ["１２３", "١٢٣", "123\n"]),
+        (r"^[\d-]+$", ["1-3"], ["１-３"]),
+        (r"^\D+$", ["１２３", "abc"], ["1"]),
+        (r"^\w+$", ["a_1"], ["é", "a\n"]),
+        (r"^\s$", [" ", "\u00a0", "\ufeff", "\u3000", "\n"], ["\x1c", "a"]),
+        (r"^[\s]$", ["\u00a0"], ["\x1c", "s"]),
+        (r"^\S$", ["a", "\x1c"], ["\u00a0"]),
+        (r"^a.b$", ["a b", "a[b"], ["a\nb", "a\rb", "a\u2028b"]),
+        (r"^[$.]$", ["$", "."], ["a", ""]),
+        (r"^\$\.$", ["$."], ["$a", ""]),
+        (r"^(?<year>[0-9]{4})-\k<year>$", ["2026-2026"], ["2026-2027"]),
+        (r"(?<=a)b(?<!c)", ["ab"], ["cb"]),
+        (r"^[[a]$", ["[", "a"], ["]"]),
+        (r"^[^]$", ["a", "\n"], ["ab"]),
+        (r"^[]$", [], ["a", ""]),
+        (r"a|$", ["a", "b"], []),
+        (r"^\p{L}+$", ["가나", "1"], []),
+    ],
+)
+def test_validator_reads_a_pattern_as_ecmascript_does(
+    pattern: str, fitting: list[str], others: list[str]
+) -> None:
+    schema = {"properties": {"s": {"pattern": pattern}}}
+    names = nested(patternProperties={pattern: {}}, additionalProperties=False)
+    for text in fitting:
+        accepted(schema, {"s": text})
+        accepted(names, {"o": {text: 1}})
+    for text in others:
+        assert isinstance(checked(schema, {"s": text}), Invalid)
+        assert isinstance(checked(names, {"o": {text: 1}}), Invalid)
+        top = {"patternProperties": {pattern: {}}}
+        assert accepted(top, {text: 1}).extra == (text,)

@@ -1,0 +1,56 @@
+"""Regular expressions of JSON Schema, which are ECMAScript's, run by Python's `re`."""
+
+import re
+from functools import lru_cache
+
+_ECMA_SPACE = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+_OUTSIDE = {
+    "$": r"\Z",  # Python's also matches before a line break at the end
+    ".": r"[^\n\r\u2028\u2029]",
+    "[]": "(?!)",
+    "[^]": r"[\s\S]",
+    "(?<": "(?P<",
+    r"\s": f"[{_ECMA_SPACE}]",
+    r"\S": f"[^{_ECMA_SPACE}]",
+}
+_IN_CLASS = {r"\s": _ECMA_SPACE, "[": r"\["}
+
+_PIECE = re.compile(r"\\k<(?P<group>\w+)>|\\[\s\S]|\[\^?\]|\[|\]|\$|\.|\(\?<(?![=!])")
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> re.Pattern[str] | None:
+    r"""Return a schema's regular expression compiled, None where Python has no such.
+
+    As ECMA-262 has it: `$` is the very end, and `\d`, `\w` and `\b` are ASCII.
+    """
+    is_in_class = False
+
+    def translated(match: re.Match[str]) -> str:
+        nonlocal is_in_class
+        piece = match[0]
+        if is_in_class and piece in {"[]", "[^]"}:  # a bracket in a class, then the end of it
+            is_in_class = False
+            return rf"\{piece}"
+        if is_in_class:
+            is_in_class = piece != "]"
+            return _IN_CLASS.get(piece, piece)
+        if match["group"]:
+            return f"(?P={match['group']})"
+        is_in_class = piece == "["
+        return _OUTSIDE.get(piece, piece)
+
+    try:
+        return re.compile(_PIECE.sub(translated, pattern), re.ASCII)
+    except (re.error, OverflowError, RecursionError, ValueError):
+        return None
+
+
+def matches(pattern: str, text: str) -> bool:
+    r"""Return True if a schema's regular expression is found in a text.
+
+    One that Python cannot run (`\p{L}`) is not asserted, like a format that is not known.
+    """
+    expression = compiled(pattern)
+    return expression is None or expression.search(text) is not None

@@ -1,0 +1,120 @@
+"""Schemas of older drafts: read by their own, and the same for jsonschema's validator of it."""
+
+from typing import Any
+
+import pytest
+from jsonschema.validators import validator_for
+
+from lhkit.errors import RegistrationError
+from lhkit.mcp.promise import without_patterns
+from lhkit.testing import echo_tool
+from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.validation import Accepted
+
+URIS = {
+    "04": "http://json-schema.org/draft-04/schema#",
+    "06": "http://json-schema.org/draft-06/schema#",
+    "07": "http://json-schema.org/draft-07/schema#",
+    "2019-09": "https://json-schema.org/draft/2019-09/schema",
+}
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+PAIR = {"type": "array", "items": [STRING, INTEGER]}
+
+
+def of(draft: str, **value: Any) -> dict[str, Any]:
+    return {"$schema": URIS[draft], "type": "object", "properties": {"v": value}}
+
+
+def pointing(to: str, **value: Any) -> dict[str, Any]:
+    schema = of("07", **value)
+    return {**schema, "properties": {**schema["properties"], "w": {"$ref": to}}}
+
+
+CASES: list[tuple[dict[str, Any], list[Any], list[Any]]] = [
+    (of("07", **PAIR), [["a", 1], ["a", 1, 2], []], [[1, "a"], ["a", "b"]]),
+    (of("07", **PAIR, additionalItems=False), [["a", 1]], [["a", 1, 2]]),
+    (of("04", **PAIR, additionalItems=STRING), [["a", 1, "b"]], [["a", 1, 2]]),
+    (of("2019-09", **PAIR, additionalItems=INTEGER), [["a", 1, 2]], [["a", 1, "b"]]),
+    (of("07", type="array", items=STRING, additionalItems=False), [["a", "b"]], [[1]]),
+    (of("04", minimum=0, exclusiveMinimum=True), [1], [0, -1]),
+    (of("04", minimum=0, exclusiveMinimum=False), [0, 1], [-1]),
+    (of("04", maximum=9, exclusiveMaximum=True), [8], [9]),
+    (of("07", exclusiveMinimum=0), [1], [0]),
+    (of("07", dependencies={"a": ["b"]}), [{"a": 1, "b": 1}, {"b": 1}], [{"a": 1}]),
+    (of("07", dependencies={"a": {"required": ["b"]}}), [{"a": 1, "b": 1}], [{"a": 1}]),
+    (of("07", dependencies={"a": ["b"], "c": {"maxProperties": 1}}), [{"c": 1}], [{"a": 1}]),
+    (
+        {**of("07", **{"$ref": "#/definitions/N", "maximum": 3}), "definitions": {"N": INTEGER}},
+        [9],
+        ["a"],
+    ),
+    (
+        {**of("2019-09", **{"$ref": "#/$defs/N", "maximum": 3}), "$defs": {"N": INTEGER}},
+        [3],
+        [9, "a"],
+    ),
+    (of("07", properties={"p": PAIR, "items": STRING}), [{"items": "a"}], [{"p": [1]}]),
+    (of("07", const=1), [1], [2]),
+    (of("06", contains=STRING, type="array"), [["a"]], [[1]]),
+]
+
+
+@pytest.mark.parametrize(("schema", "fitting", "others"), CASES)
+def test_registry_reads_a_schema_by_its_own_draft(
+    schema: dict[str, Any], fitting: list[Any], others: list[Any]
+) -> None:
+    registry = ToolRegistry([echo_tool(parameters=schema)])
+    by_draft = validator_for(schema)(schema)
+    for value in [*fitting, *others]:
+        is_valid = by_draft.is_valid({"v": value})
+        assert is_valid == (value in fitting)
+        verdict = registry.validator("echo").check({"v": value})
+        assert isinstance(verdict, Accepted) == is_valid, verdict
+
+
+@pytest.mark.parametrize(
+    ("schema", "fitting", "other"),
+    [
+        (pointing("#/properties/v/items/1", **PAIR), 1, "a"),
+        (pointing("#/properties/v/additionalItems", **PAIR, additionalItems=INTEGER), 1, "a"),
+        (
+            pointing("#/properties/v/dependencies/a", dependencies={"a": {"minProperties": 1}}),
+            {"b": 1},
+            {},
+        ),
+        (pointing("#/properties/v/properties/items", properties={"items": INTEGER}), 1, "a"),
+    ],
+)
+def test_registry_moves_references_with_what_they_point_at(
+    schema: dict[str, Any], fitting: Any, other: Any
+) -> None:
+    validator = ToolRegistry([echo_tool(parameters=schema)]).validator("echo")
+    assert isinstance(validator.check({"w": fitting}), Accepted)
+    assert not isinstance(validator.check({"w": other}), Accepted)
+
+
+def test_registry_leaves_a_schema_as_it_is_where_the_drafts_agree() -> None:
+    schema = of("07", type="string", maxLength=3)
+    assert ToolRegistry([echo_tool(parameters=schema)])["echo"].parameters is schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        (of("07", minimum=0, exclusiveMinimum=True), "properties/v/exclusiveMinimum"),
+        (of("04", exclusiveMinimum=3), "properties/v/exclusiveMinimum"),
+        ({**of("07"), "$schema": "http://json-schema.org/draft-03/schema#"}, "draft 03 is not"),
+        ({"type": "object", "properties": {"v": PAIR}}, "properties/v/items"),
+    ],
+)
+def test_registry_refuses_a_schema_that_its_own_draft_refuses(
+    schema: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(RegistrationError, match=f"'echo'.*{fault}"):
+        ToolRegistry([echo_tool(parameters=schema)])
+
+
+def test_promise_drops_patterns_in_places_of_older_drafts() -> None:
+    text = {"type": "string", "pattern": "(a+)+$"}
+    schema = of("07", items=[text], additionalItems=text, dependencies={"a": {"not": text}})
+    assert "(a+)+$" not in str(without_patterns(schema))
