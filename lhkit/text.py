@@ -1,10 +1,13 @@
 """How texts and numbers are written for people: in a terminal, a report, a notebook.
 
 Untrusted text is made safe for a terminal (`printable`): no escape sequences, no direction tricks.
+Where a person decides by what they read, it is `visible`: no character without a look of its own.
 Not an HTML escape: that is the business of who writes HTML.
 """
 
+import re
 import unicodedata
+from itertools import chain
 
 NOTHING = "–"
 """What stands where there is no number."""
@@ -35,7 +38,62 @@ def _is_safe(char: str) -> bool:
 
 def _escaped(char: str) -> str:
     code = ord(char)
+    if code > 0xFFFF:  # noqa: PLR2004 - four digits
+        return f"\\U{code:08x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004 - one byte
+
+
+_INVISIBLE_CATEGORIES = _UNSAFE_CATEGORIES | {"Co", "Zs"}  # private use looks as its font likes
+_BLANK = frozenset(
+    map(
+        chr,
+        chain(
+            # Default_Ignorable_Code_Point of Unicode 16, beyond the categories above
+            *((0x034F,), (0x115F, 0x1160), (0x17B4, 0x17B5), range(0x180B, 0x1810), (0x2065,)),
+            *((0x3164,), range(0xFE00, 0xFE10), (0xFFA0,), range(0xFFF0, 0xFFF9)),
+            range(0xE0000, 0xE1000),
+            # drawn as nothing by most fonts, though Unicode does not call them ignorable
+            (0x2800, 0xFFFC, 0x16FE4, 0x1D159),
+            # noncharacters
+            range(0xFDD0, 0xFDF0),
+            *((plane + 0xFFFE, plane + 0xFFFF) for plane in range(0, 0x110000, 0x10000)),
+        ),
+    )
+)
+_PICTURE = (
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u27bf\u2900-\u297f\u2b00-\u2bff"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+)
+_IN_EMOJI = (
+    f"(?<={_PICTURE})\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    f"|(?<={_PICTURE})\u200d(?={_PICTURE})|(?<={_PICTURE}\ufe0f)\u200d(?={_PICTURE})"
+)
+_SUSPECT = "[^\n\x20-\x7e\uac00-\ud7a3]"
+_SUSPECTS = re.compile(_SUSPECT)
+_SUSPECTS_BUT_EMOJI = re.compile(f"(?P<emoji>{_IN_EMOJI})|{_SUSPECT}")
+
+
+def visible(text: str, *, keep_emoji: bool = False) -> str:
+    """Return `text` with every character that cannot be seen drawn as an escape.
+
+    Escaped are control and direction characters, all spaces but the ASCII one, zero-width and
+    filler characters, variation selectors, tags and private use. Line feeds stay.
+
+    Args:
+        text: what is shown.
+        keep_emoji: leave the joiners and selectors inside of an emoji as they are. For prose: of
+            an argument every letter counts.
+    """
+    if keep_emoji:
+        return _SUSPECTS_BUT_EMOJI.sub(
+            lambda found: found[0] if found["emoji"] else _seen(found[0]), text
+        )
+    return _SUSPECTS.sub(lambda found: _seen(found[0]), text)
+
+
+def _seen(char: str) -> str:
+    is_invisible = char in _BLANK or unicodedata.category(char) in _INVISIBLE_CATEGORIES
+    return _escaped(char) if is_invisible else char
 
 
 def whole_unicode(text: str) -> str:

@@ -1,8 +1,12 @@
+import sys
+import unicodedata
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.text import printable
+from lhkit.text import printable, visible
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,60 @@ def test_control_and_direction_characters_are_shown_not_obeyed(raw: str, shown: 
 @given(st.text(st.characters(exclude_categories=())))
 def test_no_text_can_move_the_cursor(text: str) -> None:
     assert not set(printable(text)) & {chr(code) for code in range(32)} - {"\n", "\t"}
+
+
+DEFAULT_IGNORABLE = (  # DerivedCoreProperties.txt of Unicode 16
+    *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5)),
+    *((0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164)),
+    *((0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8)),
+    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+)
+CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"}
+INVISIBLE = {
+    *(
+        chr(code)
+        for code in range(sys.maxunicode + 1)
+        if unicodedata.category(chr(code)) in CATEGORIES
+    ),
+    *map(chr, chain.from_iterable(range(low, high + 1) for low, high in DEFAULT_IGNORABLE)),
+    *"\u2800\ufffc\U0001d159\U00016fe4\ufffe\U0010ffff\ufdd0",
+} - {" ", "\n"}
+
+
+@pytest.mark.parametrize("keep_emoji", [False, True])
+def test_visible_escapes_every_invisible_code_point_and_no_other(*, keep_emoji: bool) -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    shown = visible("x".join(INVISIBLE), keep_emoji=keep_emoji)
+    assert shown.isascii()
+    kept = set(visible(every))
+    assert not kept & INVISIBLE
+    assert all(
+        char in kept
+        for char in set(every) - INVISIBLE
+        if unicodedata.category(char) != "Cn"  # not assigned yet: as a newer Unicode may draw it
+    )
+
+
+@pytest.mark.parametrize("text", ["bo\u200db", "a\ufe0f", "1\ufe0f", "❤\ufe0f\ufe0f", "\u200d👩"])
+def test_visible_escapes_joiners_and_selectors_outside_of_an_emoji(text: str) -> None:
+    assert "\\" in visible(text, keep_emoji=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["❤️ 좋아요", "👩🏽\u200d🚀 go!", "👨\u200d👩\u200d👧", "1️⃣", "🏳️\u200d🌈", "🙂\u200d↔️"]
+)
+def test_visible_keeps_an_emoji_whole_in_words_and_not_in_arguments(text: str) -> None:
+    assert visible(text, keep_emoji=True) == text
+    assert "\\u" in visible(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["카페인 줄이기, 하루 2잔까지!", "naïve café “quoted” – 5°C €3", "👍 🇰🇷 漢字 ㅋㅋ", "a\n  b"],
+)
+def test_visible_leaves_ordinary_text_as_it_is(text: str) -> None:
+    assert visible(text) == text
+
+
+def test_visible_escapes_are_unambiguous_beyond_four_digits() -> None:
+    assert visible("\U000e01000\u31640\xa00") == "\\U000e01000\\u31640\\xa00"

@@ -46,7 +46,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.settings import Settings
-from lhkit.text import printable
+from lhkit.text import printable, visible
 from lhkit.toolset import KeepsData, closed_after, load, name_of
 
 # A chat in a terminal: streams words, shows a line a tool call, asks y/N before a write.
@@ -313,7 +313,7 @@ class TerminalChat:
         self._end_line()
         outcome, style = self._outcome(message.result)
         name = message.name or "?"
-        line = f"  ⚙ {name} {_short(message)} → {outcome} ({handler_s * 1000:.0f} ms)"
+        line = f"  ⚙ {name} {visible(_short(message))} → {outcome} ({handler_s * 1000:.0f} ms)"
         self._line(line, style=style)
 
     def _outcome(self, result: ToolResult) -> tuple[str, str]:
@@ -338,7 +338,8 @@ class TerminalChat:
             self._line(self._catalog.text("chat.stopped"), style="dim")
 
     def _line(self, text: str, *, style: str = "") -> None:
-        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+        shown = visible(text, keep_emoji=True)
+        self._console.print(Text(shown, style=style), soft_wrap=True)
 
     def _end_line(self) -> None:
         if self._is_mid_line:
@@ -407,9 +408,9 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
         app.require_choice(choice, told.runtime)
         folder = options.record
         keeper = None if folder is None else ChatKeeper(folder, surroundings, now=told.now)
-        console = Console(highlight=False, markup=False)
+        console = Console(highlight=False, markup=False, emoji=False)
         lines = input_lines()
-        gate = GuardedGate(TerminalGate(lines.read, console.print, catalog, forget=lines.forget))
+        gate = GuardedGate(terminal_gate(lines, console, catalog))
         async with opened_model(choice, told) as model:
             controller = app.open_chat(model, session, gate, told.locale)
             chat = TerminalChat(
@@ -423,6 +424,15 @@ async def converse(options: ChatOptions, settings: Settings) -> int:
             )
             await chat.run(model_name=model.identity.model)
     return 0
+
+
+def terminal_gate(lines: InputLines, console: Console, catalog: Catalog) -> TerminalGate:
+    """Return the gate that asks in `console`, letter for letter."""
+
+    def write(text: str) -> None:  # a `str` would be searched for markup and for `:emoji:`
+        console.print(Text(text), soft_wrap=True)
+
+    return TerminalGate(lines.read, write, catalog, forget=lines.forget)
 
 
 def open_talk(options: ChatOptions, settings: Settings) -> Surroundings:

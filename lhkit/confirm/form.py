@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_json
 from lhkit.locales import Catalog
-from lhkit.text import printable
+from lhkit.text import visible
 
 MOST_FIELDS = 50
 MOST_CHOICES = 200
@@ -280,7 +280,8 @@ def _with_default(made: FormField, default: Any) -> FormField:
         is_fit = value_of(made, text) == default and _fits(made, default)
     except (NotJsonError, ValueError, RecursionError):
         return made
-    is_seen = len(text) <= _MOST_CHARS and (bool(made.choices) or printable(text) == text)
+    shown = text.replace("\t", " ")  # white space in a field looks like white space
+    is_seen = len(text) <= _MOST_CHARS and (bool(made.choices) or visible(shown) == shown)
     return replace(made, typed=(text,)) if is_fit and is_seen else made
 
 

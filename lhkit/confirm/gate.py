@@ -28,7 +28,7 @@ from lhkit.confirm.form import (
 )
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog, load_catalog
-from lhkit.text import printable
+from lhkit.text import visible
 
 _log = logging.getLogger(__name__)
 
@@ -293,8 +293,8 @@ class TerminalGate:
 
     async def confirm(self, request: ConfirmRequest) -> bool:
         """Show what would be done and return True for an explicit yes."""
-        self._write(printable(f"{request.tool}: {request.description}"))
-        self._write(printable(request.summary))
+        self._write(visible(f"{request.tool}: {request.description}"))
+        self._write(visible(request.summary))
         title = self._catalog.text("confirm.title")
         prompt = self._catalog.text("confirm.prompt", title=title)
         try:
@@ -337,10 +337,10 @@ class FormLines:
     async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         """Return the answer; the end of input and Ctrl-C go away."""
         text = self._catalog.text
-        self._write(printable(f"{request.tool}: {request.description}"))
+        self._write(visible(f"{request.tool}: {request.description}"))
         if form.is_secret:
             self._write(text("form.secret"))
-        self._write(printable(request.summary))
+        self._write(visible(request.summary))
         if form.fields:
             self._write(text("form.how", decline=_DECLINE, cancel=_CANCEL))
         try:
@@ -371,7 +371,7 @@ class FormLines:
         while True:
             is_early = is_first and await self._fresh()
             is_first = False
-            line = await self._read(f"{printable(field.label)}{'*' if field.is_needed else ''}> ")
+            line = await self._read(f"{visible(field.label)}{'*' if field.is_needed else ''}> ")
             if is_early and not line:
                 return CANCELLED
             if (answer := _left(line)) is not None:
@@ -380,7 +380,7 @@ class FormLines:
             found = filled(alone, {field.name: typed}, self._catalog)
             if not found.faults:
                 return found
-            self._write(found.faults[field.name])
+            self._write(visible(found.faults[field.name]))
 
     def _show(self, field: FormField) -> None:
         lines = [field.label, field.about, hint(field, self._catalog)]
@@ -392,7 +392,7 @@ class FormLines:
         if field.typed:
             stands = ", ".join(titles.get(each, each) for each in field.typed)
             lines.append(self._catalog.text("form.stands", value=stands))
-        self._write(printable("\n".join(filter(None, lines))))
+        self._write(visible("\n".join(filter(None, lines))))
 
     async def _fresh(self) -> bool:
         """Make sure that what comes was typed now; True if something else was there."""

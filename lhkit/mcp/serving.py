@@ -34,6 +34,7 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.json_values import canonical, compact, plain_json
 from lhkit.locales import Catalog
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, envelope
+from lhkit.text import visible
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 
@@ -135,7 +136,7 @@ class McpServing:
         title = self._catalog.text("confirm.title")
         field = {"type": "boolean", "title": self._catalog.text("confirm.run")}
         return ElicitRequestFormParams(
-            message=f"{title}\n{request.tool}: {request.description}\n{request.summary}",
+            message=visible(f"{title}\n{request.tool}: {request.description}\n{request.summary}"),
             requested_schema={
                 "type": "object",
                 "properties": {_QUESTION: field},

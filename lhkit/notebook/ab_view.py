@@ -17,9 +17,10 @@ from lhkit.messages import (
     ModelIdentity,
     TurnEnded,
 )
+from lhkit.notebook.fields import escaped
 from lhkit.notebook.render import MAX_VALUE_CHARS
 from lhkit.notebook.state import OptedIn, OptInAsked
-from lhkit.text import printable, seconds
+from lhkit.text import seconds, visible
 
 Side: TypeAlias = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -222,7 +223,7 @@ def press_button(
 def _told(state: ABState) -> str:
     lines = "".join(
         f'<div class="lhkit-told"{" data-fault" if each.is_fault else ""}>'
-        f"{escape(printable(each.text))}</div>"
+        f"{escaped(each.text)}</div>"
         for each in state.told
     )
     return f'<div role="status">{lines}</div>'
@@ -290,7 +291,8 @@ def _reason_row(state: ABState, catalog: Catalog) -> str:
     reason = (
         f'<input class="lhkit-field" name="reason-{state.conversation}" data-enter="reason"'
         f' data-focus="reason-{state.conversation}"'
-        f' value="{escape(printable(state.reason))}" placeholder="{words}" aria-label="{words}">'
+        f' value="{escaped(state.reason, keep_emoji=True)}"'
+        f' placeholder="{words}" aria-label="{words}">'
     )
     keep = press_button("reason", catalog.text("ab.keep_reason"))
     unblind = press_button("unblind", catalog.text("ab.unblind"), css="lhkit-unblind")
@@ -301,8 +303,8 @@ def _opt_in(state: ABState, catalog: Catalog) -> str:
     sentences = [
         catalog.text(
             "notebook.opt_in_who",
-            model=printable(each.model),
-            address=printable(each.address or catalog.text("notebook.opt_in_nowhere")),
+            model=visible(each.model),
+            address=visible(each.address or catalog.text("notebook.opt_in_nowhere")),
         )
         for each in state.opt_ins
     ]
@@ -338,18 +340,14 @@ def _facts(
     sides: tuple[Revealed, Revealed], catalog: Catalog
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the rows of the table: a key, and the HTML of each side's cell."""
-    yield "model", tuple(_escaped(each.identity.title) for each in sides)
-    yield "dialect", tuple(_escaped(each.identity.dialect) for each in sides)
-    yield "first_token", tuple(_escaped(seconds(_first_token_s(each.record))) for each in sides)
+    yield "model", tuple(escaped(each.identity.title) for each in sides)
+    yield "dialect", tuple(escaped(each.identity.dialect) for each in sides)
+    yield "first_token", tuple(escaped(seconds(_first_token_s(each.record))) for each in sides)
     turns = [sum(turn.active_s for turn in each.record.evidence.turns) for each in sides]
-    yield "turns", tuple(_escaped(seconds(each)) for each in turns)
-    yield "tokens", tuple(_escaped(_tokens(each.record, catalog)) for each in sides)
+    yield "turns", tuple(escaped(seconds(each)) for each in turns)
+    yield "tokens", tuple(escaped(_tokens(each.record, catalog)) for each in sides)
     yield "calls", tuple(_calls(each.record) for each in sides)
     yield "raw", tuple(_raw(each.record) for each in sides)
-
-
-def _escaped(text: str) -> str:
-    return escape(printable(text))
 
 
 def _first_token_s(record: SampleRecord) -> float | None:
@@ -382,7 +380,7 @@ def _raw(record: SampleRecord) -> str:
 def _pre(lines: Sequence[str]) -> str:
     text = "\n".join(lines)
     cut = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"
-    return f'<pre tabindex="0">{_escaped(cut)}</pre>' if cut else ""
+    return f'<pre tabindex="0">{escaped(cut)}</pre>' if cut else ""
 
 
 def _json(value: Any) -> str:
@@ -398,4 +396,4 @@ def ab_lines(state: ABState, catalog: Catalog) -> list[str]:
         lines += [state.reason] if state.reason else []
     for side, each in zip(SIDES, state.revealed or (), strict=False):
         lines.append(f"{catalog.text(f'ab.{side}')}: {each.identity.title}")
-    return [printable(line) for line in lines]
+    return [visible(line) for line in lines]

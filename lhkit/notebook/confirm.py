@@ -30,6 +30,7 @@ from lhkit.notebook.widget import (
     typed_answer,
     typed_form,
 )
+from lhkit.text import visible
 
 FRONT_END_S = 2.25
 """How long a front end may take to show a card before it is taken to be absent."""
@@ -219,7 +220,8 @@ class ButtonConfirmGate:
             opened.values = answer.content
             return _TYPED[answer.action]
         prompt = catalog.text("confirm.prompt", title=catalog.text("confirm.title"))
-        typed = await typed_answer(f"{request.tool}: {request.summary}\n{prompt}", self._ask)
+        shown = visible(f"{request.tool}: {request.summary}")
+        typed = await typed_answer(f"{shown}\n{prompt}", self._ask)
         if typed is None:
             return QuestionOutcome.NOBODY
         return QuestionOutcome.TYPED_YES if typed else QuestionOutcome.TYPED_NO

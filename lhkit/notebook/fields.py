@@ -6,7 +6,7 @@ from html import escape
 
 from lhkit.confirm.form import Choice, FieldKind, FormField, hint
 from lhkit.locales import Catalog
-from lhkit.text import printable
+from lhkit.text import visible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,6 @@ def option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
     return f'<option value="{escape(value)}"{chosen}>{escaped(shown)}</option>'
 
 
-def escaped(text: str) -> str:
-    """Return text for HTML, control characters made visible."""
-    return escape(printable(text))
+def escaped(text: str, *, keep_emoji: bool = False) -> str:
+    """Return text for HTML, with what cannot be seen as escapes, as `lhkit.text.visible` says."""
+    return escape(visible(text, keep_emoji=keep_emoji))

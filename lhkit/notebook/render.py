@@ -31,7 +31,7 @@ from lhkit.notebook.state import (
     ToolItem,
     UserItem,
 )
-from lhkit.text import printable, whole_unicode
+from lhkit.text import visible, whole_unicode
 
 # Markdown of a model to HTML that cannot act: no raw HTML, no images, http(s) links only.
 #
@@ -45,9 +45,11 @@ MAX_MARKDOWN_CHARS = 20_000
 def to_html(text: str) -> str:
     """Return `text` as safe HTML; what is endless (`MAX_MARKDOWN_CHARS`) as it was written."""
     if len(text) > MAX_MARKDOWN_CHARS:
-        return f"<pre>{escaped(_lines(text))}</pre>"
+        return f"<pre>{escaped(_lines(text), keep_emoji=True)}</pre>"
     html = _parser().render(_lines(text))
-    return printable(str(html))  # not before: of `&#x202e;` the parser makes the character
+    return visible(
+        str(html), keep_emoji=True
+    )  # not before: of `&#x202e;` the parser makes the character
 
 
 def _lines(text: str) -> str:
@@ -178,7 +180,7 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
 def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Fragment, ...]:
     if state.live is None or state.open_card is not None:
         return ()
-    words = printable(_lines(state.live))
+    words = visible(_lines(state.live), keep_emoji=True)
     last = known.fragments[-1] if known and known.fragments else None
     if last is not None and last.stream == words:
         return (last,)
@@ -198,7 +200,8 @@ def fragment(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an
         case CardItem():
             return _card(item, catalog)
         case NoteItem(text=text):
-            return f'<div class="lhkit-message" data-role="system">{escaped(text)}</div>'
+            note = escaped(text, keep_emoji=True)
+            return f'<div class="lhkit-message" data-role="system">{note}</div>'
         case ErrorItem():
             return _error(item, catalog)
         case OptInItem():
@@ -214,9 +217,9 @@ def status(state: PanelState, catalog: Catalog) -> str:
     is_asking = state.open_card is not None
     words = [catalog.text(f"notebook.connection_{'asking' if is_asking else state.connection}")]
     if identity is not None:
-        words = [printable(identity.model), *words]
+        words = [visible(identity.model), *words]
         if identity.dialect:
-            words.append(catalog.text("notebook.dialect", dialect=printable(identity.dialect)))
+            words.append(catalog.text("notebook.dialect", dialect=visible(identity.dialect)))
     figures = state.figures
     if state.has_figures and state.connection is not ModelStatus.ANSWERING:
         if figures.prompt_tokens or figures.completion_tokens:
@@ -242,7 +245,7 @@ def _message(role: str, body: str, catalog: Catalog, *, is_live: bool = False) -
 
 
 def _text(text: str) -> str:
-    return f'<div class="lhkit-text">{escaped(_lines(text))}</div>'
+    return f'<div class="lhkit-text">{escaped(_lines(text), keep_emoji=True)}</div>'
 
 
 def _assistant(item: AssistantItem, catalog: Catalog) -> str:
@@ -287,7 +290,7 @@ def _tool_outcome(item: ToolItem, catalog: Catalog) -> tuple[str, str]:
         case ToolOk():
             return "ok", catalog.text("notebook.tool_ok")
         case ToolErr(code=code):
-            return "error", catalog.text("notebook.tool_error", code=printable(code))
+            return "error", catalog.text("notebook.tool_error", code=visible(code))
         case ToolCancelled():
             return "cancelled", catalog.text("notebook.tool_cancelled")
         case _:
@@ -368,7 +371,7 @@ def _error(item: ErrorItem, catalog: Catalog) -> str:
 def _opt_in(item: OptInItem, catalog: Catalog) -> str:
     where = item.address or catalog.text("notebook.opt_in_nowhere")
     sentences = (
-        catalog.text("notebook.opt_in_who", model=printable(item.model), address=printable(where)),
+        catalog.text("notebook.opt_in_who", model=visible(item.model), address=visible(where)),
         catalog.text("notebook.opt_in_tools"),
         item.licence,
     )
@@ -389,14 +392,14 @@ def _short(args: Any) -> str:
 
 def _pretty_line(args: Any) -> str:
     if isinstance(args, Mapping):
-        return ", ".join(f"{printable(str(k))}: {_value(v)}" for k, v in args.items())
+        return ", ".join(f"{visible(str(k))}: {_value(v)}" for k, v in args.items())
     return _value(args)
 
 
 def _value(value: Any) -> str:
     if isinstance(value, str):
-        return printable(value)
-    return printable(json_or_repr(value))
+        return visible(value)
+    return visible(json_or_repr(value))
 
 
 def _pretty(value: Any) -> str:
@@ -407,7 +410,7 @@ def _pretty(value: Any) -> str:
 
 def _cut(text: str) -> str:
     cut = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"
-    return printable(cut)
+    return visible(cut)
 
 
 # What has to be sent so that a screen that shows one view shows the next. Pure.

@@ -14,7 +14,7 @@ from lhkit.locales import Catalog
 from lhkit.notebook.ab_view import PanelNotice, press_button
 from lhkit.notebook.fields import FieldEntry, escaped, field_html, option
 from lhkit.notebook.render import MAX_VALUE_CHARS, to_html
-from lhkit.text import printable
+from lhkit.text import visible
 
 CALL_KEYS = {"1": Held.RIGHT, "2": Held.WRONG, "3": Held.SHOULD_BE}
 REPLY_KEYS = {"1": Held.FINE, "2": Held.NOT_FINE, "3": Held.CALL_MISSING}
@@ -278,7 +278,7 @@ def _head(state: ReviewState, catalog: Catalog) -> str:
 def _at(state: ReviewState, catalog: Catalog) -> str:
     call = state.call
     place = catalog.text("review.place", place=state.place + 1, count=len(state.places))
-    what = catalog.text("review.reply") if call is None else printable(call.tool)
+    what = catalog.text("review.reply") if call is None else visible(call.tool)
     return f"{place}: {what}"
 
 
@@ -298,7 +298,7 @@ def _user(turn: TurnRecord, catalog: Catalog) -> str:
     who = escape(catalog.text("notebook.role_user"))
     return (
         f'<div class="lhkit-message" data-role="user"><div class="lhkit-who">{who}</div>'
-        f'<div class="lhkit-text">{escaped(_cut(turn.user))}</div></div>'
+        f'<div class="lhkit-text">{escaped(_cut(turn.user), keep_emoji=True)}</div></div>'
     )
 
 
@@ -455,7 +455,7 @@ def reviewed_lines(found: Reviewed, catalog: Catalog) -> list[str]:
         what = ", ".join(filter(None, [at.sample, turn, call]))
         first, second = (_held(each, catalog) for each in (dispute.first, dispute.second))
         lines.append(f"{what}: {found.first} {first} / {found.second} {second}")
-    return [printable(line) for line in lines]
+    return [visible(line) for line in lines]
 
 
 def _held(label: Label, catalog: Catalog) -> str:
@@ -491,7 +491,7 @@ def review_lines(state: ReviewState, catalog: Catalog) -> list[str]:
         count=len(state.records),
         done=state.done,
     )
-    return [printable(line) for line in (head, *(each.text for each in state.told))]
+    return [visible(line) for line in (head, *(each.text for each in state.told))]
 
 
 def _cut(text: str) -> str:

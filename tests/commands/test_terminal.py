@@ -24,7 +24,7 @@ from rich.console import Console
 
 import lhkit
 from lhkit.chat.controller import ChatController
-from lhkit.commands.chat import LineReader, PipedLines, TerminalChat
+from lhkit.commands.chat import LineReader, PipedLines, TerminalChat, terminal_gate
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form_of
 from lhkit.confirm.gate import GUARD_S, ConfirmRequest, GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
@@ -159,6 +159,18 @@ async def test_escape_sequences_of_the_model_are_shown_not_obeyed() -> None:
     text = await shown([say("\x1b[2J지웠다"), call("\x1b]0;x", a="\x1b[1m")], ["안녕", "또"])
     assert "\x1b" not in text
     assert "\\x1b[2J지웠다" in text
+
+
+@pytest.mark.anyio
+async def test_a_question_in_the_terminal_is_shown_letter_for_letter() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=20, force_terminal=True, color_system=None)
+    path = "/srv/a:on:b/:x:/[red]c[/red]/https://a.example/" + "d" * 40 + "  e"
+    request = ConfirmRequest(tool="rm", description=":b:", args={}, summary=path)
+    with os.fdopen(os.open(os.devnull, os.O_RDONLY)) as nothing:
+        gate = terminal_gate(PipedLines(nothing.fileno()), console, load_catalog("en"))
+        assert await gate.confirm(request) is False
+    assert output.getvalue() == f"rm: :b:\n{path}\n"
 
 
 class Pty:

@@ -2,7 +2,9 @@ import asyncio
 
 import pytest
 
+from lhkit.confirm.form import form_of
 from lhkit.confirm.gate import ConfirmRequest, DenyGate, GuardedGate, ScriptedGate, TerminalGate
+from lhkit.locales import load_catalog
 
 REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")
 
@@ -128,3 +130,28 @@ async def test_the_terminal_gate_shows_escape_sequences_instead_of_obeying_them(
     request = ConfirmRequest(tool="t", description="d", args={}, summary="\x1b[2J지움")
     await TerminalGate(no_line, shown.append).confirm(request)
     assert "\\x1b[2J지움" in shown
+
+
+@pytest.mark.anyio
+async def test_the_terminal_gate_escapes_what_cannot_be_seen() -> None:
+    hidden = "bo\u200db\u3164\xa0\u2800\U000e0100\u202e\x9b"
+    request = ConfirmRequest(tool=hidden, description=hidden, args={}, summary=hidden)
+    schema = {"properties": {"who": {"type": "string", "title": hidden, "description": hidden}}}
+    form = form_of(schema, "", load_catalog())
+    shown: list[str] = []
+    prompts: list[str] = []
+
+    async def read(prompt: str) -> str:
+        prompts.append(prompt)
+        return ""
+
+    async def nothing() -> bool:
+        return False
+
+    gate = TerminalGate(read, shown.append, forget=nothing)
+    await gate.confirm(request)
+    assert form is not None
+    await gate.fill_in(request, form)
+    text = "".join([*shown, *prompts])
+    assert text.count("bo\\u200db\\u3164\\xa0\\u2800\\U000e0100\\u202e\\x9b") == 9
+    assert not set(text) & set(hidden) - set("bo")

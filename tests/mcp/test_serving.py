@@ -131,6 +131,19 @@ async def test_a_write_asks_the_clients_person_and_only_an_explicit_yes_writes(
     assert kept(file) == "rent"
 
 
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_question_shows_what_cannot_be_seen_and_a_yes_writes_it_as_it_is(
+    words: list[str], file: Path, mode: str
+) -> None:
+    person, text = Asked("accept", run=True), "re\u202ent\x9b\u200b\u2028\u3164\xa0"
+    async with client(words, mode=mode, elicitation_callback=person) as served:
+        await served.call_tool("write", {"text": text})
+    (question,) = person.questions
+    assert "re\\u202ent\\x9b\\u200b\\u2028\\u3164\\xa0" in question
+    assert not set(question) & set(text) - set("rent")
+    assert kept(file) == text
+
+
 @pytest.mark.promise("mcp.serve")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_client_that_cannot_ask_writes_only_where_writes_were_allowed(

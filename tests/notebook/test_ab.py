@@ -28,6 +28,7 @@ from lhkit.notebook.ab_view import (
     ab_parts,
     fold_ab,
 )
+from lhkit.notebook.render import render
 from lhkit.notebook.state import ErrorItem, OptInAsked, PanelState, QuestionOutcome, ToolItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
@@ -35,7 +36,7 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, BareToolset, Session
 from tests.children import run_to_its_death
 from tests.notebook.conftest import FrontEnd
-from tests.notebook.test_render import EVIL, Elements
+from tests.notebook.test_render import EVIL, HIDDEN, Elements
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
 
@@ -404,6 +405,24 @@ def test_folders_are_called_by_what_tells_the_models_apart() -> None:
     assert named(("google/gemma", ""), ("../tuned", "")) == ("google-gemma", "tuned")
     assert named(("gemma", "json"), ("gemma", "gemma4")) == ("gemma-json", "gemma-gemma4")
     assert named(("gemma", ""), ("gemma", "")) == ("gemma-a", "gemma-b")
+
+
+async def test_the_board_and_both_sides_escape_what_cannot_be_seen(make_ab: MakeAB) -> None:
+    english = load_catalog("en")
+    replies = [call("look", **{HIDDEN: HIDDEN}), say(HIDDEN)]
+    panel = make_ab(replies, replies)
+    await panel.send(HIDDEN)
+    panel.vote("tie", HIDDEN)
+    panel.unblind()
+    sides = [
+        item.html
+        for half in panel._seated  # noqa: SLF001 - what is on the page
+        for item in render(half.screen.state, english).fragments
+    ]
+    for html in (*ab_parts(panel.state, english), *sides):
+        read = Elements(html).read
+        assert not set(read) & set(HIDDEN) - set("bo")
+    assert "".join(Elements(each).read for each in sides).count("\\u3164\\xa0\\u2800") >= 4
 
 
 @pytest.mark.promise("ab.blind")

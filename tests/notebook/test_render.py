@@ -225,3 +225,38 @@ def test_fewer_messages_are_cut_and_another_language_is_sent_whole() -> None:
     assert patches(before, cut) == [["cut", 1]]
     english = render(PanelState(items=before.items), load_catalog("en"), before)
     assert [change[0] for change in patches(before, english)] == ["set", "set"]
+
+
+HIDDEN = "bo\u200db\u3164\xa0\u2800\ufe0f\U000e0100\u180b\ufeff\xad\u2060\u202e\x9b"
+
+
+def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() -> None:
+    request = ConfirmRequest(tool=HIDDEN, description=HIDDEN, args={}, summary=HIDDEN)
+    schema = {
+        "properties": {
+            HIDDEN: {"type": "string", "title": HIDDEN, "description": HIDDEN, "default": HIDDEN},
+            "one": {"type": "string", "enum": ["a"], "enumNames": [HIDDEN]},
+            "some": {"type": "array", "items": {"enum": ["a"], "enumNames": [HIDDEN]}},
+        }
+    }
+    form = form_of(schema, "", KO)
+    assert form is not None
+    for item in (
+        CardItem(card="1", request=request),
+        CardItem(card="1", request=request, form=form, faults={HIDDEN: HIDDEN}),
+        ToolItem(name=HIDDEN, args={HIDDEN: HIDDEN}, raw=HIDDEN, result=ToolErr(HIDDEN, HIDDEN)),
+    ):
+        read = Elements(fragment(item, KO)).read
+        assert not set(read) & set(HIDDEN) - set("bo")
+        assert read.count("\\u3164\\xa0\\u2800\\ufe0f\\U000e0100") >= 3
+
+
+def test_a_default_with_letters_that_cannot_be_seen_is_not_put_into_a_field() -> None:
+    form = form_of({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
+    assert form is not None
+    assert form.fields[0].typed == ()
+
+
+def test_words_keep_their_emoji_and_show_what_hides_in_them() -> None:
+    read = Elements(fragment(AssistantItem(text="좋아요 ❤️ 👩\u200d🚀 bo\u200db\u3164"), KO)).read
+    assert "좋아요 ❤️ 👩\u200d🚀 bo\\u200db\\u3164" in read

@@ -32,7 +32,7 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load
 from tests.notebook.test_ab import _is_harmless
-from tests.notebook.test_render import EVIL
+from tests.notebook.test_render import EVIL, HIDDEN, Elements
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -196,6 +196,17 @@ async def test_foreign_text_is_text_in_a_review(notes: Path, locale: str) -> Non
     press(other, "compare")
     assert other.state.compared is not None
     _is_harmless_form(other, locale)
+
+
+async def test_a_review_escapes_what_cannot_be_seen(settings: Settings, tmp_path: Path) -> None:
+    model = ScriptedModel([call("look", **{HIDDEN: HIDDEN}), say(HIDDEN)])
+    folder = tmp_path / "hidden"
+    panel = ChatPanel(model=model, toolset=TOOLS, opt_in=True, record=folder, settings=settings)
+    await panel.send(HIDDEN)
+    html = "".join(review_parts(Review(folder, reviewer="kim").state, load_catalog("en")))
+    read = Elements(html).read
+    assert not set(read) & set(HIDDEN) - set("bo")
+    assert read.count("\\u3164\\xa0\\u2800") >= 4  # user, key and value, reply
 
 
 def _is_harmless_form(review: Review, locale: str) -> None:
