@@ -5,6 +5,7 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.m
     LhkitError
     ├── UsageError                 the caller asked for something that cannot be
     │   ├── CassetteError          a cassette is broken, or has no answer to a request
+    │   ├── NotIsolatedError       calls that no person approves would reach real data
     │   ├── RegistrationError      a tool definition is wrong
     │   ├── ScenarioError          a scenario file is wrong (names file, line, field)
     │   └── TuningError            data, base model or checkpoint do not fit a training
@@ -42,6 +43,10 @@ class UsageError(LhkitError):
 
 class CassetteError(UsageError):
     """A cassette cannot be used, or has no answer to a request; the message shows what changed."""
+
+
+class NotIsolatedError(UsageError):
+    """Calls that no person approves would reach a toolset whose sessions share real data."""
 
 
 class RegistrationError(UsageError):

@@ -30,7 +30,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from lhkit.chat.controller import Assistant
-from lhkit.errors import LhkitError, UsageError
+from lhkit.errors import LhkitError, NotIsolatedError, UsageError
 from lhkit.json_values import JSON, MAX_DEPTH, NotJsonError, plain_json, plain_rows, repr_of
 from lhkit.locales import available_locales
 from lhkit.settings import DEFAULT_TOOLSET, load_settings
@@ -163,6 +163,8 @@ class Toolset(Protocol):
     one), `locales`, the languages that it speaks (they are tried without it), and `open_kept`.
     With `waits = True` its sessions wait for another process when they are opened, closed and
     looked at: then that is done in a thread, so that no other conversation is held up.
+    With `is_isolated = False` its sessions share real data, as those of most MCP servers do: then
+    only a person or the simulated user of an evaluation approves calls (`isolation_fault`).
     """
 
     def open(self, world: Mapping[str, Any], locale: str) -> Session:
@@ -393,6 +395,35 @@ def opened(toolset: Toolset, world: Mapping[str, Any], locale: str) -> Iterator[
 def waits_of(toolset: Toolset) -> bool:
     """Return whether sessions of a toolset wait for another process."""
     return getattr(toolset, "waits", False) is True
+
+
+def isolation_fault(toolset: Toolset) -> str:
+    """Return why calls that no person approves are refused; empty where they are not.
+
+    `lint`, `mutate`, reviews, baselines, training data and `calls` of a world replay what a file
+    says, and the file approves it: that is only for sessions that share no real data.
+    """
+    if getattr(toolset, "is_isolated", True) is True:
+        return ""
+    return (
+        f"the toolset {name_of(toolset)} is not isolated, so calls that no person approves would "
+        "reach real data. Give each session a {folder} of its own, or declare isolated = true if "
+        "a session changes nothing outside itself, see docs/mcp.md"
+    )
+
+
+def require_isolated(toolset: Toolset, what: str) -> None:
+    """Refuse what replays calls of a file, where they would reach real data.
+
+    Args:
+        toolset: has the tools.
+        what: calls them, such as `run mutate`.
+
+    Raises:
+        NotIsolatedError: sessions of the toolset share data (`isolation_fault`).
+    """
+    if fault := isolation_fault(toolset):
+        raise NotIsolatedError(f"Cannot {what}: {fault}")
 
 
 @contextmanager
@@ -653,6 +684,11 @@ class ToolsetAround:
     def waits(self) -> bool:
         """Whether the inner toolset waits."""
         return waits_of(self.inner)
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether the inner toolset is isolated."""
+        return not isolation_fault(self.inner)
 
     def open(self, world: Mapping[str, Any], locale: str) -> SessionAround:
         """Return a session of the inner toolset, changed.

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.chat.controller import Assistant
-from lhkit.errors import ScenarioError, UsageError
+from lhkit.errors import NotIsolatedError, ScenarioError, UsageError
 from lhkit.harness.log import MAX_REPEATS, Answered, Questions, versions
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.scenario import Scenario, User
@@ -39,7 +39,14 @@ from lhkit.models.base import ChatModel, ModelRequest, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.models.request import request_body
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import Toolset, name_of, opened, runs_on_of, state_of
+from lhkit.toolset import (
+    Toolset,
+    name_of,
+    opened,
+    require_isolated,
+    runs_on_of,
+    state_of,
+)
 
 _SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
@@ -308,6 +315,8 @@ def plan_run(
         looked_at.add(tables)
         try:
             scenes.append(_scene(scenario, model, toolset, known, look_at_state=is_first))
+        except NotIsolatedError:  # of the toolset: the same for every scenario
+            raise
         except UsageError as error:
             faults += [_named(scenario.id, line) for line in str(error).splitlines()]
     if faults:
@@ -341,7 +350,7 @@ def _scene(
             row_keys_of(session, state_of(session))  # refuses what cannot be compared
         # refuses a tool that is not there
         breaking(registry, scenario.faults, coming=scenario.called)
-        identity = chosen_model(model, scenario, registry).identity
+        identity = chosen_model(model, scenario, registry, toolset).identity
         runs_on = runs_on_of(session)
         told, told_sha256 = known.told(scenario.locale, registry, assistant, identity, runs_on)
         return Scene(
@@ -468,11 +477,22 @@ def _texts_sha256(locale: str) -> str:
     return sha256({key: text for key, text in texts.items() if key.startswith(_MODEL_TEXTS)})
 
 
-def chosen_model(model: ModelSource, scenario: Scenario, registry: ToolRegistry) -> ChatModel:
-    """Return the model that plays `scenario`."""
+def chosen_model(
+    model: ModelSource, scenario: Scenario, registry: ToolRegistry, toolset: Toolset
+) -> ChatModel:
+    """Return the model that plays `scenario`.
+
+    Raises:
+        NotIsolatedError: its calls come from a file, and the toolset's sessions share real data.
+    """
+    chosen = model
     if callable(model):
-        return model(scenario, registry)
-    return model.conversation() if isinstance(model, PerConversation) else model
+        chosen = model(scenario, registry)
+    elif isinstance(model, PerConversation):
+        chosen = model.conversation()
+    if getattr(chosen, "needs_isolation", False):
+        require_isolated(toolset, f"run the scripted model {chosen.identity.model}")
+    return chosen
 
 
 def seeded(sampling: Sampling, repeat: int) -> Sampling:

@@ -24,7 +24,7 @@ from lhkit.harness.shares import Agreement, cohens_kappa
 from lhkit.json_values import compact
 from lhkit.messages import DispatchTrace, GateOutcome
 from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Toolset, opened, state_of
+from lhkit.toolset import Toolset, opened, require_isolated, state_of
 
 # Labels: values, and one file a reviewer beside the records.
 
@@ -392,8 +392,10 @@ async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | No
     What they come to, and the state at the end, is what the real tools say: so the gold passes.
 
     Raises:
+        NotIsolatedError: sessions of the toolset share real data.
         UsageError: the world opens no longer, or a mended call comes to a mistake of its own.
     """
+    require_isolated(toolset, "make the calls of a review")
     with opened(toolset, talk.world, talk.locale) as session:
         begun, row_keys = state_of(session), row_keys_of(session, state_of(session))
         said = [

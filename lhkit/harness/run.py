@@ -170,7 +170,7 @@ async def warm_up(job: Job, stage: SampleStage) -> bool:
     """
     scenario = job.scenario
     async with _set(stage.toolset, scenario) as session:
-        model = chosen_model(stage.model, scenario, session.registry)
+        model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
         request = ModelRequest(
             messages=(UserMessage(text=_OPENING),),
             tools=session.registry.definitions,
@@ -293,7 +293,7 @@ def _state_sha256(state: State) -> str:
 async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
     scenario = job.scenario
     async with _set(stage.toolset, scenario) as session:
-        model = chosen_model(stage.model, scenario, session.registry)
+        model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
         try:
             await _converse(job, stage, play, session, model)
         finally:

@@ -457,6 +457,7 @@ class _Disguised:
         self._inner = inner
         self._names = names
         self.identity: ModelIdentity = replace(inner.identity, stress=label)
+        self.needs_isolation = getattr(inner, "needs_isolation", False)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the inner model's events, in the real names."""

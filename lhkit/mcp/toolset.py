@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from urllib.parse import quote
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
 from lhkit.confirm.form import DECLINED, FormAnswer, form_of
@@ -39,7 +39,7 @@ from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.settings import variable
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
-from lhkit.toolset import day_of
+from lhkit.toolset import day_of, isolation_fault
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock, Tool
@@ -77,7 +77,7 @@ _Words: TypeAlias = str | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a process is started, as in the `mcp.json` of other clients."""
+    """How a process is started, as in the `mcp.json` of other clients; `isolated` as below."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -85,16 +85,18 @@ class Launch:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+    isolated: StrictBool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remote:
-    """Where a server runs that others have started."""
+    """Where a server runs that others have started; `isolated` as in `McpToolset`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    isolated: StrictBool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,8 @@ class McpToolset:
         tools: only these, in this order; all of them without it. A small model is better with few.
         folder: each session has a folder of its own, which the command line calls `{folder}`; the
             model, the scenarios and the records call it by this name, such as `/notes`.
+        isolated: whether a session changes nothing outside itself; by default only with a `folder`.
+            Without it `lint`, `mutate`, reviews, baselines and `calls` of a world call no tool.
         state: which reads tell the state, by the name of the table.
         claims: how the success of a write is told, by tool and language (see `ToolDefinition`).
         instructions: what the model is told of its task: a text, or one for each language.
@@ -148,6 +152,7 @@ class McpToolset:
     trust: Literal["nothing", "annotations"] = "nothing"
     tools: Sequence[str] = ()
     folder: str = ""
+    isolated: StrictBool | None = None
     state: Mapping[str, StateRead] = field(default_factory=dict)
     claims: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     instructions: _Words = ""
@@ -197,6 +202,13 @@ class McpToolset:
         return _filled(self._written)
 
     @property
+    def is_isolated(self) -> bool:
+        """Whether sessions share no data: as declared, else whether each has a folder."""
+        if self.isolated is not None:
+            return self.isolated
+        return bool(self.folder) or self._written.isolated
+
+    @property
     def shown(self) -> str:
         """The command line or the address as it was written: what it names is not filled in."""
         written = self._written
@@ -218,7 +230,8 @@ class McpToolset:
 
         `world` may have `now`, `files` (rows with `path` and `text`, for the folder of the session)
         and `calls` (`{tool, args}`, made before the conversation, to bring the server there).
-        Rows of a table of `state` are not made, but have to be what the server then tells.
+        Rows of a table of `state` are not made, but have to be what the server then tells: of a
+        server that is not isolated this is checked when the state is read, and `calls` are refused.
 
         Raises:
             McpServerError: the server does not start.
@@ -455,6 +468,8 @@ def _require_world(toolset: McpToolset, tables: Mapping[str, Any], files: Any, c
         rows_are = isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows)
         if not rows_are or any(not fields <= row.keys() for row in rows):
             raise UsageError(f"world.{name}: give a list of rows with {', '.join(fields)}")
+    if calls and (fault := isolation_fault(toolset)):
+        raise UsageError(f"world.{_CALLS} cannot be made: {fault}")
 
 
 def _write(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -527,6 +542,7 @@ class McpSession:
         self.today, self._toolset = today, toolset
         self._connection, self._asking, self._place = connection, asking, place
         self.ending = ExitStack()
+        self._unchecked: Mapping[str, Any] = {}  # tables of the world, until the state is read
         asking.locale, asking.name = locale, connection.name or toolset.name
         self.assistant = self._assistant(locale)
         self.registry = _registry(toolset, connection.tools, self._handler)
@@ -544,21 +560,16 @@ class McpSession:
         )
 
     def begin(self, calls: Sequence[Mapping[str, Any]], tables: Mapping[str, Any]) -> None:
-        """Make the calls of a world, and see that its tables are there."""
+        """Make the calls of a world, and check its tables, now or when the state is first read."""
         for number, each in enumerate(calls):
             answer = self._asked_now(
                 f"world.calls[{number}]", str(each["tool"]), each.get("args") or {}
             )
             if isinstance(answer, ToolErr):
                 raise UsageError(f"world.calls[{number}]: {each['tool']} refuses: {answer.reason}")
-        if tables:
-            state = self.state()
-            for table, rows in tables.items():
-                if rows != state[table]:
-                    raise UsageError(
-                        f"world.{table}: the server begins with {compact(state[table])[:200]}: "
-                        "bring it there with calls"
-                    )
+        self._unchecked = dict(tables)
+        if tables and self._toolset.is_isolated:
+            self.state()
 
     def runs_on(self) -> Mapping[str, str]:
         """Return what the server says it is."""
@@ -586,6 +597,13 @@ class McpSession:
             tables[table] = _rows_in(answer.data, read, table)
         if self._place is not None:
             tables[FILES] = list(_files(self._place, self._masked))
+        for table, rows in self._unchecked.items():
+            if rows != tables[table]:
+                raise UsageError(
+                    f"world.{table}: the server begins with {compact(tables[table])[:200]}: "
+                    "bring it there with calls"
+                )
+        self._unchecked = {}
         return tables
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:

@@ -52,7 +52,9 @@ class ScriptedModel:
     """Plays replies in order, or asks a function for each; keeps the requests it got.
 
     When the replies have run out it says nothing (an empty message). `chunk_chars` is the size of
-    the streamed pieces of text, in characters. `identity` plays somebody else.
+    the streamed pieces of text, in characters. `identity` plays somebody else. With
+    `needs_isolation` its calls come from a file, and are refused where they reach real data
+    (`lhkit.toolset.require_isolated`).
     """
 
     def __init__(
@@ -62,7 +64,9 @@ class ScriptedModel:
         name: str = "scripted",
         chunk_chars: int = 8,
         identity: ModelIdentity | None = None,
+        needs_isolation: bool = False,
     ) -> None:
+        self.needs_isolation = needs_isolation
         self._next = script if callable(script) else _in_order(script)
         self._chunk_chars = chunk_chars
         self._identity = identity or ModelIdentity(model=name, server="lhkit scripted model")

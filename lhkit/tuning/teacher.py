@@ -89,6 +89,7 @@ class ExpertModel:
         self._conversation = conversation
         self._dialect = dialect
         self._scripted = ScriptedModel(self._reply, name="expert")
+        self.needs_isolation = True
 
     @property
     def identity(self) -> ModelIdentity:

@@ -546,7 +546,7 @@ def test_a_world_that_a_server_cannot_have_is_refused(
     ledger: Ledger, world: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(UsageError, match=why):
-        open_session(ledger(), world, "en")
+        open_session(ledger(isolated=True), world, "en")
 
 
 def test_a_file_of_a_world_stays_in_its_folder() -> None:

@@ -324,7 +324,7 @@ def trace_model(turns: Sequence[TurnTrace], *, name: str) -> ScriptedModel:
         said = replies[turn] if turn < len(replies) else []
         return said[done] if done < len(said) else Reply()
 
-    return ScriptedModel(script, name=name)
+    return ScriptedModel(script, name=name, needs_isolation=True)
 
 
 def _progress(request: ModelRequest) -> tuple[int, int]:

@@ -56,6 +56,7 @@ from lhkit.toolset import (
     Session,
     Toolset,
     ToolsetAround,
+    isolation_fault,
     opened,
     place_in_their_code,
     registry_of,
@@ -88,6 +89,7 @@ LEVELS: Mapping[str, Level] = {
     "broken_tool": Level.ERROR,  # a tool fails in the gold trace, and nothing says that it should
     "silent": Level.ERROR,  # the no-op baseline passes
     "always_call": Level.ERROR,  # the always-call baseline passes
+    "not_isolated": Level.WARNING,  # so no tool was called, and what needs calls is unchecked
     "unused_fault": Level.WARNING,  # a tool breaks that the gold trace never calls
     "ambiguous_reply": Level.WARNING,  # words that a done call and a refused one share
     "unchecked_reply": Level.WARNING,  # a turn that may end in silence
@@ -425,6 +427,8 @@ async def played_remarks(scenario: Scenario, toolset: Toolset) -> tuple[Remark, 
         wrong = [each.path for each in written if LEVELS[each.code] is Level.ERROR]
         told = _told("underivable", error, scenario.id)
         return (*written, *(each for each in told if not _is_beside(each.path, wrong)))
+    if isolation_fault(toolset):  # playing would call tools; without it nobody knows new ids
+        return tuple(written_remarks(scenario, Known(registry=registry)))
     gold = await tried(scenario, trace_model(trace, name="gold"), toolset)
     came = [each for each in tools_that_came(gold.evidence) if each.name not in registry]
     known = Known(
@@ -617,6 +621,11 @@ async def lint(
         tick: called after each scenario, for who shows how far it is.
     """
     found = [_of_the_file(fault) for fault in sources.faults]
+    fault = isolation_fault(toolset)
+    if fault and sources.scenarios:
+        first = sources.scenarios[0].id
+        remark = Remark("not_isolated", (), f"{', '.join(_PLAYED)} were not checked: {fault}")
+        found.append(remark.at(first, sources.origins[first]))
     seen: set[str] = set()
     for scenario in sources.scenarios:
         origin = sources.origins[scenario.id]
@@ -627,6 +636,19 @@ async def lint(
         found += [remark.at(scenario.id, origin) for remark in remarks]
         tick()
     return tuple(sorted(found, key=lambda each: (each.file, each.line)))
+
+
+_PLAYED = (
+    "gold",
+    "final_state",
+    "violation",
+    "broken_tool",
+    "silent",
+    "always_call",
+    "unused_fault",
+    "unknown_id",
+)
+"""Codes of the checks that call tools."""
 
 
 def _wordless(scenario: Scenario, toolset: Toolset) -> Iterator[Remark]:

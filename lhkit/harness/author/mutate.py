@@ -36,7 +36,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import SchemaNode, default_of, nfc
 from lhkit.tools.validation import Accepted
-from lhkit.toolset import Toolset, opened, state_of
+from lhkit.toolset import Toolset, opened, require_isolated, state_of
 
 # One mistake as a value, and what mistakes are made from: a scenario with its gold trace, played.
 #
@@ -1064,8 +1064,10 @@ async def mutate(scenarios: Sequence[Scenario], toolset: Toolset) -> MutationRep
     """Return which mistakes each scenario notices.
 
     Raises:
+        NotIsolatedError: sessions of the toolset share real data.
         ScenarioError: a scenario whose gold trace does not pass: `lint` says why.
     """
+    require_isolated(toolset, "run mutate")
     outcomes: list[TriedMutant] = []
     untried: list[Untried] = []
     for scenario in scenarios:

@@ -1,0 +1,256 @@
+"""Servers whose sessions share real data: what nobody approves calls none of their tools."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import NotIsolatedError, UsageError
+from lhkit.harness.author.baselines import always_call_model, gold_model, gold_models, silent_model
+from lhkit.harness.author.lint import Level, lint
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.record import Verdict
+from lhkit.harness.reviews import MendedCall, MendedTalk, MendedTurn, scenario_of_review
+from lhkit.harness.run import replay, tried
+from lhkit.harness.scenario import Scenario, read_sources
+from lhkit.harness.stress import parse_stress, stressed
+from lhkit.mcp.toolset import McpToolset, StateRead
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.toolset import ToolsetAround, isolation_fault, load, opened, state_of
+from lhkit.tuning.teacher import Conversation, Line, simulate
+from tests.mcp.conftest import LEDGER, START_S
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+Ledger = Callable[..., McpToolset]
+
+RENT = """\
+- id: rent
+  ac: ledger
+  locale: en
+  turns:
+    - user: "Add rent."
+      confirm: accept
+      expect: {calls: [{tool: add_entry, args: {text: rent}}]}
+      reply: {contains_any: [added]}
+"""
+
+
+@pytest.fixture
+def scenarios(tmp_path: Path) -> Path:
+    path = tmp_path / "rent.yaml"
+    path.write_text(RENT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def declared(tmp_path: Path, file: Path) -> Callable[[str], str]:
+    """Return a function that writes a TOML with more lines and returns the reference to it."""
+
+    def made(more: str = "") -> str:
+        words = shlex.join([sys.executable, str(LEDGER), str(file)])
+        toml = tmp_path / "ledger.toml"
+        toml.write_text(f"server = {json.dumps(words)}\nstart_s = {START_S}\n{more}\n")
+        return f"mcp:{toml}"
+
+    return made
+
+
+def lhkit(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lhkit", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "3000", "LHKIT_LOCALE": "en"},  # noqa: TID251 - for the child
+    )
+
+
+def written(file: Path) -> str:
+    """Return what the ledger contains; nothing where there is none."""
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def rent(**said: Any) -> Scenario:
+    expected = {"tool": "add_entry", "args": {"text": "rent"}}
+    turn = {"user": "Add rent.", "confirm": "accept", "expect": {"calls": [expected]}}
+    return Scenario.from_data(
+        {"id": "rent", "ac": "ledger", "locale": "en", "turns": [turn], **said}
+    )
+
+
+def test_a_server_is_isolated_by_its_folder_or_by_declaration(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text(
+        json.dumps(
+            {
+                "mcpServers": {
+                    "shared": {"command": "x"},
+                    "own": {"command": "x", "isolated": True},
+                    "not-own": {"url": "https://x.org", "isolated": False},
+                    "far": {"url": "https://x.org", "isolated": True},
+                }
+            }
+        )
+    )
+    entries = {
+        name: not isolation_fault(load(f"mcp:{tmp_path / 'mcp.json'}#{name}"))
+        for name in ("shared", "own", "not-own", "far")
+    }
+    assert entries == {"shared": False, "own": True, "not-own": False, "far": True}
+    assert isolation_fault(McpToolset(server="x"))
+    assert isolation_fault(McpToolset(server="https://x.org"))
+    assert not isolation_fault(McpToolset(server="x {folder}", folder="/x"))
+    assert not isolation_fault(McpToolset(server="x", isolated=True))
+    assert isolation_fault(McpToolset(server="x {folder}", folder="/x", isolated=False))
+    assert isolation_fault(ToolsetAround(inner=McpToolset(server="x")))
+    assert not isolation_fault(load("life-helper"))
+
+
+@pytest.mark.parametrize("value", ["'yes'", "1"])
+def test_isolated_is_true_or_false_and_nothing_else(
+    declared: Callable[[str], str], value: str
+) -> None:
+    with pytest.raises(UsageError, match="isolated"):
+        load(declared(f"isolated = {value}"))
+
+
+async def test_lint_calls_no_tool_of_a_shared_server_and_names_the_checks_left_out(
+    scenarios: Path, ledger: Ledger, file: Path
+) -> None:
+    (finding, *others) = await lint(read_sources([scenarios]), ledger())
+    assert written(file) == ""
+    assert (finding.code, finding.level) == ("not_isolated", Level.WARNING)
+    for word in ("gold", "always_call", "silent", "final_state", "isolated = true", "{folder}"):
+        assert word in finding.message
+    assert [each.code for each in others] == ["wordless"]
+
+
+async def test_lint_still_reads_what_needs_no_call_of_a_shared_server(
+    tmp_path: Path, ledger: Ledger, file: Path
+) -> None:
+    path = tmp_path / "wrong.yaml"
+    twice = RENT + RENT.replace("id: rent", "id: more").replace("text: rent", "txt: rent")
+    path.write_text(twice.replace("tool: add_entry", "tool: ad_entry", 1), encoding="utf-8")
+    codes = [each.code for each in await lint(read_sources([path]), ledger())]
+    assert written(file) == ""
+    assert codes.count("not_isolated") == 1
+    assert {"unknown_tool", "unknown_argument"} <= set(codes)
+
+
+async def test_lint_plays_the_scenarios_of_an_isolated_server(
+    scenarios: Path, ledger: Ledger, file: Path
+) -> None:
+    codes = [each.code for each in await lint(read_sources([scenarios]), ledger(isolated=True))]
+    assert "not_isolated" not in codes
+    assert written(file) != ""
+
+
+@pytest.mark.parametrize("command", ["lint", "mutate"])
+def test_the_commands_for_authors_write_nothing_on_a_shared_server(
+    scenarios: Path,
+    declared: Callable[[str], str],
+    file: Path,
+    command: str,
+) -> None:
+    done = lhkit(command, str(scenarios), "--toolset", declared(""))
+    assert written(file) == ""
+    assert done.returncode == (0 if command == "lint" else 2), done
+    assert "isolated = true" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("model", ["gold", "silent"])
+def test_eval_with_a_baseline_writes_nothing_on_a_shared_server(
+    scenarios: Path, declared: Callable[[str], str], file: Path, tmp_path: Path, model: str
+) -> None:
+    words = [str(scenarios), "--toolset", declared(""), "--model", model, "--exit-zero"]
+    done = lhkit("eval", *words, "--runs-dir", str(tmp_path / "runs"))
+    assert written(file) == ""
+    assert done.returncode == (2 if model == "gold" else 0), done
+    assert ("isolated = true" in done.stderr) is (model == "gold")
+
+
+async def test_mutate_is_refused_with_one_sentence(ledger: Ledger, file: Path) -> None:
+    with pytest.raises(NotIsolatedError, match=r"isolated = true") as refused:
+        await mutate([rent()], ledger())
+    assert "\n" not in str(refused.value)
+    assert written(file) == ""
+
+
+@pytest.mark.parametrize("maker", [gold_model, gold_models()])
+@pytest.mark.parametrize("stress", ["", "rename"])
+async def test_reference_calls_are_refused_before_anything_runs(
+    ledger: Ledger, file: Path, maker: Any, stress: str
+) -> None:
+    model, toolset = stressed(maker, ledger(), parse_stress(stress))
+    with pytest.raises(NotIsolatedError):
+        await replay([rent(), rent(id="more")], model, toolset=toolset, progress=False)
+    record = await tried(rent(), model, toolset)
+    assert record.judgement.verdict is Verdict.INVALID
+    assert written(file) == ""
+
+
+async def test_the_always_call_baseline_is_refused(ledger: Ledger, file: Path) -> None:
+    record = await tried(rent(), always_call_model(rent(), ledger()), ledger())
+    assert record.judgement.verdict is Verdict.INVALID
+    assert written(file) == ""
+
+
+async def test_a_scripted_user_and_a_model_of_code_may_write_on_a_shared_server(
+    ledger: Ledger, file: Path
+) -> None:
+    model = ScriptedModel([call("add_entry", text="rent"), say("I added it.")])
+    run = await replay([rent()], model, toolset=ledger(), progress=False)
+    assert run.records[0].evidence.turns[0].calls[0].ran
+    assert written(file) == "rent\n"
+    silent = await replay([rent()], silent_model(), toolset=ledger(), progress=False)
+    assert silent.records[0].judgement.verdict is Verdict.FAIL
+
+
+async def test_reviewed_calls_are_not_made_again_on_a_shared_server(
+    ledger: Ledger, file: Path
+) -> None:
+    rents = MendedCall(tool="add_entry", args={"text": "rent"}, answer="accept")
+    turn = MendedTurn(user="Add rent.", calls=(rents,), reply="Added.", is_reply_fine=True)
+    talk = MendedTalk(name="talk", locale="en", world={}, turns=(turn,))
+    with pytest.raises(NotIsolatedError):
+        await scenario_of_review(talk, ledger())
+    assert written(file) == ""
+    await scenario_of_review(talk, ledger(isolated=True))
+    assert written(file) == "rent\n"
+
+
+def test_calls_of_a_world_are_not_made_on_a_shared_server(ledger: Ledger, file: Path) -> None:
+    world = {"calls": [{"tool": "add_entry", "args": {"text": "rent"}}]}
+    with (
+        pytest.raises(UsageError, match=r"world\.calls.*isolated = true"),
+        opened(ledger(), world, "en"),
+    ):
+        pass
+    assert written(file) == ""
+    with opened(ledger(isolated=True), world, "en"):
+        assert written(file) == "rent\n"
+
+
+def test_tables_of_a_world_are_compared_when_the_state_of_a_shared_server_is_read(
+    ledger: Ledger, file: Path
+) -> None:
+    read = StateRead(tool="sneak", args={"text": "read"}, rows="result")
+    with opened(ledger(state={"t": read}), {"t": []}, "en") as session:
+        assert written(file) == ""  # opening calls nothing
+        with pytest.raises(UsageError, match=r"world\.t"):
+            state_of(session)
+
+
+async def test_training_data_are_not_played_on_a_shared_server(ledger: Ledger, file: Path) -> None:
+    line = Line(user="Add rent.", act=lambda _calls: call("add_entry", text="rent"))
+    told = Conversation(name="rent.1", kind="write", locale="en", lines=(line,))
+    with pytest.raises(NotIsolatedError):
+        await simulate([told], ledger(), progress=False)
+    assert written(file) == ""
