@@ -534,7 +534,7 @@ def payload_of(data: str) -> Mapping[str, Any]:
         raise no_completion(data) from error
     if not isinstance(payload, dict):
         raise no_completion(data)
-    if payload.get("error") or payload.get("object") == "error":
+    if payload.get("error") or "error" in (payload.get("object"), payload.get("type")):
         raise _reported(payload, data)
     return payload
 

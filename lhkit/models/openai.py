@@ -266,6 +266,8 @@ class ChatContent:
             self._misplaced.setdefault("tool calls", "message")
         if message.get("content"):
             self._misplaced.setdefault("text", "message")
+        if choice.get("text"):  # a completion, not a chat
+            self._misplaced.setdefault("text", "text")
 
     def _require_whole(self, *, truncated: bool) -> None:
         """Refuse an answer that has less than the server claims; see `close`.

@@ -87,10 +87,9 @@ def chat_messages(messages: Iterable[Message], instructions: str = "") -> list[d
             case _:
                 assert_never(group)
     joined: list[dict[str, Any]] = []
-    for message in told:
+    for message in told:  # between calls and the next message are their results
         last = joined[-1] if joined else {}
-        is_same = message["role"] == last.get("role") and message["role"] != "tool"
-        if is_same and "tool_calls" not in last:  # results stand between calls and what follows
+        if message["role"] == last.get("role") and message["role"] != "tool":
             texts = [last["content"], message["content"]]
             content = "\n\n".join(text for text in texts if text is not None)
             joined[-1] = {**message, "content": content}

@@ -299,6 +299,7 @@ CALL = {"name": "add", "arguments": TEXT}
         ({"message": {"content": None, "function_call": CALL}}, "message"),
         ({"message": {"content": "네"}}, "message"),
         ({"delta": {}, "message": {"content": "네"}}, "message"),
+        ({"text": "네"}, "text"),
         ({"delta": {"function_call": CALL}}, "function_call"),
         ({"delta": {"content": "네", "function_call": {"name": "add"}}}, "function_call"),
         ({"delta": {"content": "네"}, "message": {"tool_calls": [CALL]}}, "message"),

@@ -223,6 +223,7 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         ),
         (event({"error": "boom"}), ServerFailedError, "boom"),
         (event({"object": "error", "message": "old style", "code": 400}), ServerFailedError, "old"),
+        (event({"type": "error", "message": "no room"}), ServerFailedError, "no room"),
         (event({"error": {"message": "retry", "code": 503}}), ServerOverloadedError, "try later"),
         (event({"error": {"message": "retry", "code": "429"}}), ServerOverloadedError, "try later"),
         (event({"error": {"message": "odd", "code": [429]}}), ServerFailedError, "odd"),
