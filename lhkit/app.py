@@ -6,7 +6,7 @@ Holds no logic of its own. Everything it needs from outside comes in as `Setting
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lhkit.chat.controller import ChatController
@@ -59,7 +59,7 @@ class ModelChoice:
     name: str | None = None
     base_url: str | None = None
     beside: tuple[str, ...] = ()
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     dialect: str = "json"
     constraint: Constraint = "off"
     tools: Sequence[ToolSpec] = ()  # that `constraint` has to fit: those of the conversations

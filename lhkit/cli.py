@@ -54,6 +54,7 @@ from lhkit.commands.tune_options import (
     TrainOptions,
 )
 from lhkit.errors import LhkitError, UsageError
+from lhkit.redaction import hide, masked
 from lhkit.settings import Settings, load_settings, process_age_s
 from lhkit.text import one_line, printable
 
@@ -74,6 +75,12 @@ _SHOWN_CHARS = 300
 _log = logging.getLogger(__name__)
 
 
+class _MaskingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line and its traceback without the keys that were sent to servers."""
+        return masked(super().format(record))
+
+
 class _LogFile(RotatingFileHandler):
     """A log that a full disk may cut short: it must not fill the user's terminal instead."""
 
@@ -89,7 +96,8 @@ def finish(run: Run, command: Callable[[Settings], Coroutine[Any, Any, int]]) ->
     log: _LogFile | None = None
     try:
         settings = load_settings()
-        log = _log_to_file(settings)
+        hide(settings.api_key)
+        log = log_to_file(settings)
         code = run(command(settings))
     except UsageError as error:
         code = _complain(error, EXIT_MISUSE)
@@ -118,14 +126,14 @@ def _report_unforeseen(error: BaseException, log: _LogFile | None) -> int:
     else:
         place = "lines above"
         with suppress(OSError):
-            traceback.print_exception(error)
-    what = one_line(traceback.format_exception_only(error)[-1], max_chars=_SHOWN_CHARS)
+            sys.stderr.write(masked("".join(traceback.format_exception(error))))
+    what = one_line(masked(traceback.format_exception_only(error)[-1]), max_chars=_SHOWN_CHARS)
     return _complain(
         f"unforeseen error: {what}. Report it with the traceback in the {place}.", EXIT_UNFORESEEN
     )
 
 
-def _log_to_file(settings: Settings) -> _LogFile | None:
+def log_to_file(settings: Settings) -> _LogFile | None:
     """Keep what handlers, gates and subscribers log, with tracebacks, out of the user's way."""
     folder = settings.cache_dir / "logs"
     try:
@@ -139,7 +147,7 @@ def _log_to_file(settings: Settings) -> _LogFile | None:
         )
     except OSError:  # what cannot be done without this folder says so itself
         return None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_MaskingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("lhkit")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -147,7 +155,7 @@ def _log_to_file(settings: Settings) -> _LogFile | None:
 
 
 def _complain(error: LhkitError | str, code: int) -> int:
-    told = Text(f"lhkit: {printable(str(error))}", style="red")
+    told = Text(f"lhkit: {printable(masked(str(error)))}", style="red")
     with suppress(OSError):  # a full disk there too: the exit code still says it
         Console(stderr=True).print(told, soft_wrap=True)
     return code

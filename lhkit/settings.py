@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     base_url: str | None = None
-    api_key: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
     locale: str = DEFAULT_LOCALE
     timezone: str = "Asia/Seoul"
     dtype: Dtype | None = None

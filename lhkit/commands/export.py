@@ -19,6 +19,7 @@ from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.plan import tool_specs
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
+from lhkit.redaction import masked
 from lhkit.settings import Settings
 from lhkit.text import printable
 from lhkit.toolset import DEFAULT, load, registry_of
@@ -26,6 +27,7 @@ from lhkit.toolset import DEFAULT, load, registry_of
 _TRACES = "/v1/traces"
 _SEND_S = 30.0
 _SHOWN_CHARS = 200
+_SHOWN_BYTES = 64 << 10
 
 
 async def export_run(options: ExportOptions, settings: Settings) -> int:
@@ -96,11 +98,19 @@ async def _send(run: Run, address: str) -> str:
     headers = {"Content-Type": "application/x-protobuf"}
     timeout = aiohttp.ClientTimeout(total=_SEND_S)
     try:
-        async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+        async with aiohttp.ClientSession(
+            timeout=timeout, headers=headers, auto_decompress=False
+        ) as session:
             for request in trace_requests(run):
-                async with session.post(url, data=request) as answer:
+                async with session.post(url, data=request, allow_redirects=False) as answer:
+                    if location := answer.headers.get("Location"):
+                        raise RunError(
+                            f"{url} redirects to {masked(location)[:_SHOWN_CHARS]}, and traces go "
+                            "only to the address that was given: give that one if you trust it"
+                        )
                     if not answer.ok:
-                        said = (await answer.text(errors="replace"))[:_SHOWN_CHARS]
+                        piece = await answer.content.read(_SHOWN_BYTES)
+                        said = masked(piece.decode("utf-8", "replace"))[:_SHOWN_CHARS]
                         raise RunError(
                             f"{url} refuses the traces ({answer.status} {said}): give the address "
                             "of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318"

@@ -31,6 +31,7 @@ from lhkit.harness.record import (
 )
 from lhkit.json_values import canonical, compact
 from lhkit.messages import Footprint, weights_label
+from lhkit.redaction import masked
 
 # What may stand in a `manifest.json` that somebody else gave us. Pure.
 #
@@ -126,7 +127,7 @@ class Journal:
             RunError: the disk does not take it.
         """
         told = (each if isinstance(each, str) else encode_record(each) for each in records)
-        lines = memoryview("".join(f"{each}\n" for each in told).encode())
+        lines = memoryview("".join(f"{masked(each)}\n" for each in told).encode())
         try:
             if self._fault is not None:
                 raise self._fault
@@ -292,7 +293,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     Raises:
         RunError: the disk does not take it.
     """
-    text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+    text = masked(json.dumps(manifest, ensure_ascii=False, indent=2)) + "\n"
     try:
         write_whole(folder / MANIFEST, text.encode(errors="backslashreplace"))
     except OSError as error:

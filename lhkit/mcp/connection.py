@@ -77,21 +77,21 @@ class Process:
     read there.
     """
 
-    command: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: Path | None = None
+    command: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: Path | None = field(default=None, repr=False)
     shown: str
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """A server that runs already, spoken to by streamable HTTP; `shown` and `secrets` as above."""
 
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     shown: str
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class McpConnection:
@@ -372,6 +372,7 @@ class McpConnection:
             self._errors.seek(max(0, size - 4 * _SHOWN_ERRORS))
             lines = self._errors.read().decode(errors="replace").split("\n")
             said = " / ".join(" ".join(line.split()) for line in lines if line.strip())
+            said = self._safe(said)  # before it is cut
             self._errors.seek(0, os.SEEK_END)
             return f" ({said[-_SHOWN_ERRORS:]})" if said else ""
         return ""

@@ -36,6 +36,7 @@ from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.mcp.promise import BAD_RESULT, ResultPromise, without_patterns
 from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
+from lhkit.redaction import LEAST_CHARS
 from lhkit.settings import variable
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
@@ -82,8 +83,8 @@ class Launch:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     command: str
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    args: tuple[str, ...] = field(default=(), repr=False)  # with variables filled in
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: Path | None = None
     isolated: StrictBool = False
 
@@ -94,8 +95,8 @@ class Remote:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     isolated: StrictBool = False
 
 
@@ -380,7 +381,13 @@ def _secrets_of(server: Launch | Remote) -> dict[str, str]:
     found = (each for text in texts for each in _VARIABLE.finditer(text))
     named = {variable(each[1], each[2]): f"${{{each[1]}}}" for each in found}
     in_addresses = {quote(value, safe=""): name for value, name in named.items()}
-    return {value: name for value, name in (named | in_addresses).items() if value}
+    in_headers = {
+        word: f"(header {name})"
+        for name, value in (server.headers.items() if isinstance(server, Remote) else ())
+        for word in value.split()
+        if len(word) >= LEAST_CHARS
+    }
+    return {value: name for value, name in (in_headers | named | in_addresses).items() if value}
 
 
 _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}

@@ -39,6 +39,7 @@ from lhkit.messages import (
     envelope_bytes,
 )
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.redaction import masked
 from lhkit.text import printable
 
 # JSON laid out for people: short things on one line, long texts as lists of their lines. Pure.
@@ -418,7 +419,7 @@ def write_cassette(path: Path, text: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        write_whole(path, masked(text).encode())
     except OSError as error:
         raise CassetteError(
             f"the cassette {path} cannot be written ({error}): give another path"

@@ -7,6 +7,7 @@ import logging
 import random
 import re
 import time
+import zlib
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -17,13 +18,14 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yarl
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from lhkit.errors import (
     ContextTooLongError,
@@ -49,6 +51,7 @@ from lhkit.messages import (
 from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
 from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.serving import dtype_told, sha256_of
+from lhkit.redaction import hide, masked
 
 _log = logging.getLogger(__name__)
 
@@ -326,7 +329,7 @@ def without_refused(body: Mapping[str, Any], refused: Collection[str]) -> dict[s
 
 
 def _short(text: str) -> str:
-    return " ".join(text.split())[:_SHOWN_CHARS].rstrip()
+    return " ".join(masked(text).split())[:_SHOWN_CHARS].rstrip()
 
 
 def _knows_no_such_model(status: int, said: str) -> bool:
@@ -529,7 +532,7 @@ def payload_of(data: str) -> Mapping[str, Any]:
         StreamBrokenError: it is not a JSON object.
     """
     try:
-        payload = json.loads(data)
+        payload = json.loads(masked(data))
     except (ValueError, RecursionError) as error:
         raise no_completion(data) from error
     if not isinstance(payload, dict):
@@ -587,7 +590,7 @@ def integers(payload: Mapping[str, Any], key: str) -> list[int]:
 def no_completion(what_came: object) -> StreamBrokenError:
     """Return the exception for an event that no server of ours would send."""
     return StreamBrokenError(
-        f"the stream is not one of completions ({str(what_came)[:100]}): "
+        f"the stream is not one of completions ({masked(str(what_came))[:100]}): "
         "check that --base-url leads to an OpenAI-compatible server"
     )
 
@@ -689,6 +692,11 @@ class ResponseReader:
         return self._moments.done_s is not None
 
     @property
+    def max_tokens(self) -> int:
+        """The most tokens that were asked for."""
+        return self._max_tokens
+
+    @property
     def silent_s(self) -> float:
         """Seconds since the last event; comments that keep a connection open do not count."""
         return self._now_s() - self._last_data_s
@@ -766,7 +774,7 @@ class ResponseReader:
         first_sent_s = self._started_s if self._first_sent_s is None else self._first_sent_s
         return Finished(
             reason=self._reason,
-            text=result.text,
+            text=masked(result.text),  # a key may come in several pieces
             calls=result.calls,
             fragment=result.fragment,
             truncated=self._is_truncated,
@@ -774,7 +782,7 @@ class ResponseReader:
             timing=self._moments.timing(
                 retries=max(0, self._tries - 1), retried_s=self._started_s - first_sent_s
             ),
-            raw_text=self._content.raw_text,
+            raw_text=masked(self._content.raw_text),
             token_ids=tuple(self._token_ids),
             prompt_token_ids=self._prompt_token_ids,
             prompt_text=prompt_text,
@@ -887,7 +895,7 @@ class Endpoint:
 
     base_url: str
     model: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     dialect: str = "json"
     constraint: Constraint = "off"
     connect_timeout_s: float = CONNECT_TIMEOUT_S
@@ -936,16 +944,19 @@ class Connection:
         with transport_faults(self.address):
             async with self._accepted(path, body, reader) as response:
                 reader.headers_came()
-                async for chunk in response.content.iter_any():
-                    for event in reader.feed(chunk):
-                        yield event
-                    if reader.is_done:
-                        break
-                    if reader.silent_s > self._idle_timeout_s:
-                        raise stalled(self.address)  # nothing but keep-alive comments
-                else:
-                    for event in reader.connection_ended():
-                        yield event
+                bounds = _StreamBounds(self.address, reader.max_tokens)
+                async with aclosing(_plain_chunks(response, self.address)) as chunks:
+                    async for chunk in chunks:
+                        bounds.take(chunk)
+                        for event in reader.feed(chunk):
+                            yield event
+                        if reader.is_done:
+                            break
+                        if reader.silent_s > self._idle_timeout_s:
+                            raise stalled(self.address)  # nothing but keep-alive comments
+                    else:
+                        for event in reader.connection_ended():
+                            yield event
 
     async def get(self, path: str) -> Mapping[str, Any]:
         """Return a JSON object.
@@ -962,7 +973,7 @@ class Connection:
             ModelError: as `get`.
         """
         with transport_faults(self.address):
-            async with self._session.get(self.address + path) as response:
+            async with self._session.get(self.address + path, allow_redirects=False) as response:
                 return await _json_of(response, self.address)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -972,7 +983,9 @@ class Connection:
             ModelError: as `get`.
         """
         with transport_faults(self.address):
-            async with self._session.post(self.address + path, json=body) as response:
+            async with self._session.post(
+                self.address + path, json=body, allow_redirects=False
+            ) as response:
                 return _object(await _json_of(response, self.address), self.address)
 
     async def aclose(self) -> None:
@@ -1029,11 +1042,13 @@ class Connection:
 
     async def _stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
         with transport_faults(self.address):
-            response = await self._session.post(self.address + path, json=body)
+            response = await self._session.post(
+                self.address + path, json=body, allow_redirects=False
+            )
             if response.status == _OK and response.content_type == "text/event-stream":
                 return response
             async with response:
-                await _require_ok(response)
+                await _require_ok(response, self.address)
                 raise not_a_server(self.address, f"{response.content_type}, no event stream")
 
 
@@ -1082,7 +1097,9 @@ def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
     import aiohttp  # noqa: PLC0415 - a script needs none
 
     api_key = (endpoint.api_key or "").strip()  # keys are pasted with line ends
+    hide(api_key)
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    headers["Accept-Encoding"] = "identity"
     timeout = aiohttp.ClientTimeout(
         total=None,
         sock_connect=endpoint.connect_timeout_s,
@@ -1091,7 +1108,9 @@ def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
     # No limit: the server queues, not the client. One connection a request: a pooled one may be
     # closing already (vLLM does so after 5 s), and a request sent into it fails for nothing.
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    return aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers)
+    return aiohttp.ClientSession(
+        connector=connector, timeout=timeout, headers=headers, auto_decompress=False
+    )
 
 
 async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity:
@@ -1112,7 +1131,7 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
     elif endpoint.model and (found := _listed_as(endpoint.model, names)):
         model, listed = endpoint.model, found
     else:
-        shown = ", ".join(names[:_SHOWN_MODELS]) or "no model at all"
+        shown = ", ".join(map(_short, names[:_SHOWN_MODELS])) or "no model at all"
         raise UnknownModelError(
             f"{endpoint.root} serves {shown}, not {endpoint.model or 'exactly one model'}: "
             "give one of these with --model"
@@ -1259,10 +1278,13 @@ async def _software(connection: Connection) -> _Software:
 
 
 async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Any:
-    await _require_ok(response)
-    text = await response.text(errors="replace")
+    await _require_ok(response, address)
+    body = await _first_bytes(response, address, MOST_BODY_BYTES + 1)
+    if len(body) > MOST_BODY_BYTES:
+        raise too_much(address, f"more than {MOST_BODY_BYTES >> 20} MiB in one answer")
+    text = body.decode("utf-8", "replace")
     try:
-        return json.loads(text)
+        return json.loads(masked(text))
     except (ValueError, RecursionError) as error:
         raise not_a_server(address, text) from error
 
@@ -1273,15 +1295,117 @@ def _object(payload: Any, address: str) -> Mapping[str, Any]:
     return payload
 
 
-async def _require_ok(response: "aiohttp.ClientResponse") -> None:
+async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
     if response.status == _OK:
         return
     import aiohttp  # noqa: PLC0415 - a script needs none
 
-    told = aiohttp.ClientResponseError(
-        response.request_info, (), status=response.status, headers=response.headers
+    if response.status in _REDIRECTS:
+        raise redirected(str(response.url), response.headers.get("Location", ""))
+    body = await _first_bytes(response, address, _MOST_ERROR_BYTES)
+    request = response.request_info
+    told = aiohttp.ClientResponseError(  # without the request's headers, which have the key
+        aiohttp.RequestInfo(request.url, request.method, CIMultiDictProxy(CIMultiDict())),
+        (),
+        status=response.status,
+        headers=response.headers,
     )
-    raise refusal(response.status, await response.text(errors="replace")) from told
+    raise refusal(response.status, body.decode("utf-8", "replace")) from told
+
+
+# How much is read of a server, whatever it sends. Far above what any answer needs.
+
+MOST_BODY_BYTES = 16 << 20
+_MOST_ERROR_BYTES = 1 << 20
+MOST_LINE_BYTES = 16 << 20
+"""The first event of a vLLM has the ids of the whole prompt."""
+_STREAM_BYTES = 64 << 20
+_TOKEN_BYTES = 16 << 10
+_STREAM_EVENTS = 10_000
+_TOKEN_EVENTS = 16
+_PIECE_BYTES = 1 << 20
+_REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
+
+
+class _StreamBounds:
+    """Counts what comes in one stream, against a server that never ends it."""
+
+    def __init__(self, address: str, max_tokens: int) -> None:
+        self._address = address
+        self._most_bytes = _STREAM_BYTES + _TOKEN_BYTES * max_tokens
+        self._most_events = _STREAM_EVENTS + _TOKEN_EVENTS * max_tokens
+        self._max_tokens = max_tokens
+        self._bytes = self._events = self._line_bytes = 0
+
+    def take(self, chunk: bytes) -> None:
+        """Count a chunk.
+
+        Raises:
+            StreamBrokenError: it is more than any response of so many tokens has.
+        """
+        first, *others = chunk.split(b"\n")
+        self._line_bytes += len(first)
+        longest = max([self._line_bytes, *map(len, others)])
+        self._line_bytes = len(others[-1]) if others else self._line_bytes
+        self._bytes += len(chunk)
+        self._events += chunk.count(b"data:")
+        if longest > MOST_LINE_BYTES:
+            raise too_much(self._address, f"a line of more than {MOST_LINE_BYTES >> 20} MiB")
+        if self._bytes > self._most_bytes or self._events > self._most_events:
+            raise too_much(
+                self._address,
+                f"{self._events} events and {self._bytes} bytes for {self._max_tokens} tokens at "
+                "most",
+            )
+
+
+async def _plain_chunks(
+    response: "aiohttp.ClientResponse", address: str
+) -> AsyncGenerator[bytes, None]:
+    """Yield a body as it comes; compressed ones in pieces that no bomb makes larger."""
+    encoding = response.headers.get("Content-Encoding", "").strip().casefold()
+    if encoding in {"", "identity"}:
+        async for chunk in response.content.iter_any():
+            yield chunk
+        return
+    if encoding not in {"gzip", "deflate"}:
+        raise not_a_server(address, f"content encoding {encoding}, which was not asked for")
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    async for packed in response.content.iter_any():
+        rest = packed
+        while rest:
+            try:
+                yield inflate.decompress(rest, _PIECE_BYTES)
+            except zlib.error as error:
+                raise not_a_server(address, f"broken {encoding}: {error}") from error
+            rest = inflate.unconsumed_tail
+
+
+async def _first_bytes(response: "aiohttp.ClientResponse", address: str, most: int) -> bytes:
+    """Return a body, cut where it is longer than `most` bytes."""
+    body = bytearray()
+    async with aclosing(_plain_chunks(response, address)) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) >= most:
+                break
+    return bytes(body[:most])
+
+
+def redirected(address: str, location: str) -> RequestRefusedError:
+    """Return the exception for a server that names another address: prompts do not go there."""
+    return RequestRefusedError(
+        f"{_short(address)} redirects to {_short(location) or 'nowhere'}, and prompts go only to "
+        "the address that was given: give that one with --base-url if you trust it"
+    )
+
+
+def too_much(address: str, what: str) -> StreamBrokenError:
+    """Return the exception for a server that sends more than any answer needs."""
+    return StreamBrokenError(
+        f"{address} sent too much ({what}): check that --base-url leads to an OpenAI-compatible "
+        "server"
+    )
 
 
 # vLLM's own text for token ids: how it read a prompt, and what a model wrote before any parser.

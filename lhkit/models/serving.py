@@ -475,7 +475,7 @@ async def answers_health(session: "aiohttp.ClientSession", base_url: str) -> boo
     url = base_url.removesuffix("/v1") + "/health"
     timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
     try:
-        async with session.get(url, timeout=timeout) as response:
+        async with session.get(url, timeout=timeout, allow_redirects=False) as response:
             return response.status == HTTPStatus.OK
     except (aiohttp.ClientError, TimeoutError):
         return False

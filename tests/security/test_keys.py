@@ -1,0 +1,330 @@
+"""Keys stay out of all texts, prompts go to no other address, and reading has an end."""
+
+import base64
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+
+import lhkit
+from lhkit import app, cli
+from lhkit.commands.export import _send
+from lhkit.commands.options import ReportOptions
+from lhkit.commands.report import report_run
+from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
+from lhkit.harness.author.baselines import gold_models
+from lhkit.harness.score import Verdict
+from lhkit.mcp.connection import Address, Process
+from lhkit.mcp.toolset import Launch, McpToolset, Remote
+from lhkit.messages import UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.openai import OpenAiHttp
+from lhkit.models.vllm import VllmHttp
+from lhkit.redaction import hide, masked
+from lhkit.settings import Settings
+from tests.models.fake_vllm import (
+    Behaviour,
+    FakeVllm,
+    chat_call,
+    chat_completion,
+    event,
+)
+
+pytestmark = pytest.mark.anyio
+
+KEY = 'sk-"canary"/+가-0123456789'
+PLAIN = "sk-canary-0123456789abcdef"
+
+
+SCENARIOS = Path(__file__).parent.parent.parent / "datasets" / "ac" / "dev" / "ac01.yaml"
+
+
+def scenarios(count: int) -> tuple[lhkit.Scenario, ...]:
+    return lhkit.load_scenarios([SCENARIOS], limit=count)
+
+
+def bearer(request: web.Request) -> str:
+    return request.headers.get("Authorization", "").removeprefix("Bearer ")
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "url": lambda key: quote(key, safe=""),
+    "json": json.dumps,
+    "json escapes": lambda key: "".join(f"\\u{ord(char):04x}" for char in key),
+    "html": escape,
+    "basic": lambda key: base64.b64encode(f"user:{key}".encode()).decode(),
+    "repr": repr,
+    "cut": lambda key: "x" * 290 + key,
+}
+
+
+@pytest.mark.parametrize("key", [KEY, PLAIN])
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_masked_removes_a_key_in_every_spelling(key: str, spelling: str) -> None:
+    hide(key)
+    text = masked(f"before {SPELLINGS[spelling](key)} after")
+    assert text.startswith("before ")
+    assert text.endswith(" after")
+    assert "canary" not in text
+    assert SPELLINGS[spelling](key)[3:20] not in text.replace("x", "") or spelling == "cut"
+
+
+def test_masked_leaves_placeholders_that_are_words() -> None:
+    hide("EMPTY")
+    assert masked("the list is EMPTY") == "the list is EMPTY"
+
+
+def echo(status: int, spell: Callable[[str], str], kind: str) -> Behaviour:
+    """Answer with the key that came, as an error, in a stream or as a name."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        said = spell(bearer(request))
+        if kind == "stream error":
+            body = event({"error": {"message": f"bad key {said}", "code": 500}}).decode()
+            return web.Response(text=body, content_type="text/event-stream")
+        if kind == "stream noise":
+            return web.Response(text=f"data: {said}\n\n", content_type="text/event-stream")
+        text = json.dumps({"error": {"message": f"bad key {said}"}}) if kind == "error" else said
+        return web.Response(status=status, text=text, content_type="application/json")
+
+    return answer
+
+
+def asked() -> ModelRequest:
+    return ModelRequest(messages=(UserMessage(text="hello"),))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("kind", ["error", "page", "stream error", "stream noise"])
+async def test_an_exception_of_a_request_has_no_key(kind: str, spelling: str) -> None:
+    status = 400 if kind in {"error", "page"} else 200
+    async with FakeVllm(echo(status, SPELLINGS[spelling], kind)) as server:
+        endpoint = lhkit.Endpoint(base_url=server.base_url, api_key=PLAIN, retries=0)
+        with pytest.raises(ModelError) as raised:
+            await answered(endpoint)
+    told: BaseException | None = raised.value
+    while told is not None:
+        assert "canary" not in f"{told}{told!r}{told.args!r}"
+        assert quote(PLAIN)[:12] not in f"{told!r}"
+        told = told.__cause__
+
+
+@pytest.mark.parametrize("place", ["/v1/models", "/version"])
+async def test_an_identity_has_no_key(place: str) -> None:
+    async def names(request: web.Request) -> web.Response:
+        named = {"data": [{"id": f"gemma {bearer(request)}"}], "version": bearer(request)}
+        return web.json_response(named)
+
+    async with FakeVllm(routes={place: names}) as server:
+        endpoint = lhkit.Endpoint(base_url=server.base_url, api_key=PLAIN)
+        model = await VllmHttp.connect(endpoint)
+        assert "canary" not in repr(model.identity)
+        with pytest.raises(ModelError) as raised:
+            await VllmHttp.connect(replace(endpoint, model="other"))
+        assert "canary" not in str(raised.value)
+        await model.aclose()
+
+
+def files_under(folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file()]
+
+
+async def test_a_run_has_no_key_in_records_reports_or_logs(
+    tmp_path: Path,
+) -> None:
+    """The key comes in an error, and in a reply in pieces that are no key by themselves."""
+    handler = cli.log_to_file(Settings(cache_dir=tmp_path, api_key=PLAIN))
+    pieces: list[dict[str, object]] = [
+        {"content": piece} for piece in ("It is ", PLAIN[:9], PLAIN[9:], ".")
+    ]
+    pieces += [
+        {"tool_calls": [chat_call(0, name, arguments, id="a")]}
+        for name, arguments in (("find", f'{{"q": "{PLAIN[:9]}'), (None, f'{PLAIN[9:]}"}}'))
+    ]
+
+    async def reply(_request: web.Request) -> web.Response:
+        body = b"".join(chat_completion(pieces)).decode()
+        return web.Response(text=body, content_type="text/event-stream")
+
+    behaviours = [echo(400, str, "error"), *[reply] * 8]
+    async with FakeVllm(*behaviours, routes={"/detokenize": echo(400, str, "error")}) as server:
+        endpoint = lhkit.Endpoint(base_url=server.base_url, api_key=PLAIN, retries=0)
+        model = await OpenAiHttp.connect(endpoint)
+        folder = tmp_path / "run"
+        run = await lhkit.replay(
+            scenarios(2), model, run_dir=folder, max_attempts=1, progress=False
+        )
+        await model.aclose()
+    assert [record.judgement.verdict for record in run.records].count(Verdict.INVALID) == 1
+    files = {name: tmp_path / f"report.{name}" for name in ("html", "junit", "markdown")}
+    await report_run(ReportOptions(folder=folder, **files), Settings(cache_dir=tmp_path))
+    assert handler is not None
+    logging.getLogger("lhkit").error("bad key %s", PLAIN, exc_info=ValueError(PLAIN))
+    written = files_under(tmp_path)
+    assert {"records.jsonl", "lhkit.log", *(each.name for each in files.values())} <= {
+        file.name for file in written
+    }
+    for file in written:
+        assert b"canary" not in file.read_bytes(), file
+
+
+# --- repr
+
+
+def holders() -> list[object]:
+    variable = {"server": Launch(command="server", args=("${LHKIT_TEST_KEY}",))}
+    remote = Remote(url="http://127.0.0.1:1/${LHKIT_TEST_KEY}", headers={"X-Key": PLAIN})
+    return [
+        lhkit.Endpoint(base_url="http://127.0.0.1:1", api_key=PLAIN),
+        Settings(api_key=PLAIN),
+        app.ModelChoice(api_key=PLAIN),
+        McpToolset(**variable).launched,
+        McpToolset(server=remote).launched,
+        McpToolset(server=remote),
+        Launch(command="server", env={"KEY": PLAIN}),
+        Process(command=("server", PLAIN), env={"K": PLAIN}, shown="s", secrets={PLAIN: "K"}),
+        Address(url=f"http://h/{PLAIN}", headers={"K": PLAIN}, shown="s", secrets={PLAIN: "K"}),
+    ]
+
+
+def test_no_repr_shows_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lhkit.mcp.toolset.variable", lambda *_: PLAIN)
+    for holder in holders():
+        assert PLAIN not in f"{holder!r}{holder}{[holder]}", type(holder)
+
+
+# --- redirects
+
+
+async def answered(endpoint: lhkit.Endpoint) -> None:
+    """Read one response to its end."""
+    model = await OpenAiHttp.connect(endpoint)
+    try:
+        async for _ in model.stream(asked()):
+            pass
+    finally:
+        await model.aclose()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions"])
+async def test_a_redirect_is_refused_with_both_addresses(path: str, status: int) -> None:
+    async with FakeVllm() as other:
+
+        async def elsewhere(_request: web.Request) -> web.Response:
+            return web.Response(status=status, headers={"Location": f"{other.base_url}{path}"})
+
+        async with FakeVllm(elsewhere, routes={path: elsewhere}) as server:
+            endpoint = lhkit.Endpoint(base_url=server.base_url, retries=0)
+            with pytest.raises(RequestRefusedError) as raised:
+                await answered(endpoint)
+        assert server.base_url in str(raised.value)
+        assert other.base_url in str(raised.value)
+        assert not other.headers
+
+
+async def test_export_refuses_a_redirect_of_the_receiver(tmp_path: Path) -> None:
+    async with FakeVllm() as other:
+
+        async def elsewhere(_request: web.Request) -> web.Response:
+            return web.Response(status=307, headers={"Location": f"{other.base_url}/v1/traces"})
+
+        async with FakeVllm(routes={"/v1/traces": elsewhere}) as server:
+            run = await lhkit.replay(
+                scenarios(1), gold_models(), run_dir=tmp_path / "run", progress=False
+            )
+            with pytest.raises(RunError, match="redirects to") as raised:
+                await _send(run, server.base_url)
+        assert server.base_url in str(raised.value)
+        assert other.base_url in str(raised.value)
+        assert not other.headers
+
+
+# --- bounds
+
+
+def streams(pieces: Callable[[], AsyncIterator[bytes]], **headers: str) -> Behaviour:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **headers})
+        await response.prepare(request)
+        async for piece in pieces():
+            await response.write(piece)
+        return response
+
+    return answer
+
+
+async def endless_events() -> AsyncIterator[bytes]:
+    while True:
+        yield event({"choices": [{"delta": {"content": "a"}}]}) * 500
+
+
+async def endless_line() -> AsyncIterator[bytes]:
+    while True:
+        yield b"a" * (1 << 20)
+
+
+async def endless_comments() -> AsyncIterator[bytes]:
+    while True:
+        yield b": waiting\n" * 100_000
+
+
+async def bomb() -> AsyncIterator[bytes]:
+    yield gzip.compress(b"a" * (64 << 20))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "headers"),
+    [
+        (endless_events, {}),
+        (endless_line, {}),
+        (endless_comments, {}),
+        (bomb, {"Content-Encoding": "gzip"}),
+        (bomb, {"Content-Encoding": "br"}),
+    ],
+)
+async def test_a_stream_without_end_is_broken_off(
+    pieces: Callable[[], AsyncIterator[bytes]], headers: dict[str, str]
+) -> None:
+    async with FakeVllm(streams(pieces, **headers)) as server:
+        with pytest.raises(StreamBrokenError, match=r"sent too much|not asked for"):
+            await answered(lhkit.Endpoint(base_url=server.base_url, retries=0))
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(
+    ("pieces", "headers"), [(endless_line, {}), (bomb, {"Content-Encoding": "gzip"})]
+)
+async def test_a_body_without_end_is_broken_off(
+    status: int, pieces: Callable[[], AsyncIterator[bytes]], headers: dict[str, str]
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status, headers=headers)
+        await response.prepare(request)
+        async for piece in pieces():
+            await response.write(piece)
+        return response
+
+    async with FakeVllm(routes={"/v1/models": answer}) as server:
+        with pytest.raises(ModelError) as raised:
+            await OpenAiHttp.connect(lhkit.Endpoint(base_url=server.base_url))
+    assert len(str(raised.value)) < 600
+
+
+async def test_a_compressed_body_of_usual_size_is_read() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        body = gzip.compress(json.dumps({"data": [{"id": "gemma"}]}).encode())
+        return web.Response(body=body, headers={"Content-Encoding": "gzip"})
+
+    async with FakeVllm(routes={"/v1/models": answer}) as server:
+        model = await OpenAiHttp.connect(lhkit.Endpoint(base_url=server.base_url))
+        assert model.identity.model == "gemma"
+        await model.aclose()
