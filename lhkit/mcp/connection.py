@@ -9,8 +9,10 @@ are killed ourselves.
 """
 
 import asyncio
+import json
 import logging
 import os
+import secrets
 import signal
 import tempfile
 import threading
@@ -32,19 +34,27 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolResult,
+    ContentBlock,
     ElicitRequestFormParams,
     ElicitRequestParams,
     ElicitResult,
     Implementation,
+    JSONRPCError,
+    TextContent,
     Tool,
     jsonrpc_message_adapter,
 )
+from pydantic import TypeAdapter, ValidationError
 
 from lhkit.confirm.form import DECLINED, FormAction, FormAnswer
 from lhkit.errors import McpServerError
+from lhkit.mcp.masking import Mask
+from lhkit.text import printable
 
 _log = logging.getLogger(__name__)
 for _name in ("mcp", "client"):  # of the SDK: what servers do wrong, we tell
@@ -61,7 +71,29 @@ _MOST_PAGES = 100
 CLOSE_S = 5.0
 _LEAVE_S = 2.0
 _PROBE_S = 5.0
+_CHUNK_BYTES = 2**16
 _SHOWN_ERRORS = 300
+_READ_ERRORS = 64 * 2**10
+_SHOWN_NOISE = 100
+
+# What the SDK says where an HTTP server answered nothing that is a message: no words of the server.
+_BROKEN_HTTP = (
+    "Connection closed",
+    "SSE stream ended without a response",
+    "Session terminated",
+    "Unexpected content type",
+    "Failed to parse",
+    "Redirect to",
+    "server answered a request with 202",
+)
+_CHECK_KEY = "check the key in its address or headers, and the variables that they name"
+_HTTP_HINTS = {
+    401: f"the server does not accept the key: {_CHECK_KEY}",
+    403: f"the server does not accept the key, or it may not do this: {_CHECK_KEY}",
+    404: "nothing is at this address: check its path",
+    429: f"too many requests, or the quota of the key is used up: wait, or {_CHECK_KEY}",
+}
+_HTTP_FAILED = f"the server failed: look at its log, and {_CHECK_KEY}"
 
 Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[FormAnswer]]
 """Asks a person (message, schema of the answer)."""
@@ -117,14 +149,17 @@ class McpConnection:
         self._closing = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
         self._doubt = self._ended = ""
+        self._mask = Mask(server.secrets)
+        self._noise = bytearray()  # what is on its standard output and no message
+        self._line_so_far = bytearray()
         self._thread = threading.Thread(target=self._serve, name="lhkit-mcp", daemon=True)
         self._thread.start()
         try:
             self.tools = self._ready.result(start_s)
         except TimeoutError:
-            self._give_up(f"it told no tools within {start_s:g} s")
+            self._give_up(f"it told no tools within {start_s:g} s{self._noise_words()}")
         except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
-            self._give_up(_told(error))
+            self._give_up(self._told(error))
         except BaseException:  # Ctrl-C
             self.close()
             raise
@@ -133,22 +168,28 @@ class McpConnection:
         said = self._last_words()
         self.close()
         raise McpServerError(
-            f"the MCP server `{self._server.shown}` did not start: {self._safe(f'{why}{said}')}: "
-            "try it by hand, and see docs/mcp.md"
-        )
+            f"the MCP server `{self._server.shown}` did not start: "
+            f"{self._mask.message(why)}{said}: try it by hand, and see docs/mcp.md"
+        ) from None  # what it comes from may contain a key
 
     @property
     def name(self) -> str:
         """What the server calls itself; empty if it does not say."""
-        return self._info.name if self._info else ""
+        return self._mask.message(self._info.name) if self._info else ""
 
     @property
     def version(self) -> str:
         """The version that the server says it has; empty if it does not say."""
-        return self._info.version if self._info else ""
+        return self._mask.message(self._info.version) if self._info else ""
+
+    def masked(self, value: Any) -> Any:
+        """Return a value of the server without the secrets that it was given."""
+        return self._mask.answer(value)
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> CallToolResult:
         """Return what a tool answers; of any loop. Cancelling it tells the server.
+
+        A JSON-RPC error of the server is an answer, too: a result with `is_error` and its message.
 
         Raises:
             McpServerError: the server is gone, or says what is no answer.
@@ -166,7 +207,8 @@ class McpConnection:
             return asked.result(timeout_s)
         except TimeoutError as error:
             asked.cancel()
-            raise self._gone(f"{tool} told nothing within {timeout_s:g} s") from error
+            why = f"{tool} told nothing within {timeout_s:g} s{self._noise_words()}"
+            raise self._gone(why) from error
 
     def require_alive(self) -> None:
         """Return if the server is there. One that has failed before is asked whether it is.
@@ -181,14 +223,14 @@ class McpConnection:
         probe = self._run(self._listed())
         try:
             probe.result(_PROBE_S)
-        except Exception as error:
+        except Exception:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
             probe.cancel()
-            raise self._gone(self._doubt) from error
+            raise self._gone(self._doubt) from None  # what it comes from may contain a key
         self._doubt = ""
 
     def doubt(self, why: str) -> None:
         """Note that something went wrong, so that `require_alive` looks."""
-        self._doubt = why
+        self._doubt = f"{why}{self._noise_words()}"
 
     def close(self) -> None:
         """End the connection, and the process if it is one. Waits only so long."""
@@ -210,8 +252,8 @@ class McpConnection:
         except asyncio.CancelledError:
             self._ended = self._ended or "it was closed"
         except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
-            self._ended = self._ended or _told(error)
-            _log.debug("the connection to %s ended", self._server.shown, exc_info=True)
+            self._ended = self._ended or self._told(error)
+            _log.debug("the connection to %s ended: %s", self._server.shown, self._ended)
             if not self._ready.done():
                 self._ready.set_exception(error)
         finally:
@@ -247,6 +289,7 @@ class McpConnection:
             # Whether a result is what was promised is asked later (promise.py): the SDK would make
             # an error of the connection of it, without an end where a schema has none.
             client.session.validate_tool_result = _any_shape  # type: ignore[method-assign, assignment]
+            self._read_leniently(client)
             self._ready.set_result(await self._listed())
             await self._closing.wait()
 
@@ -269,7 +312,9 @@ class McpConnection:
     ) -> ElicitResult:
         answer = DECLINED  # an address to open: not from a stranger
         if isinstance(params, ElicitRequestFormParams):
-            answer = await self._elicit(params.message, params.requested_schema)
+            answer = await self._elicit(
+                self._mask.answer(params.message), self._mask.answer(params.requested_schema)
+            )
         content: Any = dict(answer.content) if answer.action is FormAction.ACCEPT else None
         return ElicitResult(action=answer.action.value, content=content)
 
@@ -283,7 +328,6 @@ class McpConnection:
             stderr=self._errors,
             env={**get_default_environment(), **server.env},
             cwd=server.cwd,
-            limit=MAX_MESSAGE_BYTES,
             start_new_session=True,
         )
         to_us, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -293,28 +337,56 @@ class McpConnection:
                 assert process.stdout is not None  # noqa: S101 - it was asked for
                 assert process.stdin is not None  # noqa: S101 - it was asked for
                 group.start_soon(self._hear, process.stdout, to_us)
-                group.start_soon(_speak, process.stdin, to_it, to_us)
+                group.start_soon(self._speak, process.stdin, to_it, to_us)
                 yield heard, spoken
                 group.cancel_scope.cancel()
         finally:
             await self._end(process)
 
     async def _hear(self, source: asyncio.StreamReader, to_us: Any) -> None:
-        """Pass on each line that is a message; noise on the output is told to nobody."""
+        """Pass on each line that is a message; keep the start of what is none."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async with to_us:
-                while line := await self._line(source):
-                    if line.strip():
-                        await to_us.send(_message(line))
+                while chunk := await source.read(_CHUNK_BYTES):
+                    *lines, rest = chunk.split(b"\n")
+                    for line in lines:
+                        await self._take(bytes(self._line_so_far + line), to_us)
+                        self._line_so_far.clear()
+                    self._line_so_far += rest
+                    if len(self._line_so_far) > MAX_MESSAGE_BYTES:
+                        limit = MAX_MESSAGE_BYTES // 2**20
+                        self._ended = f"it said more than {limit} MiB in one message"
+                        self._kill()
+                        break
+                if self._line_so_far and not self._ended:
+                    await self._take(bytes(self._line_so_far), to_us)
                 self._ended = self._ended or "it ended"
 
-    async def _line(self, source: asyncio.StreamReader) -> bytes:
+    async def _speak(self, sink: asyncio.StreamWriter, to_it: Any, to_us: Any) -> None:
         try:
-            return await source.readline()
-        except ValueError:
-            self._ended = f"it said more than {MAX_MESSAGE_BYTES // 2**20} MiB in one message"
-            self._kill()
-            return b""
+            async for each in to_it:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                sink.write(text.encode() + b"\n")
+                await sink.drain()
+        except OSError:  # whatever waits for an answer gets none
+            self._ended = self._ended or "it reads no more"
+            await to_us.aclose()
+
+    async def _take(self, line: bytes, to_us: Any) -> None:
+        if not line.strip():
+            return
+        message = _message(line)
+        if isinstance(message, Exception) and len(self._noise) < _READ_ERRORS:
+            self._noise += line[:_READ_ERRORS] + b"\n"
+        await to_us.send(message)
+
+    def _noise_words(self) -> str:
+        """Return what came on the standard output that is no message, for a time-out's sentence."""
+        noise = bytes(self._noise + self._line_so_far[:_READ_ERRORS]).decode(errors="replace")
+        shown = " ".join(printable(self._mask.message(noise)).split())
+        if not shown:
+            return ""
+        return f", and its standard output had what is no message: {_cut(shown, _SHOWN_NOISE)!r}"
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Close its input, as the protocol asks for, and kill it if it does not go."""
@@ -338,9 +410,45 @@ class McpConnection:
         assert self._client is not None  # noqa: S101 - `tools` are there only if it is
         try:
             return await self._client.call_tool(tool, dict(args))
-        except Exception as error:
-            self._doubt = _told(error)
-            raise self._gone(self._ended or self._doubt) from error
+        except Exception as error:  # noqa: BLE001 - boundary: whatever a stranger's server makes us raise
+            cause = _first(error)
+            if isinstance(cause, MCPError) and not self._is_no_answer(cause):
+                return self._refusal(cause)
+            self._doubt = self._told(error)
+            raise self._gone(self._ended or self._doubt) from None  # it may contain a key
+
+    def _is_no_answer(self, error: MCPError) -> bool:
+        """Return whether an error was made here, since the server sent no message."""
+        if self._ended or self._closing.is_set():
+            return True
+        if isinstance(self._server, Process):
+            return False
+        return _http_status(error) > 0 or error.message.startswith(_BROKEN_HTTP)
+
+    def _refusal(self, error: MCPError) -> CallToolResult:
+        """Return the JSON-RPC error of a server as the result of the call that it answers."""
+        message = self._mask.answer(error.message) or f"JSON-RPC error {error.code}"
+        return CallToolResult(
+            content=[TextContent(type="text", text=message)],
+            structured_content=self._mask.answer(error.data),
+            is_error=True,
+        )
+
+    def _read_leniently(self, client: Client) -> None:
+        """Have results masked and repaired before the SDK looks at them.
+
+        A result that lacks its `content` would be an error of the connection, after the tool ran.
+        """
+        dispatcher: Any = client.session._dispatcher  # noqa: SLF001 - the SDK has no other place
+        send = dispatcher.send_raw_request
+
+        async def masked(method: str, *args: Any, **options: Any) -> Any:
+            raw = await send(method, *args, **options)
+            cursor = raw.get("nextCursor")
+            answer = self._mask.answer(_repaired(raw) if method == "tools/call" else raw)
+            return answer if cursor is None else {**answer, "nextCursor": cursor}
+
+        dispatcher.send_raw_request = masked
 
     def _run(self, work: Any) -> "Future[Any]":
         try:
@@ -354,26 +462,37 @@ class McpConnection:
             self._loop.call_soon_threadsafe(step)
 
     def _gone(self, why: str) -> McpServerError:
-        told = self._safe(f"{why}{self._last_words()}")
+        told = f"{self._mask.message(why)}{self._last_words()}"
         return McpServerError(
             f"the MCP server `{self._server.shown}`: {told}: start anew, and look at what it says "
             "by itself"
         )
 
-    def _safe(self, text: str) -> str:
-        """Return text without what was filled in from the environment."""
-        for value, name in self._server.secrets.items():
-            text = text.replace(value, name)
-        return text
+    def _told(self, error: BaseException) -> str:
+        """Return what went wrong first, in a line, masked before it is cut."""
+        error = _first(error)
+        if isinstance(error, ValidationError):
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            said = f"what it answered is not as the protocol says: {where}: {fault['msg']}"
+            return _cut(self._mask.message(said), _SHOWN_ERRORS)
+        words = str(error).partition(" [type=")[0]  # of pydantic, whose rest is cut in its midst
+        said = _cut(" ".join(self._mask.message(words).split()), _SHOWN_ERRORS)
+        if isinstance(error, MCPError) and (status := _http_status(error)):
+            hint = _HTTP_HINTS.get(status, _HTTP_FAILED if status >= _SERVER_FAILED else "")
+            return f"{said}: {hint}" if hint else said
+        return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
     def _last_words(self) -> str:
         with suppress(OSError, ValueError):
             size = self._errors.seek(0, os.SEEK_END)
-            self._errors.seek(max(0, size - 4 * _SHOWN_ERRORS))
-            lines = self._errors.read().decode(errors="replace").split("\n")
-            said = " / ".join(" ".join(line.split()) for line in lines if line.strip())
-            said = self._safe(said)  # before it is cut
+            begin = max(0, size - _READ_ERRORS)
+            self._errors.seek(begin)
+            text = self._errors.read().decode(errors="replace")
             self._errors.seek(0, os.SEEK_END)
+            text = self._mask.message(self._mask.tail(text) if begin else text)
+            lines = text.split("\n")
+            said = " / ".join(" ".join(line.split()) for line in lines if line.strip())
             return f" ({said[-_SHOWN_ERRORS:]})" if said else ""
         return ""
 
@@ -385,6 +504,38 @@ class McpConnection:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _repaired(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result of a tool with what the protocol requires, as far as it can be read."""
+    result = {key: value for key, value in raw.items() if (key, value) != ("isError", None)}
+    blocks = result.get("content") or []
+    if not isinstance(blocks, list):
+        blocks = [blocks]
+    result["content"] = [each if _is_block(each) else _as_text(each) for each in blocks]
+    structured = result.get("structuredContent")
+    if structured is not None and not isinstance(structured, dict):
+        result["structuredContent"] = {"value": structured}
+    return result
+
+
+def _is_block(block: Any) -> bool:
+    try:
+        _BLOCK.validate_python(block, by_name=False)
+    except ValidationError:
+        return False
+    return True
+
+
+def _as_text(block: Any) -> dict[str, str]:
+    return {"type": "text", "text": block if isinstance(block, str) else json.dumps(block)}
+
+
+_BLOCK: TypeAdapter[Any] = TypeAdapter(ContentBlock)
+
+
 async def _any_shape(_name: str, _result: CallToolResult) -> None:
     """Take a result as it is."""
 
@@ -394,16 +545,6 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
         return error
-
-
-async def _speak(sink: asyncio.StreamWriter, to_it: Any, to_us: Any) -> None:
-    try:
-        async for each in to_it:
-            text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
-            sink.write(text.encode() + b"\n")
-            await sink.drain()
-    except OSError:  # it reads no more: whoever waits for an answer has to know
-        await to_us.aclose()
 
 
 def _closed_transport(process: asyncio.subprocess.Process) -> None:
@@ -433,6 +574,8 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
+        if response.status_code >= _HTTP_ERROR and request.method == "POST":
+            return await _explained(request, response)
         if "text/event-stream" not in response.headers.get(
             "content-type", ""
         ):  # the SDK bounds these
@@ -441,6 +584,52 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+_MARK = secrets.token_hex()
+"""Is with an error that was made here of an HTTP status: no server can know it."""
+
+_HTTP_ERROR, _SERVER_FAILED = 400, 500
+
+
+async def _explained(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Return a failed response with a JSON-RPC error that names its status; the SDK's does not."""
+    response.stream = _BoundedStream(response.stream)
+    body = await response.aread()
+    await response.aclose()
+    kind = response.headers.get("content-type", "").lower()
+    if not kind.startswith("application/json") or not isinstance(_parsed(body), JSONRPCError):
+        status = response.status_code
+        told = f"HTTP {status} {response.reason_phrase}".strip()
+        if kind.startswith(("application/json", "text/plain")) and body.strip():
+            told = f"{told} ({body.decode(errors='replace').strip()})"
+        code = INTERNAL_ERROR
+        if status == _NOT_FOUND:  # as the SDK has it
+            code = INVALID_REQUEST if "mcp-session-id" in request.headers else METHOD_NOT_FOUND
+        error = {"code": code, "message": told, "data": {_MARK: status}}
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    return httpx2.Response(
+        response.status_code,
+        headers={"content-type": "application/json"},
+        content=body,
+        request=request,
+    )
+
+
+_NOT_FOUND = 404
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return jsonrpc_message_adapter.validate_json(body, by_name=False)
+    except ValueError:
+        return None
+
+
+def _http_status(error: MCPError) -> int:
+    """Return the HTTP status that an error was made of; 0 if the server sent the error."""
+    status: int = error.data.get(_MARK, 0) if isinstance(error.data, dict) else 0
+    return status
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
@@ -463,10 +652,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _told(error: BaseException) -> str:
-    """Return what went wrong first, in a line."""
-    error = _first(error)
-    said = " ".join(str(error).split())[:_SHOWN_ERRORS]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -23,7 +23,6 @@ from datetime import date
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
-from urllib.parse import quote
 
 from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
@@ -83,10 +82,17 @@ class Launch:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     command: str
-    args: tuple[str, ...] = field(default=(), repr=False)  # with variables filled in
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     isolated: StrictBool = False
+    written: str = field(default="", init=False, compare=False)
+
+    def __repr__(self) -> str:
+        """Show what was written, not what variables contain."""
+        env = ", ".join(self.env)
+        told = f"Launch({' '.join([self.command, *self.args])!r}, env: {env or 'none'})"
+        return self.written or told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +101,15 @@ class Remote:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
     isolated: StrictBool = False
+    written: str = field(default="", init=False, compare=False)
+
+    def __repr__(self) -> str:
+        """Show what was written, not what variables contain."""
+        headers = ", ".join(self.headers)
+        return self.written or f"Remote({self.url!r}, headers: {headers or 'none'})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +329,7 @@ def _server(told: str, base: Path | None) -> Launch | Remote:
 def _entry(file: Path, name: str) -> Launch | Remote:
     """Return an entry of a file that other clients read: `mcpServers`, or `servers`."""
     try:
-        told = json.loads(file.read_text(encoding="utf-8-sig"))
+        told = _json_with_comments(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}): {HOW}") from error
     except (ValueError, RecursionError) as error:
@@ -330,8 +342,14 @@ def _entry(file: Path, name: str) -> Launch | Remote:
     entry = entries[name]
     if not isinstance(entry, dict):
         raise UsageError(f"{file}: {name} is no object with a command or a url")
+    transport = str(entry.get("type", entry.get("transport", ""))).lower()
+    if transport in _OTHER_TRANSPORTS:
+        raise UsageError(
+            f"{file}: {name}: the transport {transport!r} is not supported: give the server's "
+            'address for streamable HTTP, often …/mcp, with "type": "http"'
+        )
     kind = Remote if "url" in entry else Launch
-    known_keys = kind.__dataclass_fields__
+    known_keys = kind.__dataclass_fields__.keys() - {"written"}
     mine = {key: value for key, value in entry.items() if key in known_keys}
     try:
         read: Launch | Remote = _ENTRIES[kind].validate_python(mine)
@@ -340,6 +358,22 @@ def _entry(file: Path, name: str) -> Launch | Remote:
         where = ".".join(map(str, fault["loc"]))
         raise UsageError(f"{file}: {name}.{where}: {fault['msg']}") from error
     return read
+
+
+_OTHER_TRANSPORTS = {"sse", "ws", "websocket"}
+
+_IN_JSONC = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+
+
+def _json_with_comments(text: str) -> Any:
+    """Return what a file of VS Code contains: JSON, perhaps with comments and last commas."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        for gone in (_IN_JSONC, _LAST_COMMA):  # blanks, so that a fault keeps its line and column
+            text = gone.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+        return json.loads(text)
 
 
 _ENTRIES: Mapping[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Launch, Remote)}
@@ -355,39 +389,56 @@ def _filled(server: Launch | Remote) -> Launch | Remote:
     Raises:
         UsageError: one of them is not set.
     """
+    filled: Launch | Remote
     if isinstance(server, Remote):
         headers = {name: _put_in(value) for name, value in server.headers.items()}
-        return replace(server, url=_put_in(server.url), headers=headers)
-    return replace(
-        server,
-        command=_put_in(server.command),
-        args=tuple(map(_put_in, server.args)),
-        env={name: _put_in(value) for name, value in server.env.items()},
-        cwd=None if server.cwd is None else Path(_put_in(str(server.cwd))),
-    )
+        filled = replace(server, url=_put_in(server.url), headers=headers)
+    else:
+        filled = replace(
+            server,
+            command=_put_in(server.command),
+            args=tuple(map(_put_in, server.args)),
+            env={name: _put_in(value) for name, value in server.env.items()},
+            cwd=None if server.cwd is None else Path(_put_in(str(server.cwd))),
+        )
+    object.__setattr__(filled, "written", repr(server))
+    return filled
 
 
 def _put_in(text: str) -> str:
+    for other in _PLACEHOLDER.finditer(text):
+        if not _VARIABLE.fullmatch(other[0]):
+            name = re.sub(r"\W+", "_", other[0][2:-1].rpartition(":")[2]).upper() or "NAME"
+            raise UsageError(
+                f"{other[0]} cannot be filled in: lhkit asks for no inputs, and takes values from "
+                f"the environment only. Write ${{{name}}}, and set that variable"
+            )
     return _VARIABLE.sub(lambda found: variable(found[1], found[2]), text)
 
 
+_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")
+
+
 def _secrets_of(server: Launch | Remote) -> dict[str, str]:
-    """Return what is to stand in messages for the values of the variables that a server names."""
+    """Return what messages show for the values of the variables that a server names.
+
+    A value that the file itself gives (`${NAME:-value}`) is no secret.
+    """
     texts: list[str]
     if isinstance(server, Remote):
         texts = [server.url, *server.headers.values()]
     else:
         texts = [server.command, *server.args, *server.env.values(), str(server.cwd)]
     found = (each for text in texts for each in _VARIABLE.finditer(text))
-    named = {variable(each[1], each[2]): f"${{{each[1]}}}" for each in found}
-    in_addresses = {quote(value, safe=""): name for value, name in named.items()}
+    values = ((variable(each[1], each[2]), each) for each in found)
+    named = {value: f"${{{each[1]}}}" for value, each in values if value not in {"", each[2]}}
     in_headers = {
         word: f"(header {name})"
         for name, value in (server.headers.items() if isinstance(server, Remote) else ())
         for word in value.split()
         if len(word) >= LEAST_CHARS
     }
-    return {value: name for value, name in (in_headers | named | in_addresses).items() if value}
+    return in_headers | named
 
 
 _RUNNERS = {"npx", "uvx", "node", "python", "python3", "uv", "run", "docker"}
@@ -603,7 +654,9 @@ class McpSession:
                 raise UsageError(f"state.{table}: {read.tool} refuses: {answer.reason}")
             tables[table] = _rows_in(answer.data, read, table)
         if self._place is not None:
-            tables[FILES] = list(_files(self._place, self._masked))
+            tables[FILES] = list(
+                _files(self._place, lambda text: self._connection.masked(self._masked(text)))
+            )
         for table, rows in self._unchecked.items():
             if rows != tables[table]:
                 raise UsageError(
@@ -655,6 +708,7 @@ class McpSession:
         return sent
 
     def _result(self, tool: str, answer: "CallToolResult") -> ToolOk | ToolErr:
+        """Return the result of a call; `answer` is masked."""
         broken = self._promises[tool].broken_by(answer) if tool in self._promises else ""
         result = ToolErr(code=BAD_RESULT, reason=broken) if broken else result_of(answer)
         if isinstance(result, ToolErr):
@@ -755,26 +809,66 @@ def result_of(answer: "CallToolResult") -> ToolOk | ToolErr:
     for block in answer.content:
         text, is_note = _said(block)
         (notes if is_note else texts).append(text)
+    structured = answer.structured_content
     if answer.is_error:
+        if structured not in ({}, [], "", None) and not _is_repeated(texts, structured):
+            notes.append(json.dumps(structured, ensure_ascii=False, default=str))
         return ToolErr(
             code="tool_error", reason="\n".join([*texts, *notes]) or "no reason was given"
         )
-    data = _structured(answer)
-    if data is None:
-        data = {"text": "\n".join(texts)} if texts or not notes else {}
+    data: dict[str, Any] = {}
+    try:
+        plain = plain_json(structured)
+    except NotJsonError as error:
+        if not any(texts):
+            return ToolErr(code=BAD_RESULT, reason=_NO_JSON.format(error))
+        plain = None
+        notes.append(f"structured content ({error})")
+    if plain is not None:
+        data = plain if isinstance(plain, dict) else {"value": plain}
+    if plain is None and not texts and not notes:
+        texts.append("")
+    if (any(texts) or (texts and plain is None)) and not _is_repeated(texts, plain):
+        key = "text"
+        while key in data:  # a field of the server's own
+            key = f"{key}_content"
+        data = {**data, key: "\n".join(texts)}
     return ToolOk({**data, "not_shown": notes} if notes else data)
 
 
-def _structured(answer: "CallToolResult") -> dict[str, Any] | None:
-    """Return the structured content as an object; None if there is none that JSON can carry."""
-    told = answer.structured_content
-    if told is None:
-        return None
+_NO_JSON = (
+    "the tool ran, but its structured content is no JSON: {}. Whatever it did is done: look before "
+    "you call it again."
+)
+
+
+def _is_repeated(texts: Sequence[str], structured: Any) -> bool:
+    """Return whether texts say only what the structured content, or one field of it, says.
+
+    MCP asks servers to give structured content as text, too: as JSON, one value or a block an item.
+    """
+    if structured is None:
+        return False
     try:
-        plain = plain_json(told)
-    except NotJsonError:
-        return None
-    return plain if isinstance(plain, dict) else {"value": plain}
+        fields = [*structured.values()] if isinstance(structured, dict) else []
+        known = {_ordered(each) for each in (structured, *fields)}
+        joined = "\n".join(texts)
+        read = [_read(each) for each in texts]
+        return not known.isdisjoint(map(_ordered, (joined, _read(joined), texts, read)))
+    except (ValueError, RecursionError, TypeError):
+        return False
+
+
+def _ordered(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _read(text: str) -> Any:
+    """Return the JSON in a text; the text itself if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _said(block: "ContentBlock") -> tuple[str, bool]:

@@ -1,0 +1,366 @@
+"""What servers answer, as it reaches the model: errors, texts, structured content, keys."""
+
+import json
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.confirm.gate import ScriptedGate
+from lhkit.errors import McpServerError, UsageError
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.mcp.toolset import Launch, McpToolset, Remote, StateRead
+from lhkit.messages import ToolErr, ToolOk
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.toolset import load, open_session, opened, runs_on_of, state_of
+from tests.mcp.conftest import START_S, dispatched
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+
+RAW = Path(__file__).with_name("raw.py")
+KEY = 'sk-live/51H"x y+Zq0987654321abcdef'
+
+Raw = Callable[..., McpToolset]
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def yes() -> ScriptedGate:
+    return ScriptedGate(repeat(True))
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Raw:
+    """Return a function that makes a toolset of a server which answers as told."""
+
+    def made(
+        answers: dict[str, Any], *, words: str = "", said: dict[str, Any] | None = None, **more: Any
+    ) -> McpToolset:
+        file = tmp_path / "told.json"
+        file.write_text(json.dumps({"answers": answers, **more}), encoding="utf-8")
+        command = f"{shlex.join([sys.executable, str(RAW), str(file)])} {words}"
+        return McpToolset(server=command, **{"start_s": START_S, **(said or {})})
+
+    return made
+
+
+# ------------------------------------------------------------------------------------------ errors
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"code": -32602, "message": "Invalid params: q"}, "Invalid params: q"),
+        ({"code": -32000, "message": "Connection closed"}, "Connection closed"),
+        ({"code": -32603, "message": ""}, "JSON-RPC error -32603"),
+        (
+            {"code": -32602, "message": "No such card", "data": {"param": "card"}},
+            'No such card\n{"param": "card"}',
+        ),
+    ],
+)
+async def test_a_json_rpc_error_reaches_the_model_and_ends_no_connection(
+    raw: Raw, error: dict[str, Any], reason: str
+) -> None:
+    fine = {"result": {"content": [text("fine")]}}
+    with opened(raw({"fail": {"error": error}, "go": fine}), {}, "en") as session:
+        result = await dispatched(session, "fail", yes(), q="x")
+        assert result == ToolErr(code="tool_error", reason=reason)
+        assert await dispatched(session, "go", yes()) == ToolOk({"text": "fine"})
+        state_of(session)
+
+
+async def test_a_json_rpc_error_is_in_the_record_and_a_dead_server_makes_it_invalid(
+    raw: Raw,
+) -> None:
+    turn = {"user": "Go.", "confirm": "accept"}
+    scenario = Scenario.from_data({"id": "go", "ac": "a", "locale": "en", "turns": [turn]})
+    error = {"error": {"code": -32602, "message": "Invalid params: q"}}
+    toolset = raw({"fail": error, "end": "die"}, last="that was it")
+    verdicts, reasons = [], []
+    for tool in ("fail", "end"):
+        model = ScriptedModel([call(tool), say("No.")])
+        run = await replay([scenario], model, toolset=toolset, progress=False)
+        verdicts.append(run.records[0].judgement.verdict.value)
+        calls = run.records[0].evidence.turns[0].calls if run.records[0].evidence.turns else ()
+        reasons += [each.result.get("reason") for each in calls]
+    assert (verdicts[0] != "invalid", verdicts[1]) == (True, "invalid")
+    assert reasons[0] == "Invalid params: q"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"structuredContent": {"code": "RATE_LIMITED"}}, '{"code": "RATE_LIMITED"}'),
+        (
+            {"content": [text("slow down")], "structuredContent": {"retry_after": 5}},
+            'slow down\n{"retry_after": 5}',
+        ),
+        (
+            {"content": [text('{"retry_after": 5}')], "structuredContent": {"retry_after": 5}},
+            '{"retry_after": 5}',
+        ),
+        ({"content": [], "structuredContent": {}}, "no reason was given"),
+    ],
+)
+async def test_the_reason_of_an_error_has_its_structured_content(
+    raw: Raw, answer: dict[str, Any], reason: str
+) -> None:
+    with opened(raw({"fail": {"result": {**answer, "isError": True}}}), {}, "en") as session:
+        result = await dispatched(session, "fail", yes())
+    assert result == ToolErr(code="tool_error", reason=reason)
+
+
+# ----------------------------------------------------------------------------------------- results
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [
+        (([text("# Title")], {"fileName": "a.md"}), {"fileName": "a.md", "text": "# Title"}),
+        (([text("more")], {"text": "less"}), {"text": "less", "text_content": "more"}),
+        (([text("hello")], {}), {"text": "hello"}),
+        (([], {}), {}),
+        (([text("hello")], {"content": "hello"}), {"content": "hello"}),
+        (([text('{"b": 1, "a": 2}')], {"a": 2, "b": 1}), {"a": 2, "b": 1}),
+        (([text("1"), text("2")], {"result": [1, 2]}), {"result": [1, 2]}),
+        (([text("x"), text("y")], {"result": ["x", "y"]}), {"result": ["x", "y"]}),
+        (([text("")], {"a": 1}), {"a": 1}),
+        (([text("done")], [1, 2]), {"value": [1, 2], "text": "done"}),
+        ((None, {"a": 1}), {"a": 1}),
+        (
+            ([{"type": "text", "text": None}], {"a": 1}),
+            {"a": 1, "text": '{"type": "text", "text": null}'},
+        ),
+        (([{"type": "new", "x": 1}], None), {"text": '{"type": "new", "x": 1}'}),
+    ],
+)
+async def test_neither_text_nor_structured_content_is_lost(
+    raw: Raw, answer: tuple[Any, Any], data: dict[str, Any]
+) -> None:
+    content, structured = answer
+    parts = {"content": content, "structuredContent": structured}
+    result = {key: value for key, value in parts.items() if value is not None}
+    with opened(raw({"go": {"result": {**result, "isError": None}}}), {}, "en") as session:
+        assert await dispatched(session, "go", yes()) == ToolOk(data)
+
+
+async def test_a_number_that_is_no_json_is_reported_and_the_text_kept(raw: Raw) -> None:
+    structured = {"structuredContent": {"share": float("nan")}}
+    answers = {
+        "bare": {"result": {"content": [], **structured}},
+        "told": {"result": {"content": [text("share: unknown")], **structured}},
+    }
+    with opened(raw(answers), {}, "en") as session:
+        bare = await dispatched(session, "bare", yes())
+        assert isinstance(bare, ToolErr)
+        assert (bare.code, "the tool ran" in bare.reason) == ("bad_result", True)
+        told = await dispatched(session, "told", yes())
+        assert isinstance(told, ToolOk)
+        assert told.data["text"] == "share: unknown"
+        assert "structured content" in str(told.data["not_shown"])
+
+
+# -------------------------------------------------------------------------------------------- keys
+@pytest.fixture
+def keyed(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> Raw:
+    """Return `raw` with a key of the environment among the words of the command."""
+    monkeypatch.setenv("RAW_KEY", KEY)
+
+    def made(answers: dict[str, Any], **more: Any) -> McpToolset:
+        return raw(answers, words="'${RAW_KEY}'", **more)
+
+    return made
+
+
+@pytest.mark.promise("mcp.variables")
+async def test_no_answer_of_a_server_shows_a_key(keyed: Raw) -> None:
+    answers = {
+        "text": {"result": {"content": [text(f"key {KEY} ok")]}},
+        "data": {"result": {"content": [], "structuredContent": {KEY: [f"<{KEY}>"]}}},
+        "fail": {"result": {"content": [text(f"bad {KEY}")], "isError": True}},
+        "error": {"error": {"code": -32602, "message": f"bad {KEY}", "data": {"key": KEY}}},
+        "broken": {"result": {"content": [], "structuredContent": {"n": "x" * 50 + KEY}}},
+        "rows": {"result": {"content": [], "structuredContent": {"rows": [{"k": KEY}]}}},
+    }
+    tools = {
+        "text": {"description": f"{'x' * 1_990}{KEY}", "title": KEY},
+        "broken": {"outputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    }
+    toolset = keyed(
+        answers,
+        tools=tools,
+        info={"name": f"raw {KEY}", "version": KEY},
+        said={"reads": ["rows"], "state": {"rows": StateRead(tool="rows", rows="rows")}},
+    )
+    with opened(toolset, {}, "en") as session:
+        seen = [repr(session.registry["text"]), repr(runs_on_of(session)), repr(state_of(session))]
+        seen += [repr(await dispatched(session, tool, yes())) for tool in answers]
+    for each in seen:
+        for begin in range(0, len(KEY) - 6, 3):
+            assert KEY[begin : begin + 6] not in each.replace("\\", ""), each
+    assert "${RAW_KEY}" in seen[3]
+
+
+@pytest.mark.promise("mcp.variables")
+@pytest.mark.parametrize("after", [*range(255, 302, 5), 64 * 2**10 - 20])
+async def test_the_last_words_of_a_server_show_no_part_of_a_key(keyed: Raw, after: int) -> None:
+    toolset = keyed({"end": "die"}, last=f"start {'x' * 200} {KEY}{'.' * after}")
+    with opened(toolset, {}, "en") as session:
+        await dispatched(session, "end", yes())
+        with pytest.raises(McpServerError) as refused:
+            state_of(session)
+    for begin in range(0, len(KEY) - 4, 2):
+        assert KEY[begin : begin + 4] not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["1", "true", "8080"])
+async def test_a_short_value_of_a_variable_is_not_replaced_in_data(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("RAW_FLAG", value)
+    answers = {"go": {"result": {"content": [text(f"on {value}")]}}}
+    with opened(raw(answers, words="${RAW_FLAG}"), {}, "en") as session:
+        assert await dispatched(session, "go", yes()) == ToolOk({"text": f"on {value}"})
+
+
+async def test_a_path_of_a_variable_is_data_that_a_model_can_use(
+    raw: Raw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAW_HOME", str(tmp_path))
+    answers = {"go": {"result": {"content": [text(f"{tmp_path}/a.txt")]}}}
+    with opened(raw(answers, words="${RAW_HOME}"), {}, "en") as session:
+        assert await dispatched(session, "go", yes()) == ToolOk({"text": f"{tmp_path}/a.txt"})
+
+
+@pytest.mark.promise("mcp.variables")
+def test_the_repr_of_a_server_shows_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAW_KEY", KEY)
+    near = Launch(command="x", args=("--key", "${RAW_KEY}"), env={"A": "${RAW_KEY}", "B": KEY})
+    far = Remote(url="https://x.org/${RAW_KEY}", headers={"Authorization": "Bearer ${RAW_KEY}"})
+    for server in (near, far, Remote(url="https://x.org", headers={"Authorization": KEY})):
+        toolset = McpToolset(server=server)
+        assert KEY not in repr(toolset) + repr(toolset.launched)
+    assert "--key ${RAW_KEY}" in repr(McpToolset(server=near).launched)
+    assert McpToolset(server=near).launched == Launch(
+        command="x", args=("--key", KEY), env={"A": KEY, "B": KEY}
+    )
+
+
+# ------------------------------------------------------------------------------------ mcp.json
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"command": "x", "env": {"K": "${input:api-key}"}}, r"Write \$\{API_KEY\}"),
+        ({"url": "https://x.org", "headers": {"K": "Bearer ${input:key}"}}, r"Write \$\{KEY\}"),
+        ({"command": "x", "args": ["${user_config.key}"]}, r"\$\{user_config\.key\} cannot"),
+        ({"command": "x", "args": ["${config:a.b}"]}, "cannot be filled in"),
+        ({"url": "https://x.org/sse", "type": "sse"}, "'sse' is not supported"),
+        ({"url": "https://x.org/sse", "transport": "SSE"}, "'sse' is not supported"),
+    ],
+)
+def test_an_entry_of_another_client_that_cannot_be_used_is_refused(
+    tmp_path: Path, entry: dict[str, Any], why: str
+) -> None:
+    (tmp_path / "mcp.json").write_text(json.dumps({"servers": {"a": entry}}))
+    with pytest.raises(UsageError, match=why):
+        load(f"mcp:{tmp_path / 'mcp.json'}#a")
+
+
+def test_an_mcp_json_may_have_comments_and_last_commas(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text(
+        """{
+  // servers of mine, "quoted" /* in */ a comment
+  "servers": {
+    /* two
+       lines */
+    "a": {"command": "x", "args": ["http://y//z", "a,]", "/* no */", "\\"//",], /* last */ },
+  }, // the end
+}
+""",
+        encoding="utf-8",
+    )
+    toolset = load(f"mcp:{tmp_path / 'mcp.json'}#a")
+    assert isinstance(toolset, McpToolset)
+    assert toolset.launched == Launch(command="x", args=("http://y//z", "a,]", "/* no */", '"//'))
+
+
+# ----------------------------------------------------------------------------- HTTP and stdout
+class Refusing(BaseHTTPRequestHandler):
+    """Answers each request with one status."""
+
+    status, body, kind = 401, "", "text/plain"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(self.status)
+        self.send_header("content-type", self.kind)
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body.encode())
+
+    def log_message(self, *_args: Any) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def refusing() -> Iterator[Callable[..., str]]:
+    """Return a function that starts a server which refuses all, and returns its address."""
+    stopped: list[ThreadingHTTPServer] = []
+
+    def started(**said: Any) -> str:
+        handler = type("Handler", (Refusing,), said)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        stopped.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/mcp"
+
+    yield started
+    for server in stopped:
+        with closing(server.socket):
+            server.shutdown()
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+async def test_a_status_of_a_server_at_an_address_is_in_the_sentence_with_a_hint_at_the_key(
+    refusing: Callable[..., str], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAW_KEY", KEY)
+    address = refusing(status=status, body=f"no good: {KEY}")
+    remote = Remote(url=address, headers={"X-Key": "${RAW_KEY}"})
+    with pytest.raises(McpServerError, match=f"HTTP {status}.*key") as refused:
+        open_session(McpToolset(server=remote, start_s=START_S), {}, "en")
+    assert "no good: ${RAW_KEY}" in str(refused.value)
+    assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "shown"),
+    [
+        ("ready> ", "ready>"),
+        ('{"jsonrpc": "2.0",\n "id": 0}\n', '{"jsonrpc": "2.0",'),
+        ("\x1b[1mBanner\x1b[0m\n", "Banner"),
+    ],
+)
+async def test_a_time_out_says_what_came_that_is_no_message(
+    raw: Raw, before: str, shown: str
+) -> None:
+    toolset = raw({"go": {}}, before=before, silent=True, said={"start_s": 3})
+    with pytest.raises(McpServerError, match="no message") as late:
+        open_session(toolset, {}, "en")
+    assert shown in str(late.value)
+    assert "\x1b" not in str(late.value)
+
+
+async def test_an_answer_against_the_protocol_is_a_whole_sentence(raw: Raw) -> None:
+    toolset = raw({"go": {}}, tools={"go": {"inputSchema": None}})
+    with pytest.raises(McpServerError, match="inputSchema: Input should be") as refused:
+        open_session(toolset, {}, "en")
+    assert "input_value" not in str(refused.value)
+    assert "errors.pydantic.dev" not in str(refused.value)
