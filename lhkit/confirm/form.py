@@ -24,6 +24,9 @@ MOST_CHOICES = 200
 _MOST_CHARS = 1_000
 """A title, a description or a default that is longer is cut, or left out."""
 
+_LABEL_CHARS = 60
+"""A choice with a longer label is not chosen from the start: one line shows its beginning only."""
+
 
 class FieldKind(StrEnum):
     """What a field holds."""
@@ -281,7 +284,9 @@ def _with_default(made: FormField, default: Any) -> FormField:
     except (NotJsonError, ValueError, RecursionError):
         return made
     shown = text.replace("\t", " ")  # white space in a field looks like white space
-    is_seen = len(text) <= _MOST_CHARS and (bool(made.choices) or visible(shown) == shown)
+    labels = [each.title or each.typed for each in made.choices if each.typed == text]
+    is_seen = len(text) <= _MOST_CHARS and (bool(labels) or visible(shown) == shown)
+    is_seen = is_seen and all(len(label) <= _LABEL_CHARS for label in labels)
     return replace(made, typed=(text,)) if is_fit and is_seen else made
 
 

@@ -436,7 +436,7 @@ def _secrets_of(server: Launch | Remote) -> dict[str, str]:
         word: f"(header {name})"
         for name, value in (server.headers.items() if isinstance(server, Remote) else ())
         for word in value.split()
-        if len(word) >= LEAST_CHARS
+        if len(word) >= LEAST_CHARS and not _PLACEHOLDER.search(word)
     }
     return in_headers | named
 

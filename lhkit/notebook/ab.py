@@ -27,7 +27,6 @@ from lhkit.notebook.ab_view import (
     PanelNotice,
     Revealed,
     Sent,
-    Side,
     Stage,
     Unblinded,
     VoteChoice,
@@ -269,7 +268,8 @@ class ABPanel:
 
         Args:
             text: what the user says; blank text is ignored.
-            answers: answers the cards of each side from code, for notebooks that run by themselves.
+            answers: answers to the writes of each side from code, in order, for notebooks that run
+                by themselves; only True is a yes. What a server asks in mid-call is then declined.
 
         Raises:
             UsageError: the user has not agreed yet that text goes to the models.
@@ -342,9 +342,16 @@ class ABPanel:
         """End the running turns; open cards are answered with no."""
         self._stop(QuestionOutcome.STOPPED)
 
-    def answer(self, side: Side, *, is_allowed: bool) -> None:
-        """Answer the open card of one side from code, as a click would."""
-        self._seated[SIDES.index(side)].gate.settle(is_allowed=is_allowed)
+    def answer(self, card: str, *, is_allowed: bool) -> None:
+        """Answer a card from code.
+
+        Args:
+            card: the card's id, such as `panel.sides[0].open_card.card` on the left. Nothing
+                happens if it is not open.
+            is_allowed: only True is a yes. What a server asks in mid-call is declined either way.
+        """
+        for half in self._halves:
+            half.gate.settle(card, is_allowed=is_allowed)  # ids of cards differ between the sides
 
     def opt_in(self) -> None:
         """Agree that text goes to both models; remembered for the next time.

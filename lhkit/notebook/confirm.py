@@ -86,6 +86,7 @@ class ButtonConfirmGate:
         self._open: _Open | None = None
         self._dismissal = QuestionOutcome.INTERRUPTED
         self._code: list[bool] = []
+        self._declines_forms = False
         self.outcomes: list[QuestionOutcome] = []
 
     async def confirm(self, request: ConfirmRequest) -> bool:
@@ -96,10 +97,20 @@ class ButtonConfirmGate:
         """Return what a person filled in, in the midst of a tool's work."""
         return await self._guard.fill_in(request, form)
 
-    def settle(self, *, is_allowed: bool) -> None:
-        """Answer the open card from code. Any thread; the first answer wins."""
-        outcome = QuestionOutcome.CODE_YES if is_allowed else QuestionOutcome.CODE_NO
-        self._loop.hand_over(self._set, outcome)
+    def settle(self, card: str, *, is_allowed: bool) -> None:
+        """Answer a card from code. Any thread; the first answer wins.
+
+        Args:
+            card: the card's id. Nothing happens if it is not open, as with a late click.
+            is_allowed: only True is a yes. A form, which a server asks in mid-call, is declined.
+        """
+        self._loop.hand_over(self._settle, card, is_allowed)
+
+    def _settle(self, card: str, is_allowed: bool) -> None:
+        opened = self._open
+        if opened is not None and opened.card == card:
+            is_yes = is_allowed is True and opened.form is None
+            self._set(QuestionOutcome.CODE_YES if is_yes else QuestionOutcome.CODE_NO)
 
     def close(self) -> None:
         """Answer the open card with no. Any thread."""
@@ -110,8 +121,13 @@ class ButtonConfirmGate:
         self._dismissal = outcome
 
     def answer_from_code(self, answers: Iterable[bool]) -> None:
-        """Answer the next cards so, without waiting for a click. The loop's thread."""
-        self._code = list(answers)
+        """Answer the next writes without waiting for a click. The loop's thread.
+
+        Only True is a yes. Until the next call every form is declined if there was an answer: what
+        a server asks in mid-call was unknown when the answers were written.
+        """
+        self._code = [answer is True for answer in answers]
+        self._declines_forms = bool(self._code)
 
     def take_message(self, content: Mapping[str, Any]) -> None:
         """Take in what the browser sent; anything but an answer to the open card is ignored."""
@@ -182,8 +198,10 @@ class ButtonConfirmGate:
         return screen
 
     async def _outcome(self, opened: "_Open") -> QuestionOutcome:
-        if self._code:
-            return self._said_by_code(opened, is_allowed=self._code.pop(0))
+        if opened.form is not None and self._declines_forms:
+            return QuestionOutcome.CODE_NO
+        if opened.form is None and self._code:
+            return QuestionOutcome.CODE_YES if self._code.pop(0) else QuestionOutcome.CODE_NO
         loop, screen = asyncio.get_running_loop(), opened.screen
         begun_s = watched_s = loop.time()
         while not opened.answer.done():
@@ -194,20 +212,7 @@ class ButtonConfirmGate:
             if not screen.is_watched and (not in_kernel() or now_s - watched_s >= FRONT_END_S):
                 return await self._without_front_end(opened)
             await asyncio.wait({opened.answer}, timeout=HEARTBEAT_S)
-        outcome = opened.answer.result()
-        if outcome is QuestionOutcome.CODE_YES:
-            return self._said_by_code(opened, is_allowed=True)
-        return outcome
-
-    def _said_by_code(self, opened: "_Open", *, is_allowed: bool) -> QuestionOutcome:
-        """Return the answer of a program, which fills nothing in: a form takes it as it stands."""
-        if not is_allowed:
-            return QuestionOutcome.CODE_NO
-        if opened.form is None:
-            return QuestionOutcome.CODE_YES
-        done = filled(opened.form, opened.form.typed, load_catalog(self.locale))
-        opened.values = done.values
-        return QuestionOutcome.CODE_NO if done.faults else QuestionOutcome.CODE_YES
+        return opened.answer.result()
 
     async def _without_front_end(self, opened: "_Open") -> QuestionOutcome:
         if opened.screen.was_seen:

@@ -8,6 +8,9 @@ from lhkit.confirm.form import Choice, FieldKind, FormField, hint
 from lhkit.locales import Catalog
 from lhkit.text import visible
 
+LINE_CHARS = 40
+"""A longer text does not fit into one line of a narrow page."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldEntry:
@@ -54,6 +57,9 @@ def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str
         return f"<select {common}>{options}</select>"
     if field.kind is FieldKind.OTHER:
         return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
+    if len(typed) > LINE_CHARS or "\n" in typed:  # a line would show its beginning only
+        rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
+        return f'<textarea {common} rows="{rows}">\n{escape(typed)}</textarea>'
     mode = _MODES.get(field.kind) or _MODES.get(field.format, "")
     return f'<input {common}{mode} value="{escape(typed)}">'
 

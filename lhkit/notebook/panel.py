@@ -290,7 +290,8 @@ class ChatPanel:
 
         Args:
             text: what the user says; blank text is ignored.
-            answers: answers the cards of this turn from code, for notebooks that run by themselves.
+            answers: answers to the writes of this turn from code, in order, for notebooks that run
+                by themselves; only True is a yes. What a server asks in mid-call is then declined.
 
         Raises:
             UsageError: the user has not agreed yet that text goes to the model.
@@ -341,9 +342,14 @@ class ChatPanel:
             self._note("notebook.cleared")
             self._say_kept()
 
-    def answer(self, *, is_allowed: bool) -> None:
-        """Answer the open card from code, as a click would."""
-        self._gate.settle(is_allowed=is_allowed)
+    def answer(self, card: str, *, is_allowed: bool) -> None:
+        """Answer a card from code.
+
+        Args:
+            card: the card's id, `panel.state.open_card.card`. Nothing happens if it is not open.
+            is_allowed: only True is a yes. What a server asks in mid-call is declined either way.
+        """
+        self._gate.settle(card, is_allowed=is_allowed)
 
     def opt_in(self) -> None:
         """Agree that text goes to this model; remembered for the next time.

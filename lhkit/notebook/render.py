@@ -316,21 +316,72 @@ def _card(item: CardItem, catalog: Catalog) -> str:
         f"{escaped(item.request.tool)}</code> "
         f"{escaped(item.request.description)}</div>"
         f'<pre class="lhkit-summary" id="lhkit-s-{card}">'
-        f"{escaped(item.request.summary)}</pre>{told}"
+        f"{escaped(item.request.summary) if outcome is not None else _folded(item, catalog)}"
+        f"</pre>{told}{'' if outcome is not None else _unseen(card, catalog)}"
         f'<div class="lhkit-row"><span class="lhkit-outcome" role="status">{escape(said)}</span>'
-        f"{'' if outcome is not None else _card_buttons(form, catalog)}</div></div>"
+        f"{'' if outcome is not None else _card_buttons(item, catalog)}</div></div>"
     )
 
 
-def _card_buttons(form: Form | None, catalog: Catalog) -> str:
+FOLD_CHARS = 400
+"""A line of an open card that takes more room is folded after the first half of this."""
+
+FOLD_LINES = 60
+"""The same for the number of lines."""
+
+_END = "<span data-end></span>"
+"""What has to have been on the screen before a yes can be pressed."""
+
+
+def _folded(item: CardItem, catalog: Catalog) -> str:
+    """Return the summary of an open card: long lines, and many lines, behind a button each.
+
+    The page takes a yes only when all of it was unfolded and every `data-end` in view.
+    """
+    lines = item.request.summary.split("\n")
+    shown = [_folded_line(line, catalog) for line in lines]
+    if len(lines) <= FOLD_LINES:
+        return "\n".join(shown)
+    half = FOLD_LINES // 2
+    label = catalog.text("confirm.show_lines", count=f"{len(lines):,}")
+    return "\n".join(shown[:half]) + _fold("\n" + "\n".join(shown[half:]), label)
+
+
+def _folded_line(line: str, catalog: Catalog) -> str:
+    shown = visible(line)
+    if len(shown) <= FOLD_CHARS:
+        return escape(shown) + _END
+    half = FOLD_CHARS // 2
+    pieces = [escape(shown[start : start + half]) + _END for start in range(0, len(shown), half)]
+    label = catalog.text("confirm.show_chars", count=f"{len(line):,}")
+    return pieces[0] + _fold("".join(pieces[1:]), label)
+
+
+def _fold(rest: str, label: str) -> str:
+    """Return the button that shows `rest`, and `rest`, which gets the focus when it is shown."""
+    return (
+        f'<button type="button" class="lhkit-button lhkit-fold" data-fold aria-expanded="false">'
+        f'{escape(label)}</button><span class="lhkit-rest" tabindex="-1" hidden>{rest}</span>'
+    )
+
+
+def _unseen(card: str, catalog: Catalog) -> str:
+    words = escape(catalog.text("confirm.unseen"))
+    return f'<div class="lhkit-unseen" id="lhkit-u-{card}" hidden>{words}</div>'
+
+
+def _card_buttons(item: CardItem, catalog: Catalog) -> str:
     answers = {"cancel": ("lhkit-cancel", "confirm.cancel")}
-    if form is None:
+    # a yes can be pressed when the page has found that all was on the screen
+    unseen = f' aria-disabled="true" aria-describedby="lhkit-u-{escape(item.card)}"'
+    if item.form is None:
         answers["run"] = ("lhkit-primary lhkit-run", "confirm.run")
     else:
         answers["decline"] = ("lhkit-decline", "form.decline")
         answers["send"] = ("lhkit-primary lhkit-run", "form.send")
     return "".join(
-        f'<button type="button" class="lhkit-button {css}" data-answer="{how}">'
+        f'<button type="button" class="lhkit-button {css}" data-answer="{how}"'
+        f"{unseen if how in {'run', 'send'} else ''}>"
         f"{escape(catalog.text(key))}</button>"
         for how, (css, key) in answers.items()
     )
@@ -350,6 +401,7 @@ def _form(item: CardItem, form: Form, catalog: Catalog) -> str:
             ),
             catalog,
         )
+        + _END
         for number, each in enumerate(form.fields)
     )
     star = escape(catalog.text("form.star")) if any(each.is_needed for each in form.fields) else ""

@@ -316,6 +316,25 @@ async def test_a_card_is_answered_on_its_own_side_and_stop_means_no_on_both(
 
 
 @pytest.mark.promise("ab.gate")
+async def test_ab_panel_answer_names_a_card_and_answers_no_other(make_ab: MakeAB) -> None:
+    panel = make_ab([call("write", a=1), say("x")], [call("write", a=2), say("y")])
+    left, right = pages(panel)
+    press(panel, "send", message="write")
+    await left.until_asked()
+    await right.until_asked()
+    card = panel.sides[1].open_card
+    assert card is not None
+    panel.answer(card.card, is_allowed=True)
+    panel.answer(card.card, is_allowed=True)
+    panel.answer("another", is_allowed=True)
+    await left.until(lambda: _outcomes(panel.sides[1]) == [QuestionOutcome.CODE_YES])
+    assert panel.sides[0].open_card is not None
+    left.answer("cancel")
+    await left.until(lambda: panel.state.stage is Stage.VOTING)
+    assert [_ran(side) for side in panel.sides] == [[False], [True]]
+
+
+@pytest.mark.promise("ab.gate")
 async def test_nobody_there_to_click_means_that_nothing_runs_on_either_side(
     make_ab: MakeAB,
 ) -> None:

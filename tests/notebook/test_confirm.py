@@ -102,7 +102,8 @@ async def test_a_second_question_while_one_is_open_is_answered_no(
 async def test_an_answer_from_another_thread_is_taken(gate: ButtonConfirmGate, page: Any) -> None:
     asked = asyncio.create_task(gate.confirm(REQUEST))
     await page.until_asked()
-    await asyncio.to_thread(gate.settle, is_allowed=True)
+    card = page.screen.state.open_card.card
+    await asyncio.to_thread(gate.settle, card, is_allowed=True)
     assert await asked is True
     assert gate.outcomes == [QuestionOutcome.CODE_YES]
 
@@ -313,15 +314,57 @@ async def test_a_form_whose_asker_is_gone_closes_and_says_so(
     assert page.screen.state.items[-1].outcome is QuestionOutcome.WITHDRAWN
 
 
-@pytest.mark.parametrize(("form", "sent"), [(FORM, None), (WITH_DEFAULTS, {"amount": 1})])
-async def test_code_that_says_yes_sends_what_stands_there_or_nothing(
-    gate: ButtonConfirmGate, page: Any, form: Form, sent: Any
+@pytest.mark.parametrize("form", [FORM, WITH_DEFAULTS, Form()])
+async def test_gate_code_answers_decline_a_form_and_stay_for_the_next_write(
+    gate: ButtonConfirmGate, page: Any, form: Form
 ) -> None:
     assert page
-    gate.answer_from_code([True])
-    answer = await gate.fill_in(REQUEST, form)
-    yes = FormAnswer(action=FormAction.ACCEPT, content=sent or {})
-    assert answer == (DECLINED if sent is None else yes)
+    gate.answer_from_code([True, True])
+    assert await gate.confirm(REQUEST) is True
+    assert await gate.fill_in(REQUEST, form) == DECLINED
+    assert gate._home.state.items[-1].outcome is QuestionOutcome.CODE_NO  # noqa: SLF001 - the card
+    assert await gate.confirm(REQUEST) is True
+    assert await gate.fill_in(REQUEST, form) == DECLINED  # also when no answer is left
+    assert gate.outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_YES]
+
+
+@pytest.mark.parametrize("form", [FORM, WITH_DEFAULTS, Form()])
+async def test_gate_settle_declines_a_form_whatever_it_is_given(
+    gate: ButtonConfirmGate, page: Any, form: Form
+) -> None:
+    asked = asyncio.create_task(gate.fill_in(REQUEST, form))
+    await page.until_asked()
+    gate.settle(page.screen.state.open_card.card, is_allowed=True)
+    assert await asked == DECLINED
+
+
+async def test_gate_takes_nothing_but_true_for_a_yes_of_code(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    not_true: list[Any] = ["no", 1, "yes", [False]]
+    gate.answer_from_code(not_true)
+    assert [await gate.confirm(REQUEST) for _ in not_true] == [False] * len(not_true)
+    asked = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    gate.settle(page.screen.state.open_card.card, is_allowed=not_true[0])
+    assert await asked is False
+
+
+async def test_gate_settle_answers_the_card_it_names_and_no_later_one(
+    gate: ButtonConfirmGate, page: Any
+) -> None:
+    first = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    card = page.screen.state.open_card.card
+    gate.settle("another", is_allowed=True)
+    gate.settle(card, is_allowed=True)
+    gate.settle(card, is_allowed=False)
+    assert await first is True
+    second = asyncio.create_task(gate.confirm(REQUEST))
+    await page.until_asked()
+    gate.settle(card, is_allowed=True)
+    page.answer("cancel")
+    assert await second is False
 
 
 async def test_in_a_terminal_a_form_is_typed_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from lhkit.confirm.form import Form, form_of
+from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
-from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCancelled
+from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCancelled, ToolOk
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
 from lhkit.notebook.panel import ChatPanel
@@ -25,6 +27,7 @@ from lhkit.notebook.state import (
     ToolItem,
 )
 from lhkit.settings import Settings
+from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Session
 
@@ -34,6 +37,7 @@ MakePanel = Callable[..., ChatPanel]
 MakeFrontEnd = Callable[[Any], Any]
 
 WRITES = (call("write", a=1), say("done"))
+EN = load_catalog("en")
 
 
 class Endless:
@@ -155,6 +159,60 @@ async def test_answers_from_code_need_no_front_end(make_panel: MakePanel) -> Non
     assert not panel.state.has_written({"write"})
     outcomes = [item.outcome for item in panel.state.items if isinstance(item, CardItem)]
     assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]
+
+
+async def test_panel_answer_names_its_card_and_pressed_twice_approves_no_other(
+    make_panel: MakePanel, front_end: MakeFrontEnd
+) -> None:
+    numbered = object_schema(a={"type": "integer"})
+    tools = ToolRegistry([echo_tool("write", parameters=numbered, is_destructive=True)])
+    script = [call("write", a=1), call("write", a=2), say("done")]
+    panel = make_panel(script, toolset=tools)
+    page = front_end(panel)
+    page.press("send", text="write")
+    await page.until_asked()
+    first = panel.state.open_card
+    assert first is not None
+    panel.answer(first.card, is_allowed=True)
+    await page.until(lambda: panel.state.open_card not in (None, first))
+    second = panel.state.open_card
+    assert second is not None
+    assert second.card != first.card
+    panel.answer(first.card, is_allowed=True)
+    panel.answer(second.card, is_allowed=False)
+    await page.until(lambda: not panel.is_busy)
+    outcomes = [item.outcome for item in panel.state.items if isinstance(item, CardItem)]
+    assert outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_NO]
+
+
+async def _asks_twice(_args: Any, _deps: Any) -> ToolOk:
+    """Ask for a yes and for a number with a default, as an MCP server may in mid-call."""
+    questions = asked_in_the_midst()
+    assert questions is not None
+    request = ConfirmRequest(tool="server", description="", args={}, summary="Delete backups?")
+    forms = [Form(), form_of({"properties": {"n": {"type": "integer", "default": 1}}}, "", EN)]
+    given = [await questions.fill_in(request, form) for form in forms if form is not None]
+    return ToolOk({"answers": [str(each.action) for each in given]})
+
+
+@pytest.mark.parametrize("answers", [[True], [True, True], [True, True, True, True]])
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_panel_answers_of_code_answer_no_question_of_a_server(
+    make_panel: MakePanel, front_end: MakeFrontEnd, answers: list[bool], *, is_watched: bool
+) -> None:
+    asks = echo_tool("asks", handler=_asks_twice, is_destructive=True)
+    tools = ToolRegistry([asks, echo_tool("write", is_destructive=True)])
+    panel = make_panel([call("asks"), call("write"), say("done")], toolset=tools)
+    page = front_end(panel) if is_watched else None
+    turn = asyncio.create_task(panel.send("go", answers=answers))
+    if page is not None and len(answers) == 1:
+        await page.until(lambda: panel.state.open_card is not None)
+        assert panel.state.open_card.form is None  # the second write, which has no answer left
+        page.answer("cancel")
+    await turn
+    asked, wrote = (item for item in panel.state.items if isinstance(item, ToolItem))
+    assert asked.result == ToolOk({"answers": ["decline", "decline"]})
+    assert isinstance(wrote.result, ToolCancelled) is (len(answers) == 1)
 
 
 async def test_an_answer_from_code_that_was_not_needed_answers_no_later_card(

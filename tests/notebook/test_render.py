@@ -89,7 +89,7 @@ class Elements(HTMLParser):
 def test_foreign_text_is_text_everywhere(item: Item) -> None:
     found = Elements(fragment(item, KO))
     harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
-    harmless |= {"label", "input", "select", "option", "fieldset", "legend"}
+    harmless |= {"label", "input", "textarea", "select", "option", "fieldset", "legend"}
     assert found.tags <= harmless
     assert not any(name.startswith("on") for name in found.attributes)
     assert "src" not in found.attributes

@@ -49,6 +49,27 @@ function refill(card, fields, focused) {
   }
 }
 
+/** Open what is folded behind a button; who reads by keys or by ear goes on in it. */
+function unfold(fold) {
+  const rest = fold.nextElementSibling;
+  rest.hidden = false;
+  fold.hidden = true;
+  fold.setAttribute("aria-expanded", "true");
+  return rest;
+}
+
+/** What of a card was not on the screen yet, in its order: a closed fold, or the end of a piece. */
+const UNSEEN = '[data-fold]:not([hidden]), [data-end=""]';
+
+/** A card that is shown anew keeps what was unfolded and seen of it. */
+function seeAgain(card, before) {
+  const folds = card.querySelectorAll("[data-fold]"), ends = card.querySelectorAll("[data-end]");
+  before.querySelectorAll("[data-fold]").forEach((each, i) => each.hidden && folds[i] && unfold(folds[i]));
+  before.querySelectorAll("[data-end]").forEach((each, i) => {
+    if (ends[i]) ends[i].dataset.end = each.dataset.end;
+  });
+}
+
 /** The list of messages: kept equal to the kernel's by numbered patches. */
 function messageList(model, list) {
   let revision = -1;
@@ -62,7 +83,10 @@ function messageList(model, list) {
     const focused = asked?.contains(document.activeElement) ? document.activeElement : null;
     slot.innerHTML = html; // from render.py, which escapes everything foreign
     const again = slot.querySelector(OPEN_CARD);
-    if (asked && again?.dataset.card === asked.dataset.card) refill(again, kept, focused);
+    if (asked && again?.dataset.card === asked.dataset.card) {
+      seeAgain(again, asked);
+      refill(again, kept, focused);
+    }
     if (wasOpen && slot.firstElementChild.tagName === "DETAILS") slot.firstElementChild.open = true;
   }
 
@@ -113,6 +137,33 @@ function confirmCard(model, root, line) {
   let wantsInput = false; // the focus goes back to where the user writes
   let typedIn = null; // where characters were typed last
   let takenFrom = null; // who had the focus before Run
+  let watched = null; // the card whose ends are waited for
+
+  const observer = new IntersectionObserver((found) => {
+    for (const each of found.filter((one) => one.isIntersecting)) {
+      observer.unobserve(each.target);
+      each.target.dataset.end = "seen";
+    }
+    paintYes();
+  });
+
+  /** Run and Send can be pressed when all of the card was on the screen. */
+  function paintYes() {
+    const card = openCard();
+    if (!card || answered.has(attempt(card))) return;
+    const isSeen = !card.querySelector(UNSEEN);
+    const yes = card.querySelector(".lhkit-run"), words = card.querySelector(".lhkit-unseen");
+    words.hidden = isSeen;
+    if (isSeen) for (const name of ["aria-disabled", "aria-describedby"]) yes.removeAttribute(name);
+  }
+
+  /** In place of a yes that comes too soon: bring into view what was not there yet. */
+  function showNext(card) {
+    const next = card.querySelector(UNSEEN);
+    armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
+    if ("fold" in next.dataset) next.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "center" });
+  }
 
   const openCard = () => root.querySelector(OPEN_CARD);
   const attempt = (card) => `${card.dataset.card} ${card.dataset.attempt}`;
@@ -122,6 +173,7 @@ function confirmCard(model, root, line) {
   function answer(card, how) {
     if (answered.has(attempt(card)) || line.state !== HEARD) return;
     if (YES.has(how) && isYoung(card)) return;
+    if (YES.has(how) && card.querySelector(UNSEEN)) return showNext(card);
     answered.add(attempt(card));
     card.querySelectorAll("button").forEach((each) => each.setAttribute("aria-disabled", "true"));
     wantsInput = root.contains(document.activeElement);
@@ -129,9 +181,10 @@ function confirmCard(model, root, line) {
     model.send({ type: "answer", card: card.dataset.card, how, ...fields });
   }
 
-  /** Where an answer begins: the first field, or the one that is wrong; else the button of the yes. */
+  /** Where an answer begins: the field that is wrong, what is folded, the first field; else the yes. */
   const startOf = (card) =>
     card.querySelector('[aria-invalid="true"]:is([name]), [aria-invalid="true"] [name]') ??
+    card.querySelector("[data-fold]:not([hidden])") ??
     card.querySelector("[name]") ?? card.querySelector(".lhkit-run");
 
   function mayTakeFocus(from) {
@@ -147,11 +200,14 @@ function confirmCard(model, root, line) {
       takenFrom = isEditable(from) ? from : null;
       startOf(card).focus({ preventScroll: true });
     }
-    if (mayTakeFocus(from) || root.contains(from)) card.scrollIntoView({ block: "nearest" });
+    if (!mayTakeFocus(from) && !root.contains(from)) return;
+    const room = Math.min(card.closest(".lhkit-list").clientHeight, window.innerHeight);
+    card.scrollIntoView({ block: card.offsetHeight > room ? "start" : "nearest" });
   }
 
   return {
     openCard,
+    close: () => observer.disconnect(),
     /** True once after an answer from in here has been taken. */
     isSettled() {
       const isIt = wantsInput && !openCard();
@@ -166,6 +222,12 @@ function confirmCard(model, root, line) {
         const isAgain = shown.has(card.dataset.card);
         shown.set(card.dataset.card, card.dataset.attempt);
         if (isAgain && wantsInput) startOf(card).focus({ preventScroll: true });
+      }
+      if (card !== watched) {
+        watched = card;
+        observer.disconnect();
+        card.querySelectorAll('[data-end=""]').forEach((each) => observer.observe(each));
+        paintYes();
       }
       if (armedAt.has(card.dataset.card)) return;
       armedAt.set(card.dataset.card, performance.now() + EARLY_MS);
@@ -215,6 +277,11 @@ function confirmCard(model, root, line) {
       return true;
     },
     click(event) {
+      const fold = event.target.closest?.("[data-fold]");
+      if (fold) {
+        unfold(fold).focus({ preventScroll: true });
+        paintYes();
+      }
       const pressed = event.target.closest?.("[data-answer]");
       if (pressed && event.isTrusted) answer(pressed.closest(".lhkit-confirm"), pressed.dataset.answer);
     },
@@ -439,6 +506,7 @@ function render({ model, el }) {
   ready();
   return () => {
     document.removeEventListener("keydown", onAnyKey, true);
+    card.close();
     for (const [name, listener] of Object.entries(listeners)) model.off(name, listener);
     if (line.state !== LOST) model.send({ type: "gone", view });
   };

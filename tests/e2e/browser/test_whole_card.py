@@ -1,0 +1,277 @@
+"""A card hides nothing: what is folded or out of sight has to be seen before a yes can be pressed.
+
+No JupyterLab here: the panel's script and style alone in a page, with cards that render.py wrote.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+
+import lhkit.notebook
+from lhkit.confirm.form import Form, form_of
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.summary import pretty
+from lhkit.locales import load_catalog
+from lhkit.notebook.render import fragment
+from lhkit.notebook.state import AssistantItem, CardItem
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+STATIC = Path(lhkit.notebook.__file__).parent / "static"
+LABELS = ("send", "stop", "retry", "clear", "markdown", "json", "scenario", "locale", "placeholder")
+OLD_MS = 500  # a card is young for 400
+SHOW = """async ([script, style, fragments, lang, labels]) => {
+    document.documentElement.lang = lang;
+    document.title = "card";
+    document.head.append(Object.assign(document.createElement("style"), { textContent: style }));
+    const { default: panel } = await import("data:text/javascript," + encodeURIComponent(script));
+    const listeners = {};
+    const values = {
+        fragments, revision: 0, status: "", locales: [lang], locale: lang, controls: {}, labels,
+        has_input: true,
+    };
+    window.sent = [];
+    window.model = {
+        get: (name) => values[name],
+        on: (name, listener) => { listeners[name] = listener; },
+        off: () => {},
+        send: (content) => window.sent.push(content),
+        say: (message) => listeners["msg:custom"](message),
+    };
+    const main = document.body.appendChild(document.createElement("main"));
+    panel.render({ model: window.model, el: main });
+    window.model.say({ type: "here" });
+}"""
+CUT_OFF = """card => [...card.querySelectorAll("*")]
+    .filter((each) => getComputedStyle(each).overflowY !== "visible" && !each.matches("select"))
+    .filter((each) => each.scrollHeight > each.clientHeight + 1)
+    .map((each) => each.className)"""
+
+ShowCard = Callable[..., Locator]
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 900, "height": 700})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def show_card(page: Page) -> ShowCard:
+    """Return a function that shows a card after some talk, and waits until it is not young."""
+
+    def shown(args: dict[str, Any], *, form: Form | None = None, locale: str = "en") -> Locator:
+        request = ConfirmRequest(
+            tool="mail", description="Send it.", args=args, summary=pretty(args)
+        )
+        catalog = load_catalog(locale)
+        items = [
+            *([AssistantItem(text="words " * 80)] * 6),
+            CardItem(card="7", request=request, form=form),
+        ]
+        labels = {name: catalog.text(f"notebook.{name}") for name in LABELS} | {"messages": "talk"}
+        script, style = ((STATIC / name).read_text("utf-8") for name in ("panel.js", "panel.css"))
+        page.evaluate(
+            SHOW, [script, style, [fragment(each, catalog) for each in items], locale, labels]
+        )
+        page.wait_for_timeout(OLD_MS)
+        return page.locator(".lhkit-confirm")
+
+    return shown
+
+
+def answers(page: Page) -> list[str]:
+    sent = page.evaluate("() => window.sent.filter((each) => each.type === 'answer')")
+    return [each["how"] for each in sent]
+
+
+def faults(page: Page) -> list[str]:
+    """Return all that axe-core finds wrong with the panel."""
+    return [each["id"] for each in Axe().run(page, context=".lhkit-chat").response["violations"]]
+
+
+HIDING = {
+    "blank letters": {"to": "ann", "text": "See you." + "\u3164" * 1500, "bcc": "mallory"},
+    "spaces": {"to": "ann", "text": "See you." + " " * 3000, "bcc": "mallory"},
+    "no-break spaces": {"to": "ann", "text": "See you." + "\xa0" * 3000, "bcc": "mallory"},
+    "a long text": {"to": "ann", "text": "See you. " * 300, "bcc": "mallory"},
+    "a long key": {"to": "ann", "k" * 2000: "", "bcc": "mallory"},
+    "a list of blanks": {"to": "ann", "list": [""] * 300, "bcc": "mallory"},
+    "empty keys": {"to": "ann", **{" " * n: "" for n in range(20)}, "bcc": "mallory"},
+    "many keys": {"to": "ann", **{f"k{n}": n for n in range(56)}, "bcc": "mallory"},
+    "a long text in a long list": {"l": ["x" * 3000] * 100, "bcc": "mallory"},
+}
+
+
+@pytest.mark.parametrize("hidden", HIDING)
+def test_card_run_works_only_after_every_argument_was_on_the_screen(
+    page: Page, show_card: ShowCard, hidden: str
+) -> None:
+    card = show_card(HIDING[hidden])
+    run = card.locator(".lhkit-run")
+    is_long = hidden != "empty keys"
+    assert card.evaluate(CUT_OFF) == []
+    for fold in iter(lambda: card.locator("[data-fold]:visible"), None):
+        if not fold.count():
+            break
+        expect(run).to_have_attribute("aria-disabled", "true")
+        run.click(force=True)
+        assert answers(page) == []
+        fold.first.click()
+    assert card.evaluate(CUT_OFF) == []
+    text = card.locator(".lhkit-summary").text_content() or ""
+    assert "mallory" in text
+    for end in card.locator("[data-end]").all():
+        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
+        expect(end).to_have_attribute("data-end", "seen")
+    expect(run).not_to_have_attribute("aria-disabled", "true")
+    expect(card.locator(".lhkit-unseen")).to_be_hidden()
+    assert is_long or card.locator("[data-fold]").count() == 0
+    page.wait_for_timeout(OLD_MS)
+    run.click()
+    assert answers(page) == ["run"]
+
+
+def test_card_shows_the_other_arguments_beside_a_folded_one(
+    page: Page, show_card: ShowCard
+) -> None:
+    card = show_card(HIDING["blank letters"])
+    page.set_viewport_size({"width": 500, "height": 640})
+    card.evaluate("card => card.scrollIntoView({ block: 'start' })")
+    assert page.get_by_text("mallory").evaluate("""each => {
+        const seen = document.createRange();
+        seen.selectNodeContents(each.closest("pre"));
+        const list = each.closest(".lhkit-list").getBoundingClientRect();
+        return seen.getBoundingClientRect().bottom <= list.bottom + 1;
+    }""")
+    fold = card.locator("[data-fold]")
+    expect(fold).to_have_text(re.compile("Show all 1,5[0-9][0-9] characters"))
+    assert card.locator(".lhkit-summary").inner_text().count("\\u3164") < 400
+
+
+def test_card_that_does_not_fit_waits_until_it_was_scrolled_through_both_ways(
+    page: Page, show_card: ShowCard
+) -> None:
+    card = show_card(HIDING["many keys"])
+    run, list_ = card.locator(".lhkit-run"), page.locator(".lhkit-list")
+    expect(run).to_have_attribute("aria-disabled", "true")
+    expect(run).to_have_accessible_description(re.compile("has not been on the screen"))
+    list_.evaluate("list => { list.scrollTop = list.scrollHeight; }")
+    expect(card.locator(".lhkit-unseen")).to_be_visible()
+    run.click(force=True)
+    assert answers(page) == []  # the middle was jumped over
+    box = list_.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 50, box["y"] + 50)
+    list_.evaluate("list => { list.scrollTop = 0; }")
+    while run.get_attribute("aria-disabled"):
+        page.mouse.wheel(0, 200)
+        page.wait_for_timeout(50)
+    expect(run).to_have_accessible_description("")
+    page.wait_for_timeout(OLD_MS)
+    run.click()
+    assert answers(page) == ["run"]
+
+
+def test_card_that_does_not_fit_is_gone_through_by_keys_alone(
+    page: Page, show_card: ShowCard
+) -> None:
+    card = show_card({**HIDING["many keys"], "text": "long " * 200})
+    fold = card.locator("[data-fold]").first
+    expect(fold).to_be_focused()
+    page.keyboard.press("Enter")
+    while (again := card.locator("[data-fold]:visible")).count():
+        expect(card.locator(".lhkit-rest:visible").last).to_be_focused()
+        again.first.focus()
+        page.keyboard.press("Space")
+    card.locator(".lhkit-run").focus()
+    presses = 0
+    while not answers(page):
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(OLD_MS)
+        presses += 1
+    assert presses > 2
+    assert card.locator('[data-end=""]').count() == 0
+    assert answers(page) == ["run"]
+
+
+def test_card_takes_a_cancel_at_any_time(page: Page, show_card: ShowCard) -> None:
+    card = show_card(HIDING["a list of blanks"])
+    card.locator(".lhkit-cancel").click()
+    assert answers(page) == ["cancel"]
+
+
+FIELDS = {
+    "properties": {
+        "to": {
+            "type": "string",
+            "default": "ann@example.org" + " " * 300 + ", mallory@example.org",
+        },
+        **{f"n{each}": {"type": "integer", "default": each} for each in range(20)},
+    }
+}
+
+
+def test_form_shows_all_that_stands_in_it_and_sends_it_only_after_that(
+    page: Page, show_card: ShowCard
+) -> None:
+    form = form_of(FIELDS, "", load_catalog("en"))
+    assert form is not None
+    card = show_card({"text": "t" * 900}, form=form)
+    card.locator("[data-fold]").click()
+    page.keyboard.press("Tab")
+    field = card.get_by_role("textbox", name="to", exact=True)
+    expect(field).to_be_focused()
+    assert card.evaluate(CUT_OFF) == []
+    assert field.input_value() == FIELDS["properties"]["to"]["default"]
+    page.keyboard.press("Enter")
+    assert answers(page) == []
+    for end in card.locator("[data-end]").all():
+        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
+        expect(end).to_have_attribute("data-end", "seen")
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").click()
+    assert answers(page) == ["send"]
+
+
+def test_form_shown_again_with_what_is_wrong_stays_unfolded_and_seen(
+    page: Page, show_card: ShowCard
+) -> None:
+    catalog = load_catalog("en")
+    form = form_of({"properties": {"n": {"type": "integer"}}}, "", catalog)
+    args = {"text": "t" * 900}
+    card = show_card(args, form=form)
+    card.locator("[data-fold]").click()
+    for end in card.locator("[data-end]").all():
+        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
+        expect(end).to_have_attribute("data-end", "seen")
+    page.wait_for_timeout(OLD_MS)
+    card.locator(".lhkit-run").click()
+    request = ConfirmRequest(tool="mail", description="", args=args, summary=pretty(args))
+    item = CardItem(card="7", request=request, form=form, faults={"n": "wrong"}, attempts=1)
+    change = ["set", 6, fragment(item, catalog)]
+    page.evaluate(
+        "(change) => window.model.say({ type: 'patch', revision: 1, changes: [change] })", change
+    )
+    expect(card.locator("[data-fault]")).to_have_text("wrong")
+    expect(card.locator("[data-fold]")).to_be_hidden()
+    expect(card.locator(".lhkit-run")).not_to_have_attribute("aria-disabled", "true")
+
+
+@pytest.mark.parametrize("locale", ["ko", "en"])
+def test_axe_finds_nothing_wrong_with_a_folded_and_an_opened_card(
+    page: Page, show_card: ShowCard, shots: Path, locale: str
+) -> None:
+    card = show_card(HIDING["blank letters"], locale=locale)
+    expect(card.locator(".lhkit-unseen")).to_be_visible()
+    assert faults(page) == []
+    page.screenshot(path=shots / f"card-folded-{locale}.png")
+    card.locator("[data-fold]").click()
+    assert faults(page) == []
+    page.screenshot(path=shots / f"card-opened-{locale}.png")
