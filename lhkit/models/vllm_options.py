@@ -121,6 +121,6 @@ async def printed_by(command: Sequence[str]) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode > 0:
+    if (process.returncode or 0) > 0:
         return _FAILS
     return printed.decode(errors="replace") if process.returncode == 0 else ""
