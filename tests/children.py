@@ -27,6 +27,6 @@ def run_to_its_death(script: str, *args: str, folder: Path) -> None:
         env=search_paths(),
         check=False,
         capture_output=True,
-        timeout=30,
+        timeout=300,
     )
     assert died.returncode == -signal.SIGKILL, died.stderr

@@ -19,7 +19,7 @@ def lhkit(*args: str, env: dict[str, str] | None = None) -> subprocess.Completed
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "COLUMNS": "300", **(env or {})},  # noqa: TID251 - for the child
     )

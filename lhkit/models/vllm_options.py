@@ -25,6 +25,8 @@ names groups, or took `all` for a word to search for."""
 
 _HEADER = re.compile(r"^\s{1,8}(-{1,2}[A-Za-z\[].*)$", re.MULTILINE)
 _NAME = re.compile(r"(?:^|,\s*)(--?(?:\[no-\])?[A-Za-z][\w-]*)")
+_FAILS = "no help: the command fails"
+"""Kept as well: the CPU build's `vllm` imports for long and then fails, each time."""
 _HELP_LIMIT_S = 600.0
 """Against a hang only: importing vLLM takes half a minute on a slow disk."""
 
@@ -79,11 +81,12 @@ async def known_options(command: Sequence[str], cache_dir: Path) -> frozenset[st
     key = hashlib.sha256(json.dumps([program, *command[1:], _version(program)]).encode())
     path = cache_dir / "vllm-options" / f"{key.hexdigest()[:16]}.txt"
     with suppress(OSError, UnicodeDecodeError):
-        if known := options_in(path.read_text(encoding="utf-8")):
+        kept = path.read_text(encoding="utf-8")
+        if (known := options_in(kept)) or kept == _FAILS:
             return known
     for question in ("--help=all", "--help"):
         text = await printed_by((program, *command[1:], question))
-        if known := options_in(text):
+        if (known := options_in(text)) or (text == _FAILS and question == "--help"):
             with suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(path, text.encode())
@@ -102,7 +105,7 @@ def _version(program: str) -> Sequence[object]:
 
 
 async def printed_by(command: Sequence[str]) -> str:
-    """Return what a command writes to standard output, "" if it fails."""
+    """Return what a command writes to standard output, "" if something else ended it."""
     variables = ("COLUMNS=500", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "HF_HUB_OFFLINE=1")
     try:
         process = await asyncio.create_subprocess_exec(
@@ -118,4 +121,6 @@ async def printed_by(command: Sequence[str]) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
+    if (process.returncode or 0) > 0:
+        return _FAILS
     return printed.decode(errors="replace") if process.returncode == 0 else ""

@@ -85,7 +85,7 @@ async def shown(
     chat = TerminalChat(
         controller, bare, read=read, console=console, catalog=catalog, now=noon, keeper=keeper
     )
-    await asyncio.wait_for(chat.run(model_name="대본"), 5)
+    await asyncio.wait_for(chat.run(model_name="대본"), 120)
     return output.getvalue()
 
 

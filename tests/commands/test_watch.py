@@ -32,7 +32,7 @@ from lhkit.messages import EndReason
 from lhkit.models.scripted import ScriptedModel
 from lhkit.settings import Settings
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 CHAT = """
 - id: chat-{n}

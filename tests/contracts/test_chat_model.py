@@ -39,7 +39,7 @@ from tests.models.fake_vllm import (
     streams,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 Maker: TypeAlias = Callable[..., AbstractAsyncContextManager[ChatModel]]
 

@@ -83,7 +83,7 @@ def served(row: Row, request: pytest.FixtureRequest) -> ChatModel:
 
 async def until_idle(model: ChatModel, row: Row) -> None:
     """Wait until a server that tells it has nothing to do."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):  # against a hang only
         while row.busy is not None and await row.busy(model.identity.base_url):
             pass  # asking takes its time
 

@@ -93,7 +93,7 @@ def test_importing_lhkit_is_quick_and_loads_nothing_heavy() -> None:
     ]
     seconds, heavy = min(run.stdout.strip().split(" ", 1) for run in runs)
     assert heavy == "[]"
-    assert float(seconds) < 0.3  # of CPU: some 0.1 s
+    assert float(seconds) < 3  # of CPU: some 0.1 s, and far more with a heavy import
 
 
 @pytest.mark.parametrize("args", [["--help"], ["eval", "--help"], ["compare", "--help"]])

@@ -61,7 +61,7 @@ for _ in range(200):
     DEEP = [DEEP]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.promise("mcp.envelopes")
 @pytest.mark.parametrize(
     ("schema", "told"),

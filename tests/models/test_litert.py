@@ -38,7 +38,7 @@ from tests.models.fake_litert import ENDLESS, FAULT, FULL, FakeEngine, LiteRtSer
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(20),
+    pytest.mark.timeout(300),
     pytest.mark.promise("runtimes.litert"),
 ]
 

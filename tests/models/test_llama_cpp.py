@@ -26,7 +26,7 @@ from lhkit.models.serving import alias_of
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, models, streams
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 TOO_LONG = (
     '{"error":{"code":400,"message":"request (26000 tokens) exceeds the available context size '

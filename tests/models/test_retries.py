@@ -33,7 +33,7 @@ from tests.models.fake_vllm import (
     streams,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),))
 STREAMS = {"json": streams(completion(["네"])), "openai": streams(chat_completion([]))}

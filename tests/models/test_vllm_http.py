@@ -60,7 +60,7 @@ from tests.models.fake_vllm import (
     streams,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 REQUEST = ModelRequest(messages=(UserMessage(text="안녕"),), instructions="비서")
 PROMPT = "<bos><start_of_turn>user\n비서\n\n안녕<end_of_turn>\n<start_of_turn>model\n"
@@ -317,7 +317,7 @@ async def test_silence_ends_at_the_idle_limit_and_frees_the_server(behaviour: Be
     async with FakeVllm(behaviour) as server, connected(server, idle_timeout_s=0.05) as model:
         with pytest.raises(StreamStalledError, match="sent nothing for too long: see in its log"):
             await said(model)
-        await asyncio.wait_for(server.was_left.wait(), 5)
+        await asyncio.wait_for(server.was_left.wait(), 120)
 
 
 async def test_a_stream_is_no_answer_wherever_the_connection_drops() -> None:
@@ -349,7 +349,7 @@ async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
         async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]
             async for _ in events:
                 break
-        await asyncio.wait_for(server.was_left.wait(), 5)
+        await asyncio.wait_for(server.was_left.wait(), 120)
 
 
 async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
@@ -361,11 +361,11 @@ async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
                 first.set()
 
         task = asyncio.create_task(listen())
-        await asyncio.wait_for(first.wait(), 5)
+        await asyncio.wait_for(first.wait(), 120)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.was_left.wait(), 5)
+        await asyncio.wait_for(server.was_left.wait(), 120)
 
 
 # --- connecting

@@ -105,7 +105,7 @@ async def test_known_options_falls_back_to_the_help_of_older_versions(tmp_path: 
     assert await known_options((vllm, "serve"), tmp_path) == options_in(help_of("0.9"))
 
 
-@pytest.mark.parametrize("body", ["exit 1", "echo nothing", "kill -9 $$"])
+@pytest.mark.parametrize("body", ["echo nothing", "kill -9 $$"])
 async def test_known_options_of_a_vllm_that_does_not_tell_are_unknown_and_not_kept(
     tmp_path: Path, body: str
 ) -> None:
@@ -113,6 +113,13 @@ async def test_known_options_of_a_vllm_that_does_not_tell_are_unknown_and_not_ke
     assert await known_options((vllm, "serve"), tmp_path / "cache") is None
     assert not (tmp_path / "cache").exists()
     assert await known_options(("/nonexistent/vllm", "serve"), tmp_path / "cache") is None
+
+
+async def test_known_options_asks_a_vllm_that_always_fails_once(tmp_path: Path) -> None:
+    vllm = vllm_at(tmp_path, "exit 1")
+    for _ in range(2):
+        assert await known_options((vllm, "serve"), tmp_path / "cache") is None
+    assert (tmp_path / "asked").read_text() == "serve --help=all\nserve --help\n"
 
 
 async def test_known_options_reads_a_cut_cache_file_as_none(tmp_path: Path) -> None:

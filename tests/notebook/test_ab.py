@@ -38,7 +38,7 @@ from tests.children import run_to_its_death
 from tests.notebook.conftest import FrontEnd
 from tests.notebook.test_render import EVIL, HIDDEN, Elements
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 NOTES = ToolRegistry([echo_tool("write", is_destructive=True), echo_tool("look")])
 

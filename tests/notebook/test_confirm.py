@@ -21,7 +21,7 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(10)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 MakeFrontEnd = Callable[[Any], Any]

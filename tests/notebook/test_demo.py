@@ -11,7 +11,7 @@ from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 ADD = {"ko": "카페인 줄이는 습관을 추가해줘", "en": "Add a habit to cut caffeine"}
 LOG = {"ko": "오늘 카페인 지켰어, 기록해줘", "en": "Log caffeine for today, I did it"}

@@ -9,7 +9,7 @@ from lhkit.errors import ServerUnreachableError
 from lhkit.models.scripted import Reply, call, say
 from lhkit.notebook.panel import ChatPanel
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 MakePanel = Callable[..., ChatPanel]
 

@@ -27,7 +27,7 @@ from tests.notebook.conftest import FrontEnd
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
     pytest.mark.promise("notebook.gate_laws"),
 ]
 

@@ -28,7 +28,7 @@ from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Toolset
 from tests.children import run_to_its_death
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 MakePanel = Callable[..., ChatPanel]
 MakeFrontEnd = Callable[[Any], Any]

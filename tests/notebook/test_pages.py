@@ -13,7 +13,7 @@ from lhkit.models.scripted import call, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import QuestionOutcome, UserItem
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 MakePanel = Callable[..., ChatPanel]
 MakeFrontEnd = Callable[[Any], Any]

@@ -31,7 +31,7 @@ from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Session
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 MakePanel = Callable[..., ChatPanel]
 MakeFrontEnd = Callable[[Any], Any]

@@ -34,7 +34,7 @@ from lhkit.toolset import load
 from tests.notebook.test_ab import _is_harmless
 from tests.notebook.test_render import EVIL, HIDDEN, Elements
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 ADD = "Add a habit to cut caffeine"
 

@@ -25,7 +25,7 @@ from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.toolset import Toolset
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 ADD = "카페인 줄이는 습관을 추가해줘"
 

@@ -25,7 +25,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.widget import UPDATE_S, HomeLoop, Screen
 
-pytestmark = [pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.timeout(300)]
 
 MakePanel = Callable[..., ChatPanel]
 

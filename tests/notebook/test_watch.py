@@ -18,7 +18,7 @@ from lhkit.harness.watch import Followed, name
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import RunWatch
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 CHAT = """
 - id: chat-{n}

@@ -14,7 +14,7 @@ from tests.children import search_paths
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-CELL_TIMEOUT_S = 120
+CELL_TIMEOUT_S = 3600  # against a hang only
 
 Nbval = Callable[..., "subprocess.CompletedProcess[str]"]
 

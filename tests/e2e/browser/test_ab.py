@@ -15,7 +15,7 @@ from lhkit.harness.compare import compare
 from lhkit.harness.results import Run
 from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 EARLY_MS = 400
 

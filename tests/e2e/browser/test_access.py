@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 DEMO = "from lhkit.notebook import demo_panel\npanel = demo_panel()\npanel"
 ADD = "카페인 줄이는 습관을 추가해줘"

@@ -14,7 +14,7 @@ from lhkit.locales import load_catalog
 from lhkit.notebook.render import fragment
 from lhkit.notebook.state import OptInItem
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 SCRIPT = Path(lhkit.notebook.__file__).parent / "static" / "panel.js"
 QUESTION = fragment(OptInItem(model="gemma-test", address="", licence="terms"), load_catalog("ko"))

@@ -13,7 +13,7 @@ from tests.e2e.browser.test_ab import faults
 from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
 from tests.mcp.conftest import LEDGER
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 PANEL = """
 from lhkit import McpToolset, ScriptedModel

@@ -10,7 +10,7 @@ from tests.e2e.browser.hostile import ALL, assert_dead
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
     pytest.mark.promise("notebook.hostile"),
 ]
 

@@ -13,7 +13,7 @@ from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from tests.e2e.browser.test_access import LOW_CONTRAST
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 EARLY_MS = 400
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.written import habits
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 ADD = "카페인 줄이는 습관을 추가해줘"
 DEMO = "from lhkit.notebook import demo_panel\npanel = demo_panel({path!r})\npanel"

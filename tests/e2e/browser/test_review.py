@@ -19,7 +19,7 @@ from lhkit.toolset import load
 from tests.e2e.browser.test_ab import faults
 from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 OpenNotebook = Callable[..., Page]
 

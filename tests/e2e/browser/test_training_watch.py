@@ -11,7 +11,7 @@ from lhkit.tuning.scores import Score, add_score
 from tests.e2e.browser.test_ab import faults
 from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 OpenNotebook = Callable[..., Page]
 

@@ -12,7 +12,7 @@ from tests.children import search_paths
 from tests.e2e.browser.test_ab import faults
 from tests.e2e.browser.test_access import LOW_CONTRAST, OUTSIDE
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 OpenNotebook = Callable[..., Page]
 

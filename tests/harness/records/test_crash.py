@@ -73,7 +73,7 @@ class Command:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
 
     @contextmanager

@@ -65,7 +65,7 @@ class Notebook:
         """Return what a cell printed and the name of its error; interrupt it at some output."""
         request, printed, error = self._client.execute(code), "", None
         while True:
-            message = self._client.get_iopub_msg(timeout=60)
+            message = self._client.get_iopub_msg(timeout=300)
             content = message["content"]
             if message["parent_header"].get("msg_id") != request:
                 continue
@@ -89,7 +89,7 @@ class Notebook:
 
 @pytest.fixture
 def notebook(tmp_path: Path) -> Iterator[Notebook]:
-    manager, client = start_new_kernel(startup_timeout=60)
+    manager, client = start_new_kernel(startup_timeout=300)
     try:
         found = Notebook(manager, client)
         assert found.cell(SETUP.format(folder=str(tmp_path))) == ("", None)

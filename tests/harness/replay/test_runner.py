@@ -197,7 +197,7 @@ async def test_conversations_run_at_once_but_never_more_than_allowed(
     play: Play, load: Load
 ) -> None:
     model = Waiting(crowd=4)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):  # against a hang only
         run = await play(scenarios_of(load, 10), model, concurrency=4)
     assert model.most == 4
     assert run.summary().total.passed == 10

@@ -21,7 +21,7 @@ from lhkit.notebook import demo_panel
 from lhkit.settings import Settings
 from lhkit.toolset import load, registry_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 _TOKEN = re.compile(
     r"(?P<text>'(?:[^'\\$\n]|\\u\{[0-9a-f]+\}|\\['\\$])*')|(?P<type><[^>]*>)|(?P<other>[^'<\n]|\n|<)"
@@ -61,7 +61,7 @@ def parsed(file: Path) -> dict[str, Any]:
     """Return what a real grammar of Dart makes of a file."""
     reader = Path(__file__).with_name("dart_reader.py")
     line = [str(peers.peer_python(peers.DART)), str(reader), str(file)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 

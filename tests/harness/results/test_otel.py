@@ -28,7 +28,7 @@ from lhkit.harness.scenario import Scenario
 from lhkit.settings import load_settings
 from tests.harness.results.test_export import SCRIPT, TALK, played, record, run_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 Load = Callable[[str], tuple[Scenario, ...]]
 

@@ -25,7 +25,7 @@ from lhkit.toolset import Session, Toolset, ToolsetAround
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, FakeLlamaCpp, native
 from tests.models.fake_vllm import Behaviour, answers, streams
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 SAID = ["안녕하세요! ", "날씨가 좋네요."]
 PLAIN = native(SAID)
