@@ -485,11 +485,10 @@ def chosen_model(
     Raises:
         NotIsolatedError: its calls come from a file, and the toolset's sessions share real data.
     """
-    chosen = model
     if callable(model):
         chosen = model(scenario, registry)
-    elif isinstance(model, PerConversation):
-        chosen = model.conversation()
+    else:
+        chosen = model.conversation() if isinstance(model, PerConversation) else model
     if getattr(chosen, "needs_isolation", False):
         require_isolated(toolset, f"run the scripted model {chosen.identity.model}")
     return chosen
