@@ -556,7 +556,7 @@ async def test_an_error_midway_leaves_no_half_of_a_folder(
     assert list((tmp_path / "mine").iterdir()) == []
 
 
-ODD_VALUES = st.sampled_from(
+ODD_VALUES: st.SearchStrategy[Any] = st.sampled_from(
     [
         *(None, True, -1, 0.5, 10**30, float("nan"), "", "x", "\ud800", "\u2028"),
         *("[", "{}", '{"a": NaN}', "system", "tool"),
