@@ -1,6 +1,7 @@
 """Wrong dates are poison: each wording below is worked out by hand, on a calendar."""
 
 import calendar
+import unicodedata
 from collections.abc import Iterator
 from datetime import date, timedelta
 
@@ -525,3 +526,94 @@ def test_the_first_and_the_last_day_of_the_calendar_are_no_fault(locale: str) ->
         ):
             said_dates(text, today, locale)
             said_dates(text, today, locale, ahead=True)
+
+
+MARCH_4 = date(2026, 3, 4)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize(
+    ("text", "locale"),
+    [
+        ("2월 30일까지 끝내", "ko"),
+        ("2월  30일에", "ko"),
+        ("4월 31일", "ko"),
+        ("2월 29일에", "ko"),
+        ("13월 3일", "ko"),
+        ("0월 3일에", "ko"),
+        ("2월의 30일에", "ko"),
+        ("4월 31일부터", "ko"),
+        ("February 30", "en"),
+        ("the 30th of February", "en"),
+        ("30 February", "en"),
+        ("on April 31st", "en"),
+        ("the 31st of April", "en"),
+    ],
+)
+def test_a_date_that_does_not_exist_is_no_day(text: str, locale: str, ahead: bool) -> None:
+    days = read(text, locale, MARCH_4, ahead=ahead)
+    # 29 February exists in 2028: that is the first to come
+    assert days == (["2월 29일: 02-29"] if ahead and "29일" in text else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead", "expected"),
+    [
+        ("다음 달 31일에", True, []),
+        ("지난달 30일에", False, []),
+        ("지난달 28일에", False, ["28일: 02-28"]),
+        ("지난달 2일에", False, []),
+        ("이번 달 3일에", False, ["3일: 03-03"]),
+        ("이번 달 20일에", False, []),
+    ],
+)
+def test_a_number_after_a_month_is_a_day_of_it_or_none(
+    text: str, ahead: bool, expected: list[str]
+) -> None:
+    assert [day for day in read(text, "ko", MARCH_4, ahead=ahead) if "달:" not in day] == expected
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize(
+    ("text", "locale"),
+    [
+        ("the first Monday of April", "en"),
+        ("the last Friday of the month", "en"),
+        ("the 2nd Tuesday", "en"),
+        ("a week on Friday", "en"),
+        ("two weeks from Friday", "en"),
+        ("Friday week", "en"),
+        ("Good Friday", "en"),
+        ("black friday deals", "en"),
+        ("Easter Monday", "en"),
+        ("Friday the 14th", "en"),
+        ("Friday, the 14th", "en"),
+        ("둘째 주 금요일", "ko"),
+        ("첫 금요일", "ko"),
+        ("4월 마지막 주 금요일", "ko"),
+        ("세 번째 금요일", "ko"),
+        ("성금요일", "ko"),
+    ],
+)
+def test_a_weekday_of_a_week_that_is_not_told_is_no_day(
+    text: str, locale: str, ahead: bool
+) -> None:
+    assert read(text, locale, MARCH_4, ahead=ahead) == []
+
+
+def test_a_weekday_beside_its_number_is_that_day() -> None:
+    assert read("Friday the 13th", "en", date(2026, 3, 9), ahead=True) == [
+        "Friday: 03-13",
+        "the 13th: 03-13",
+    ]
+
+
+@pytest.mark.parametrize("text", ["내일", "다음 주 월요일에", "3월 5일까지", "이번 주말에"])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_decomposed_hangul_is_read_as_composed(text: str, ahead: bool) -> None:
+    decomposed = unicodedata.normalize("NFD", text)
+    assert said_dates(decomposed, MARCH_4, "ko", ahead=ahead) == said_dates(
+        text, MARCH_4, "ko", ahead=ahead
+    )
+    long = unicodedata.normalize("NFD", "가각" * 490 + " " + text)
+    assert read(long, "ko", MARCH_4, ahead=ahead) == read(text, "ko", MARCH_4, ahead=ahead)

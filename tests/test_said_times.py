@@ -1,5 +1,6 @@
 """Wrong times are poison, too: each wording below is read as a clock would show it."""
 
+import unicodedata
 from datetime import time
 
 import pytest
@@ -127,3 +128,8 @@ def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None
 def test_a_long_message_is_read_at_its_beginning_only() -> None:
     assert read("a" * 1_000 + " 3 pm", "en") == []
     assert read("3 pm " * 100_000, "en") == ["3 pm = 15:00"]
+
+
+def test_decomposed_hangul_is_read_as_composed() -> None:
+    text = "오후 3시에 깨워 줘"
+    assert said_times(unicodedata.normalize("NFD", text), "ko") == said_times(text, "ko") != ()

@@ -1,7 +1,9 @@
 """`lhkit import`: what others have written down becomes a folder of scenarios and a toolset."""
 
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ TOOLSET_FILE = "toolset.py"
 NOTES_FILE = "NOTES.md"
 
 _SHOWN_REASONS = 3
+_MOST_WORDS = 300
+"""Characters of the source that a note quotes."""
 
 
 _TEXTS: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], str]] = {
@@ -101,20 +105,37 @@ class _Outcome:
         return len(self.suite.scenarios) - sum(1 for _ in failed)
 
 
+@contextmanager
+def _whole_or_nothing(into: Path) -> Iterator[None]:
+    """Remove what was written into a new or empty folder if an error comes midway."""
+    is_there = into.exists()
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(into, ignore_errors=True)
+        if is_there:
+            into.mkdir()
+        raise
+
+
 async def _settle(imported: Imported, into: Path, settings: Settings, ending: str) -> int:
     """Write the folder, keep of the scenarios what lint accepts, and say what became of it."""
-    _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
-    total = sum(len(suite.scenarios) for suite in imported.suites)
-    with tqdm(total=total, unit="scenario", disable=None) as bar:
-        outcomes = [await _checked(suite, into, ending, bar.update) for suite in imported.suites]
-    catalog = load_catalog(settings.locale)
-    told = list(_summary(outcomes, into, catalog))
-    notes = "\n".join((*_notes(told, outcomes, imported.losses, catalog), ""))
-    _write(into, {NOTES_FILE: notes})
+    with _whole_or_nothing(into):
+        _write(into, {**imported.files, TOOLSET_FILE: imported.toolset})
+        total = sum(len(suite.scenarios) for suite in imported.suites)
+        with tqdm(total=total, unit="scenario", disable=None) as bar:
+            outcomes = [
+                await _checked(suite, into, ending, bar.update) for suite in imported.suites
+            ]
+        catalog = load_catalog(settings.locale)
+        told = list(_summary(outcomes, into, catalog))
+        notes = "\n".join((*_notes(told, outcomes, imported.losses, catalog), ""))
+        _write(into, {NOTES_FILE: notes})
     last = catalog.text("import.notes", file=into / NOTES_FILE)
     for line in (*told, last):
         wide_console().print(Text(printable(line)), soft_wrap=True)
-    return EXIT_LEFT_OUT if any(each.findings for each in outcomes) else 0
+    is_left_out = any(loss.code == "invalid" for loss in imported.losses)
+    return EXIT_LEFT_OUT if is_left_out or any(each.findings for each in outcomes) else 0
 
 
 def _write(into: Path, files: Mapping[str, str]) -> None:
@@ -188,4 +209,5 @@ def _notes(
 
 def _place(loss: Loss) -> str:
     words = " ".join(loss.detail.split())
+    words = words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"
     return printable(f"{loss.where}: {words}" if words else loss.where)

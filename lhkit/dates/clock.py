@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TypeAlias
 
-from lhkit.dates.words import MOST_LETTERS, MOST_SAID, lowered
+from lhkit.dates.words import MOST_SAID, lowered, read_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ def said_times(text: str, locale: str) -> tuple[SaidTime, ...]:
         >>> str(*said_times("alarm for quarter to six tomorrow morning", "en"))
         'quarter to six tomorrow morning = 05:45'
     """
-    return _said(text[:MOST_LETTERS], locale)
+    return _said(read_part(text), locale)
 
 
 @lru_cache(maxsize=1024)

@@ -59,6 +59,7 @@ _HOW_LONG = re.compile(rf"{_OFTEN.pattern}|\bfor (?:the )?$")
 """Before a time that says how often or how long: "for a week from today"."""
 _SHIFTED_BEFORE = re.compile(
     rf"(?:{_FROM_NOW.pattern})"
+    r"|\b(?:good|black|easter|ash|cyber|palm|shrove|maundy|holy|giving|whit|super|fat) $"
     r"|\b(?:first|second|third|fourth|fifth|last|other|1st|2nd|3rd|4th|5th) $"
     r"|\b(?:weeks?|days?) (?:from (?:now|today)|time),?(?: on)? $"
 )
@@ -182,6 +183,32 @@ def _number_after_month(match: re.Match[str], by: Reader) -> Span | None:
     return days if days and days[0] > by.start else None
 
 
+def _weekday(match: re.Match[str], by: Reader) -> Span | None:
+    """A weekday alone; None before a number that is another day: "Friday the 13th"."""
+    found = _NAMES.weekday(match, by)
+    after = _NUMBER_BESIDE.match(match.string, match.end())
+    return found if after is None or numbered(after, by) == found else None
+
+
+def _numbered(match: re.Match[str], by: Reader) -> Span | None:
+    """A number alone; None if it is of a month that is named, or after a weekday of another day."""
+    text = match.string
+    found = numbered(match, by)
+    if found is None or _OF_A_MONTH.match(text, match.end()):
+        return None
+    if "of this month" in match.group():
+        return found if (found[0].year, found[0].month) == (by.today.year, by.today.month) else None
+    before = _WEEKDAY_BESIDE.search(text, 0, match.start())
+    return found if before is None or _NAMES.weekday(before, by) == found else None
+
+
+_NUMBER_BESIDE = re.compile(rf",? the {_ORDINAL}(?! (?:of )?(?:{_MONTHS_SAID}))")
+_WEEKDAY_BESIDE = re.compile(rf"(?<!last )(?<!next )\b{_WEEKDAY},? $")
+_OF_A_MONTH = re.compile(
+    rf" (?:of )?(?:(?:next|last) month\b|(?:{_MONTHS_SAID}))| (?:{'|'.join(_WEEKDAYS)})\b"
+)
+
+
 def _day_of_month(match: re.Match[str], by: Reader) -> Span | None:
     month = month_away(by.today, int(match["which"] == "next"))
     return day_of(month, int(match["day"]))
@@ -228,10 +255,10 @@ WORDINGS = (
     _word(rf"(?P<which>next) {_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?P<which>this) {_WEEKDAY}", _NAMES.weekday_to_come),
     _word(rf"(?:last|past) {_WEEKDAY}(?! (?:of|in)\b)", _NAMES.weekday_before),
-    _word(_WEEKDAY, _NAMES.weekday, ahead=False),
+    _word(_WEEKDAY, _weekday, ahead=False, not_after=_SHIFTED_BEFORE, not_before=_SHIFTED),
     _word(
         _WEEKDAY,
-        _NAMES.weekday,
+        _weekday,
         ahead=True,
         is_bare=True,
         not_after=_SHIFTED_BEFORE,
@@ -253,10 +280,10 @@ WORDINGS = (
     _word(r"(?:the )?end of (?P<which>this|next|the) month", _month_end, ahead=True),
     _word(rf"the {_NUMBER} of (?P<which>this|next) month", _day_of_month, ahead=True),
     _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
-    _word(rf"the {_ORDINAL}(?: of this month)?", numbered, ahead=False, not_before=_ITS_MONTH),
+    _word(rf"the {_ORDINAL}(?: of this month)?", _numbered, ahead=False, not_before=_ITS_MONTH),
     _word(
         rf"the {_ORDINAL}(?! of\b){_CLAUSE_ENDS}",
-        numbered,
+        _numbered,
         ahead=True,
         is_bare=True,
         not_before=_ITS_MONTH,

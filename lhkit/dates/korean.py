@@ -96,11 +96,14 @@ _LATER = rf"\s*(?:뒤|후)(?![반식보기회배]|\s*(?:로|에서)|\s*[{_WEEKDA
 """Not "이틀 뒤로 미뤄 줘", which may be from the day that it was on."""
 _FROM_ANOTHER = re.compile(r"(?<!오늘)(?<!내일)(?<!모레)(?<!뒤)(?<!후)부터\s*$")
 """After a day from which those that follow may be counted."""
+_NTH = r"(?:째|마지막|(?<![가-힣])첫)\s*(?:주\s*)?(?:의\s*)?$|(?:성|재의|블랙)\s*$"
 _SHIFTED = re.compile(
-    r"(?:째|마지막)\s*(?:주\s*)?$|(?:다음|담|그다음|일)\s*주\s*$|[주일]\s*(?:뒤|후)\s*$|(?:매주|그다음)\s*$"
+    rf"{_NTH}|(?:다음|담|그다음|일)\s*주\s*$|[주일]\s*(?:뒤|후)\s*$|(?:매주|그다음)\s*$"
     rf"|(?<![가-힣\d])[{_WEEKDAYS}]\s*[~–-]\s*$"
 )
 """Before a weekday of a week that is not told here."""
+_OF_ANOTHER_WEEK = re.compile(rf"{_NTH}|[주일달]\s*(?:뒤|후)\s*$")
+"""Before a weekday that is not the latest one where people look back."""
 _WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])요일"
 _SHORT_WEEKDAY = rf"(?P<weekday>[{_WEEKDAYS}])욜"
 _NAMED = rf"(?:\s*[{_WEEKDAYS}]요일)?"
@@ -173,6 +176,24 @@ def _date(match: re.Match[str], by: Reader) -> Span | None:
     return date_in(by.today, int(year), month, number)
 
 
+def _numbered(match: re.Match[str], by: Reader) -> Span | None:
+    """A `day` alone; None after a month that has no such day, or in which it is not."""
+    text = match.string[: match.start()]
+    if re.search(r"월\s*(?:의\s*)?$", text):
+        return None
+    found = numbered(match, by)
+    named = _MONTH_BEFORE.search(text)
+    if found is None or named is None:
+        return found
+    first, last = month_away(by.today, _MONTHS[named["which"].replace("저번", "지난")])
+    return found if first <= found[0] <= last else None
+
+
+_MONTH_BEFORE = re.compile(
+    r"(?<![가-힣])(?P<which>이번|이|지난|저번|다다음|다음|담|내)\s*달\s*(?:의\s*)?$"
+)
+
+
 def _of_month(match: re.Match[str], by: Reader) -> Span | None:
     return day_of(month_away(by.today, _MONTHS[match["which"]]), int(match["day"]))
 
@@ -203,7 +224,7 @@ WORDINGS = (
     _word(rf"{_WHICH}\s*주\s*(?:의\s*)?{_WEEKDAY}", _NAMES.weekday_of_week),
     _word(rf"(?:지난|저번)\s*{_WEEKDAY}", _NAMES.weekday_before),
     _word(rf"(?P<which>이번)\s*{_WEEKDAY}", _NAMES.weekday_to_come),
-    _word(_WEEKDAY, _NAMES.weekday, ahead=False),
+    _word(_WEEKDAY, _NAMES.weekday, ahead=False, not_after=_OF_ANOTHER_WEEK),
     _word(_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_SHIFTED),
     _word(rf"{_WHICH}\s*주\s*{_SHORT_WEEKDAY}", _NAMES.weekday_of_week, ahead=True),
     _word(_SHORT_WEEKDAY, _NAMES.weekday, ahead=True, is_bare=True, not_after=_SHIFTED),
@@ -243,9 +264,13 @@ WORDINGS = (
         ahead=True,
     ),
     _word(r"(?<![\d/.])(?P<month>\d{1,2})/(?P<day>\d{1,2})(?!\d|[/.]\d)", slashed),
-    _word(_NUMBERED, numbered, ahead=False),
+    _word(_NUMBERED, _numbered, ahead=False),
     _word(
-        rf"(?<!월 ){_NUMBERED}{_AS_A_DATE}", numbered, ahead=True, is_bare=True, not_after=_HOW_MANY
+        rf"(?<!월 ){_NUMBERED}{_AS_A_DATE}",
+        _numbered,
+        ahead=True,
+        is_bare=True,
+        not_after=_HOW_MANY,
     ),
     _word(
         r"어제(?:와|랑|하고)\s*(?:그저께|그제)|(?:그저께|그제)(?:와|랑|하고)\s*어제",

@@ -9,7 +9,7 @@ from itertools import islice, zip_longest
 from types import ModuleType
 
 from lhkit.dates import english, korean
-from lhkit.dates.words import LONGEST_PLAN, MOST_LETTERS, MOST_SAID, Reader, Span, Wording, lowered
+from lhkit.dates.words import LONGEST_PLAN, MOST_SAID, Reader, Span, Wording, lowered, read_part
 
 _LANGUAGES: dict[str, ModuleType] = {"ko": korean, "en": english}
 
@@ -78,7 +78,7 @@ def said_dates(
         ahead: whether people plan: a day that may be several ("Friday", "3 May") is then today or
             the first to come; without it, the latest up to today, or the nearest to it.
     """
-    return _said(text[:MOST_LETTERS], today, locale, ahead)
+    return _said(read_part(text), today, locale, ahead)
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ is not yet to come, where people speak of what they did, or as the first to come
 """
 
 import re
+import unicodedata
 from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ MOST_LETTERS = 1_000
 """So much of a message is read."""
 MOST_SAID = 6
 """So many wordings of it are told."""
+
+
+def read_part(text: str) -> str:
+    """Return the part of a message that is read, in NFC as the wordings are written."""
+    return unicodedata.normalize("NFC", text[: 3 * MOST_LETTERS])[:MOST_LETTERS]
 
 
 def lowered(text: str) -> str:

@@ -65,7 +65,8 @@ class Package:
         file = self.folder.joinpath("data", *path)
         if not file.is_file():
             return []
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = file.read_text(encoding="utf-8").split("\n")  # a text may contain U+2028
+        return [json.loads(line) for line in lines if line.strip()]
 
     def more_tools(self) -> str:
         """Return what BFCL's user says where a function that was missing is there at last."""

@@ -124,11 +124,25 @@ def result_of(returned: Any) -> ToolResult:
     return ToolOk(returned if isinstance(returned, Mapping) else {"result": returned})
 
 
+def utf8_json(value: Any) -> Any:
+    """Return plain JSON that a UTF-8 file can carry.
+
+    Raises:
+        ValueError: it contains half a surrogate pair, or what JSON cannot carry (NotJsonError).
+    """
+    plain = plain_json(value)
+    json.dumps(plain, ensure_ascii=False).encode()
+    return plain
+
+
 def json_or_text(text: str) -> Any:
-    """Return the JSON object or list that a text is, else the text."""
+    """Return the JSON object or list that a text is, else the text.
+
+    What JSON cannot carry stays text: NaN, half a surrogate pair, nesting that is too deep.
+    """
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = utf8_json(json.loads(text))
+    except (ValueError, RecursionError):
         return text
     return value if isinstance(value, dict | list) else text
 

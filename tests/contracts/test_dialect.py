@@ -403,7 +403,7 @@ def test_an_end_token_in_an_open_string_ends_the_call(name: str, rest: str) -> N
 @each_dialect
 def test_a_whole_call_is_not_cut_where_its_strings_look_like_calls(dialect: Dialect) -> None:
     calls = "".join(DIALECTS[name].render_call("g", {}) for name in DIALECTS)
-    args = {"a": f"x)]\n{calls}\n", "b": [{"name": "g", "parameters": {}}, calls]}
+    args: dict[str, Any] = {"a": f"x)]\n{calls}\n", "b": [{"name": "g", "parameters": {}}, calls]}
     raw = dialect.render_call("f", args)
     result = streamed(dialect, list(raw))[1]
     assert [(call.name, call.args) for call in result.calls] == [("f", args)]

@@ -2,10 +2,15 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import anyio
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from lhkit.commands import imports
 from lhkit.commands.imports import import_chats
 from lhkit.commands.options import ImportChatsOptions
 from lhkit.errors import UsageError
@@ -335,3 +340,261 @@ async def test_a_folder_with_something_in_it_is_not_written_into(tmp_path: Path)
     put(tmp_path, "kept", "mine.txt")
     with pytest.raises(UsageError, match="is there already: name a new folder"):
         await folder_of(tmp_path, CHAT, tmp_path)
+
+
+# --- which result belongs to which call
+
+
+def tool_calls(*made: tuple[str | None, str, Any]) -> dict[str, Any]:
+    listed = [
+        {"function": {"name": name, "arguments": args}} | ({"id": call_id} if call_id else {})
+        for call_id, name, args in made
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": listed}
+
+
+def result(content: Any, **keys: Any) -> dict[str, Any]:
+    return {"role": "tool", "content": content, **keys}
+
+
+def recorded(told: Imported) -> list[tuple[Any, Any]]:
+    (scenario,) = told.suites[0].scenarios
+    return [(row["args"], row["result"]) for row in scenario["world"]["recorded"]]
+
+
+OSLO, BONN = {"city": "Oslo"}, {"city": "Bonn"}
+
+
+@pytest.mark.promise("imports.messages")
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [tool_calls((None, "w", OSLO), (None, "w", BONN)), result("sun"), result("rain")],
+        [tool_calls(("a", "w", OSLO), ("a", "w", BONN)), result("sun"), result("rain")],
+        [
+            tool_calls(("a", "w", OSLO), ("a", "w", BONN)),
+            result("sun", tool_call_id="a"),
+            result("rain", tool_call_id="a"),
+        ],
+        [
+            tool_calls((None, "w", OSLO), (None, "v", BONN)),
+            result("rain", name="v"),
+            result("sun", name="w"),
+        ],
+        [
+            tool_calls((None, "w", OSLO), (None, "w", BONN)),
+            result("sun", name="w"),
+            result("rain", name="w"),
+        ],
+        [
+            tool_calls(("a", "w", OSLO), ("b", "w", BONN)),
+            result("rain", tool_call_id="b"),
+            result("sun", tool_call_id="a"),
+        ],
+        [
+            tool_calls(("a", "w", OSLO), ("a", "v", BONN)),
+            result("rain", tool_call_id="a", name="v"),
+            result("sun", tool_call_id="a", name="w"),
+        ],
+        [
+            tool_calls((None, "w", OSLO)),
+            tool_calls((None, "w", BONN)),
+            result("sun"),
+            result("rain"),
+        ],
+        [
+            tool_calls((None, "w", OSLO), (None, "w", "no JSON"), (None, "w", BONN)),
+            result("sun"),
+            result("lost"),
+            result("rain"),
+        ],
+        [
+            tool_calls(("1", "w", OSLO)),
+            result("sun", tool_call_id="1"),
+            said("Sun."),
+            user("And there?"),
+            tool_calls(("1", "w", BONN)),
+            result("rain", tool_call_id="1"),
+        ],
+    ],
+)
+async def test_each_call_keeps_its_own_result(tmp_path: Path, messages: list[Any]) -> None:
+    told = await imported(tmp_path, [user("?"), *messages, said("Sun and rain.")])
+    assert recorded(told) == [(OSLO, "sun"), (BONN, "rain")]
+    assert not {"no_result", "stray_result"} & {loss.code for loss in told.losses}
+
+
+async def test_a_result_of_an_earlier_call_is_not_given_to_a_later_one(tmp_path: Path) -> None:
+    chat = [
+        user("?"),
+        tool_calls(("a", "w", OSLO)),
+        said("No answer."),
+        user("And there?"),
+        tool_calls(("b", "w", BONN)),
+        result("rain"),
+        result("ice", tool_call_id="z"),
+        said("Rain."),
+    ]
+    told = await imported(tmp_path, chat)
+    assert recorded(told) == [(BONN, "rain")]
+    lost = [(loss.code, loss.detail) for loss in told.losses if "result" in loss.code]
+    assert sorted(lost) == [("no_result", "w"), ("stray_result", "ice")]
+
+
+@pytest.mark.promise("imports.losses")
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        ({"sky": "blue"}, {"sky": "blue"}),
+        ([{"sky": "blue"}, 3], [{"sky": "blue"}, 3]),
+        ([{"type": "hotel", "name": "x"}], [{"type": "hotel", "name": "x"}]),
+        (["Oslo", "Bonn"], ["Oslo", "Bonn"]),
+        ([{"type": "text", "text": "blue"}], "blue"),
+        (7, "7"),
+        (None, ""),
+        ('{"n": NaN}', '{"n": NaN}'),
+        ('{"n": "\\ud800"}', '{"n": "\\ud800"}'),
+        ("[" * 100_000, "[" * 100_000),
+        ("[" * 2000 + "]" * 2000, "[" * 2000 + "]" * 2000),
+    ],
+    ids=repr,
+)
+async def test_the_content_of_a_result_is_kept(tmp_path: Path, content: Any, read: Any) -> None:
+    chat = [user("?"), tool_calls(("a", "w", OSLO)), result(content, tool_call_id="a"), said("Ok")]
+    assert recorded(await imported(tmp_path, chat)) == [(OSLO, read)]
+
+
+async def test_the_content_of_a_message_is_kept_as_json(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": {"city": "Oslo"}}, said("Sun.")]
+    assert only(await imported(tmp_path, chat)).turns[0].user == '{"city":"Oslo"}'
+
+
+async def test_calls_and_tools_are_read_from_json_text(tmp_path: Path) -> None:
+    function = json.dumps({"name": "get_order", "arguments": '{"order_id": "7"}'})
+    call_text = json.dumps([{"id": "a", "function": function}])
+    messages = [
+        user("?"),
+        {"role": "assistant", "tool_calls": call_text},
+        back("a", "Ulm"),
+        said("To Ulm."),
+    ]
+    told = await imported(tmp_path, {"messages": messages, "tools": json.dumps(TOOLS)})
+    assert recorded(told) == [({"order_id": "7"}, "Ulm")]
+    assert [tool["name"] for tool in json.loads(told.files["tools.json"])["tools"]] == [
+        "get_order",
+        "move_order",
+    ]
+
+
+# --- an odd conversation costs only itself
+
+ODD: dict[str, str] = {
+    "call text": json.dumps([user("?"), {"role": "assistant", "tool_calls": ["x"]}]),
+    "call -1": json.dumps([user("?"), {"role": "assistant", "tool_calls": -1}]),
+    "function true": json.dumps(
+        [user("?"), {"role": "assistant", "tool_calls": [{"function": True}]}]
+    ),
+    "no name": json.dumps([user("?"), {"role": "assistant", "function_call": {"name": None}}]),
+    "a number": "-1",
+    "message is text": '[{"role": "user", "content": "?"}, "x"]',
+    "surrogate": json.dumps([user("\ud800"), said("?")]),
+    "surrogate in instructions": json.dumps([{"role": "system", "content": "\ud800"}, user("?")]),
+    "surrogate in a key": json.dumps([user("?"), tool_calls(("a", "f", {"\ud800": 1}))]),
+    "NaN": '[{"role": "user", "content": "?", "n": NaN}]',
+    "huge": '[{"role": "user", "content": ' + "9" * 5000 + "}]",
+    "2,000 brackets": '[{"role": "user", "content": ' + "[" * 2000 + "]" * 2000 + "}]",
+    "100,000 brackets": '[{"role": "user", "content": ' + "[" * 100_000 + "]" * 100_000 + "}]",
+    "tools": json.dumps({"messages": CHAT, "tools": "x"}),
+    "tool schema": json.dumps(
+        {"messages": CHAT, "tools": [{"name": "f", "parameters": {"type": 3}}]}
+    ),
+    "tool name": json.dumps({"messages": CHAT, "tools": [{"name": "not a name"}]}),
+}
+
+
+@pytest.mark.promise("imports.losses")
+@pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
+@pytest.mark.parametrize("odd", ODD)
+async def test_an_odd_conversation_costs_only_itself(
+    tmp_path: Path, odd: str, is_list: bool
+) -> None:
+    texts = [json.dumps(CHAT), ODD[odd], json.dumps(CHAT)]
+    chats = f"[{', '.join(texts)}]" if is_list else "\n".join(texts)
+    into, code = await folder_of(tmp_path, chats)
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    place = "chats.json[1]" if is_list else "chats.json:2"
+    ids = [scenario.id for scenario in load_scenarios([into / "scenarios.yaml"])]
+    assert (code, ids) == (1, ["chats-1", "chats-3"])
+    assert f"  - {place}: {place}" in notes
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_a_file_of_one_odd_conversation_is_refused_and_leaves_nothing(
+    tmp_path: Path, odd: str
+) -> None:
+    with pytest.raises(UsageError):
+        await folder_of(tmp_path, ODD[odd])
+    assert not (tmp_path / "mine").exists()
+
+
+async def test_a_text_with_other_line_ends_is_one_conversation_a_line(tmp_path: Path) -> None:
+    texts = [json.dumps([user(f"a{end}b"), said("?")], ensure_ascii=False) for end in "\u2028\x85"]
+    told = await imported(tmp_path, "\n".join(texts))
+    assert [each["turns"][0]["user"] for each in told.suites[0].scenarios] == ["a\u2028b", "a\x85b"]
+
+
+async def test_an_error_midway_leaves_no_half_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setitem(imports._TEXTS, "yaml", fail)  # noqa: SLF001 - a disk that fills up
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(OSError, match="disk full"):
+        await folder_of(tmp_path, CHAT)
+    assert list((tmp_path / "mine").iterdir()) == []
+
+
+ODD_VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        *(None, True, -1, 0.5, 10**30, float("nan"), "", "x", "\ud800", "\u2028"),
+        *("[", "{}", '{"a": NaN}', "system", "tool"),
+        *([], ["x"], [[]], {}, {"name": "f"}, {"type": "text"}),
+    ]
+)
+
+
+def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [at] if at else []
+    for key, item in inner:
+        is_nest = isinstance(item, dict | list)
+        found += places_in(item, (*at, key)) if is_nest else [(*at, key)]
+    return found
+
+
+@pytest.mark.promise("imports.losses")
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data(), times=st.integers(1, 3))
+def test_every_mutated_conversation_is_imported_or_noted(
+    tmp_path: Path, data: st.DataObject, times: int
+) -> None:
+    chat: Any = json.loads(json.dumps({"messages": CHAT}))
+    for _ in range(times):
+        *way, last = data.draw(st.sampled_from(places_in(chat) or [("messages",)]))
+        place = chat
+        for key in way:
+            place = place[key]
+        if data.draw(st.booleans()):
+            place[last] = data.draw(ODD_VALUES)
+        elif len(place) > 1:
+            del place[last]
+    with TemporaryDirectory(dir=tmp_path) as folder:
+        into, _ = anyio.run(folder_of, Path(folder), [CHAT, chat])
+        notes = (into / "NOTES.md").read_text(encoding="utf-8")
+        ids = [scenario.id for scenario in load_scenarios([into / "scenarios.yaml"])]
+    assert "chats-1" in ids
+    assert "chats-2" in ids or "chats.json[1]" in notes or "chats-2" in notes
