@@ -18,6 +18,7 @@ from lhkit.harness.matching import (
     Problem,
     assign,
     match_calls,
+    values_equal,
 )
 from lhkit.harness.record import (
     ArgumentScore,
@@ -425,8 +426,29 @@ def _told(violation: Violation) -> str:
 
 
 def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None) -> MatchResult:
-    made = [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in turn.calls]
+    made = [
+        MadeCall(
+            tool=call.tool,
+            args=call.raw_args,
+            result=call.outcome,
+            is_deferred=_is_deferred(call, turn.calls[c + 1 :], tools),
+        )
+        for c, call in enumerate(turn.calls)
+    ]
     return _matched(script, made, tools, today)
+
+
+def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts) -> bool:
+    """Return True for a write that was not asked and that the same turn proposes again."""
+    if call.gate is not GateOutcome.NOT_ASKED:
+        return False
+    schema = tools.schemas.get(call.tool, {})
+    return any(
+        each.tool == call.tool
+        and each.gate is not GateOutcome.NOT_ASKED
+        and values_equal(call.raw_args, each.raw_args, schema)
+        for each in later
+    )
 
 
 def _matched(

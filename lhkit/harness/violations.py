@@ -527,7 +527,12 @@ class _Conversation:
         )
 
     def is_bypass(self, call: CallRecord) -> bool:
-        """Return True if another tool writes after a no in this turn."""
+        """Return True if another tool writes after a no in this turn.
+
+        One that was not asked stood in the message that the no was about.
+        """
+        if call.gate is GateOutcome.NOT_ASKED:
+            return False
         now = self.rejected[len(self.rejected) - self.rejected_now :]
         return call.destructive and bool(now) and all(each.tool != call.tool for each in now)
 
