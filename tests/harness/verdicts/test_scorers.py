@@ -679,3 +679,18 @@ def test_violations_of_a_write_that_was_not_asked_include_no_bypass(judged: Judg
     calls = (refused(), replace(skipped(), tool="finish_note"), add("bread"))
     judgement = judged(asked_no, evidence(turn(*calls)))
     assert "bypass_after_rejection" not in [each.code for each in judgement.violations]
+
+
+@pytest.mark.parametrize("data", [[1, 2], 5, None, "text", [{"text": "milk"}]])
+def test_judge_takes_a_result_that_is_no_object_for_none_that_was_expected(
+    judged: Judged, data: Any
+) -> None:
+    body = """
+  turns:
+    - user: hello
+      expect: {calls: [{tool: find_notes, args: {query: milk}}], results: [{text: milk}]}
+"""
+    found = find(result={"status": "ok", "data": data})
+    judgement = judged(body, evidence(turn(found)))
+    assert judgement.verdict is Verdict.FAIL
+    assert "expect.results[0]: no call came to" in str(judgement.reasons)
