@@ -4,13 +4,21 @@ Source: seeds, `ChatSessionController.userTurn` (MAX_TURNS, one question a messa
 breaker for repeated calls is ours, because small models repeat themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lhkit.chat.state import PendingCall, Transcript
 from lhkit.json_values import NotJsonError, canonical, plain_json
-from lhkit.messages import EndReason, ModelMessage, SystemMessage, ToolCall, ToolCallMessage
+from lhkit.messages import (
+    EndReason,
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
+    ToolCancelled,
+    ToolErr,
+)
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, nfc, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator
 
@@ -65,7 +73,7 @@ class SkipUnasked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRepeated:
-    """Answer with `repeated_call`: the call just before it was the same."""
+    """Answer with `repeated_call`: the call that was asked or run before it was the same."""
 
     pending: PendingCall
 
@@ -121,14 +129,19 @@ def _is_answered(transcript: Transcript) -> bool:
 
 
 def _plans(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
-    destructive = limits.destructive
-    earlier = transcript.calls_of_this_turn
-    previous: ToolCall | ToolCallMessage | None = earlier[-1] if earlier else None
-    # Calls of this very message that are settled already (a stop in between) count as asked.
-    has_asked = any(call.name in destructive for call in _same_message(earlier, transcript))
+    """Plan the pending calls; only a call that was asked or run counts as an earlier one."""
+    previous: ToolCall | ToolCallMessage | None = None
+    has_asked = False  # in this message of the model
+    for call in transcript.calls_of_this_turn:
+        is_destructive = call.name in limits.destructive
+        has_asked = has_asked and call.index > 0
+        if _was_dispatched(call, is_blocked=is_destructive and has_asked):
+            previous = call
+            has_asked = has_asked or is_destructive
+    has_asked = has_asked and transcript.pending[0].index > 0
     plans: list[CallPlan] = []
     for pending in transcript.pending:
-        is_destructive = pending.call.name in destructive
+        is_destructive = pending.call.name in limits.destructive
         declared = limits.declared.get(pending.call.name)
         may_repeat = declared is not None and declared.repeatable
         is_repeated = (
@@ -137,17 +150,19 @@ def _plans(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
             and is_same_call(previous, pending.call, declared)
         )
         is_blocked = is_destructive and has_asked
-        plans.append(_plan(pending, is_repeated=is_repeated, is_blocked=is_blocked))
-        has_asked = has_asked or is_destructive
-        previous = pending.call
+        plan = _plan(pending, is_repeated=is_repeated, is_blocked=is_blocked)
+        plans.append(plan)
+        if isinstance(plan, Dispatch):
+            previous = pending.call
+            has_asked = has_asked or is_destructive
     return tuple(plans)
 
 
-def _same_message(
-    earlier: Sequence[ToolCallMessage], transcript: Transcript
-) -> Sequence[ToolCallMessage]:
-    settled = transcript.pending[0].index
-    return earlier[len(earlier) - settled :]
+def _was_dispatched(call: ToolCallMessage, *, is_blocked: bool) -> bool:
+    """Return False for a settled call that was answered without asking or running it."""
+    if isinstance(call.result, ToolErr):
+        return call.result.code not in {"repeated_call", "truncated_call"}
+    return not (is_blocked and isinstance(call.result, ToolCancelled))
 
 
 def _plan(pending: PendingCall, *, is_repeated: bool, is_blocked: bool) -> CallPlan:

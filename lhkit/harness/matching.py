@@ -505,11 +505,16 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeCall:
-    """A call that was made; `result` is what it came to, None where nobody knows."""
+    """A call that was made; `result` is what it came to, None where nobody knows.
+
+    `is_deferred`: it was cancelled without asking and proposed again later in the turn. It is
+    neither taken for an expectation nor unexpected: the later one is.
+    """
 
     tool: str
     args: Any
     result: str | None = None
+    is_deferred: bool = False
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "MadeCall":
@@ -558,7 +563,10 @@ def match_calls(
     ]
     calls = [each if isinstance(each, MadeCall) else MadeCall.of(each) for each in actual]
     readers = frozenset(reads)
-    tolerated = [extra == "any" or (extra == "reads" and call.tool in readers) for call in calls]
+    tolerated = [
+        extra == "any" or call.is_deferred or (extra == "reads" and call.tool in readers)
+        for call in calls
+    ]
     table = [[_reasons(wish, call, schemas, today) for call in calls] for wish in wishes]
     problem = _problem(wishes, tolerated, table)
     given = _before(order, len(wishes))
@@ -598,7 +606,7 @@ def _reasons(
     wish: Expectation, call: MadeCall, schemas: Mapping[str, Mapping[str, Any]], today: date | None
 ) -> _Reasons | None:
     """Return what is wrong if `call` is taken for `wish`; None for another tool."""
-    if wish.tool != call.tool:
+    if wish.tool != call.tool or call.is_deferred:
         return None
     outcome = None
     if wish.result is not None and wish.result != call.result:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails
 from ruamel.yaml.resolver import implicit_resolvers
 from yaml.composer import Composer
@@ -30,6 +30,7 @@ from lhkit.harness.matchers import (
     Path,
     Slot,
     args_faults,
+    comparable,
     dates_resolved,
     misspelt_days,
     parse_alternatives,
@@ -337,6 +338,15 @@ def _finite(digits: str) -> float:
 
 
 _Words: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+
+
+def _searchable(phrase: str) -> str:
+    if not comparable(phrase):
+        raise ValueError("nothing of it can be seen in a reply: write a word or a number")
+    return phrase
+
+
+_Phrase: TypeAlias = Annotated[_Words, AfterValidator(_searchable)]
 _ARGS_MARK = {"x-lhkit": "args"}
 _Args: TypeAlias = Annotated[Mapping[str, Any], WithJsonSchema(_ARGS_MARK)]
 _ROW_MARK = {"x-lhkit": "row"}
@@ -488,9 +498,9 @@ class ForbiddenCall(_Wish):
 class ReplyPart(_Strict):
     """Words that must (not) stand in a reply, in any case and with any width of white space."""
 
-    contains_any: Annotated[tuple[_Words, ...], _about("At least one of these.")] = ()
-    contains_all: Annotated[tuple[_Words, ...], _about("Every one of these.")] = ()
-    excludes: Annotated[tuple[_Words, ...], _about("None of these.")] = ()
+    contains_any: Annotated[tuple[_Phrase, ...], _about("At least one of these.")] = ()
+    contains_all: Annotated[tuple[_Phrase, ...], _about("Every one of these.")] = ()
+    excludes: Annotated[tuple[_Phrase, ...], _about("None of these.")] = ()
     matches: Annotated[str | None, _about("A regular expression that is found.")] = None
 
 

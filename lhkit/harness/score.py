@@ -10,7 +10,14 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
-from lhkit.harness.matchers import Pattern, alternatives, folded, spaceless
+from lhkit.harness.matchers import (
+    MINUS_MARK,
+    Pattern,
+    alternatives,
+    comparable,
+    spaceless,
+    with_short_cents,
+)
 from lhkit.harness.matching import (
     ArgumentVerdict,
     MadeCall,
@@ -18,6 +25,7 @@ from lhkit.harness.matching import (
     Problem,
     assign,
     match_calls,
+    values_equal,
 )
 from lhkit.harness.record import (
     ArgumentScore,
@@ -177,11 +185,18 @@ def _alone(j: int, call: CallRecord, *, ok: bool) -> CallScore:
 
 # Does a reply say what it must, and not what it must not? Pure; words only, no meaning.
 #
-# Compared in NFC, case-folded, white space collapsed, a curly apostrophe as a straight one. A
-# phrase that begins or ends with a digit is never found inside a longer number: "10" is not in
-# "1,100". A number is the same with or without separators of thousands (a comma, a no-break or
-# thin space) and with or without cents of zero: "1000" is in "$1,000.00". A common space is none:
-# "1 000" may be two. With `ignore: spaces` white space does not count: "물 마시기" is "물마시기".
+# Compared in NFC, case-folded, white space collapsed, without marks of emphasis, in plain
+# characters (straight quotes, ASCII digits and hyphens, nothing invisible). A phrase that begins or
+# ends with a digit is never found inside a longer number: "10" is not in "1,100", nor "5" in "-5".
+# A minus has no word and no number before it, so "-5" is not in "3-5". A number is the same with or
+# without separators of thousands (a comma, a no-break or thin space) and with or without cents of
+# zero: "1000" is in "$1,000.00"; an amount of money also without the last zero: "4.5" is in
+# "$4.50". A common space is no separator: "1 000" may be two. With `ignore: spaces` white space
+# does not count: "물 마시기" is "물마시기".
+
+
+REPLY_BORDER = "\n\ue001\n"
+"""Between the replies of a conversation that are searched together: no phrase goes across it."""
 
 
 @lru_cache(maxsize=1024)
@@ -199,8 +214,10 @@ class _Said:
 
     def __init__(self, reply: str, *, is_spaceless: bool) -> None:
         self._is_spaceless = is_spaceless
-        self._straight = spaceless(_straight(reply)) if is_spaceless else _straight(reply)
-        self._text = self._comparable(reply)
+        straight = _straight(reply.replace(REPLY_BORDER, "\n"))
+        self._straight = spaceless(straight) if is_spaceless else straight
+        text = self._comparable(reply)
+        self._texts = dict.fromkeys((text, with_short_cents(text)))
 
     def lacks(self, part: ReplyPart) -> Iterator[str]:
         """Yield what is wrong, in words."""
@@ -214,22 +231,17 @@ class _Said:
 
     def __contains__(self, phrase: str) -> bool:
         wanted = self._comparable(phrase)
-        before = r"(?<!\d)(?<!\d[.,])" if wanted[0].isdigit() else ""
-        after = r"(?!\d|[.,]\d)" if wanted[-1].isdigit() else ""
-        return re.search(before + re.escape(wanted) + after, self._text) is not None
+        before = _NOT_IN_NUMBER if wanted[:1].isdigit() else ""
+        after = r"(?!\d|[.,]\d)" if wanted[-1:].isdigit() else ""
+        expression = re.compile(before + re.escape(wanted) + after)
+        return any(expression.search(text) for text in self._texts)
 
     def _comparable(self, text: str) -> str:
-        plain = _THOUSANDS.sub(lambda number: _SEPARATOR.sub("", number[0]), _straight(text))
-        told = folded(_NO_CENTS.sub("", plain))
+        told = comparable(text)
         return spaceless(told) if self._is_spaceless else told
 
 
-_SEPARATOR = re.compile("[,\u00a0\u202f\u2009]")
-_THOUSANDS = re.compile(
-    rf"(?<!\d)(?<!\d[.,])[1-9]\d{{0,2}}(?P<by>{_SEPARATOR.pattern})\d{{3}}"
-    r"(?:(?P=by)\d{3})*(?!\d|(?P=by)\d)"
-)
-_NO_CENTS = re.compile(r"(?<=\d)\.00(?!\.?\d)")
+_NOT_IN_NUMBER = rf"(?<!\d)(?<!\d[.,])(?<!{MINUS_MARK})(?<!{MINUS_MARK}[$€£¥₩])"
 
 
 def _straight(text: str) -> str:
@@ -325,7 +337,7 @@ def judge(
         today=today,
         row_keys=row_keys,
     )
-    whole = "\n".join(turn.reply for turn in evidence.turns)
+    whole = REPLY_BORDER.join(turn.reply for turn in evidence.turns)
     everything = (
         *(f"turn {t}: {reason}" for t, each in enumerate(reasons) for reason in each),
         *(f"{ALL_REPLIES}{reason}" for reason in reply_reasons(scenario.reply, whole)),
@@ -425,8 +437,29 @@ def _told(violation: Violation) -> str:
 
 
 def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None) -> MatchResult:
-    made = [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in turn.calls]
+    made = [
+        MadeCall(
+            tool=call.tool,
+            args=call.raw_args,
+            result=call.outcome,
+            is_deferred=_is_deferred(call, turn.calls[c + 1 :], tools),
+        )
+        for c, call in enumerate(turn.calls)
+    ]
     return _matched(script, made, tools, today)
+
+
+def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts) -> bool:
+    """Return True for a write that was not asked and that the same turn proposes again."""
+    if call.gate is not GateOutcome.NOT_ASKED:
+        return False
+    schema = tools.schemas.get(call.tool, {})
+    return any(
+        each.tool == call.tool
+        and each.gate is not GateOutcome.NOT_ASKED
+        and values_equal(call.raw_args, each.raw_args, schema)
+        for each in later
+    )
 
 
 def _matched(

@@ -212,8 +212,10 @@ def wished_row(listed: Mapping[str, Any]) -> Equals | Fields:
     return parse_row(_by_nfc(listed))
 
 
-def fits_row(wish: Equals | Fields, row: Mapping[str, Any], today: date | None) -> bool:
-    """Return whether a row, or the data of a result, is what was listed."""
+def fits_row(wish: Equals | Fields, row: Any, today: date | None) -> bool:
+    """Return whether a row, or the data of a result (any JSON), is what was listed."""
+    if not isinstance(row, Mapping):
+        return False
     return mismatch(wish, _by_nfc(row), Place(SchemaNode.of({}), today)) is None
 
 
@@ -527,7 +529,12 @@ class _Conversation:
         )
 
     def is_bypass(self, call: CallRecord) -> bool:
-        """Return True if another tool writes after a no in this turn."""
+        """Return True if another tool writes after a no in this turn.
+
+        One that was not asked stood in the message that the no was about.
+        """
+        if call.gate is GateOutcome.NOT_ASKED:
+            return False
         now = self.rejected[len(self.rejected) - self.rejected_now :]
         return call.destructive and bool(now) and all(each.tool != call.tool for each in now)
 
@@ -623,10 +630,11 @@ def _id_text(value: Any) -> str:
 
 def _without(value: str, text: str) -> str:
     """Return a text without the places where an id stands."""
-    places = list(_places(value, text))
-    for at in reversed(places):
-        text = text[:at] + text[at + len(value) :]
-    return text
+    kept, end = [], 0
+    for at in _places(value, text):
+        kept.append(text[end:at])
+        end = max(end, at + len(value))
+    return "".join([*kept, text[end:]])
 
 
 def _words_of(value: Any) -> str:

@@ -277,8 +277,8 @@ async def test_a_write_that_was_registered_later_is_asked_once_a_message_like_an
     )
     chat = ChatController(model=model, dispatcher=ToolDispatcher(registry), confirm=gate)
     await chat.user_turn("배워서 추가해줘")
-    assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "ToolOk", "ToolCancelled"]
-    assert len(gate.asked) == 2
+    assert codes(chat) == ["ToolOk", "ToolOk", "ToolCancelled", "repeated_call", "ToolOk"]
+    assert [request.args["protocol_id"] for request in gate.asked] == ["a", "b"]
 
 
 @pytest.mark.anyio

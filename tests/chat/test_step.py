@@ -20,7 +20,16 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
-from lhkit.messages import EndReason, Finished, ToolCall, ToolOk, UserMessage
+from lhkit.messages import (
+    EndReason,
+    Finished,
+    ToolCall,
+    ToolCancelled,
+    ToolErr,
+    ToolOk,
+    ToolResult,
+    UserMessage,
+)
 from lhkit.tools.validation import ArgumentValidator
 
 LIMITS = Limits(destructive=frozenset({"write"}))
@@ -171,3 +180,94 @@ def test_a_turn_always_finishes_within_its_limits(messages: list[list[str]]) -> 
             case Finish():
                 return
     raise AssertionError
+
+
+def write(name: str) -> ToolCall:
+    return ToolCall(name="write", args={"what": name})
+
+
+def settled(transcript: Transcript) -> tuple[Transcript, list[tuple[str, type]]]:
+    """Settle the pending calls as the controller does; return what was planned for each."""
+    step = next_step(transcript, LIMITS)
+    assert isinstance(step, RunTools)
+    planned: list[tuple[str, type]] = []
+    for plan in step.plans:
+        result: ToolResult = {
+            Dispatch: ToolOk({}),
+            SkipUnasked: ToolCancelled(),
+            AnswerRepeated: ToolErr("repeated_call", ""),
+            AnswerTruncated: ToolErr("truncated_call", ""),
+        }[type(plan)]
+        planned.append((plan.pending.call.args.get("what", ""), type(plan)))
+        transcript = transcript.settled(plan.pending.settled(result))
+    return transcript, planned
+
+
+def proposed(*messages: str) -> list[list[tuple[str, type]]]:
+    """Return what is planned for each message; a message is the writes in it, `?` a read."""
+    transcript, planned = ASKED, []
+    for message in messages:
+        calls = tuple(
+            ToolCall(name="read", args={"what": "?"}) if name == "?" else write(name)
+            for name in message
+        )
+        transcript, plans_of_it = settled(
+            transcript.model_called().answered(Finished(reason="stop", calls=calls))
+        )
+        planned.append(plans_of_it)
+    return planned
+
+
+@pytest.mark.promise("turn.one_question")
+@pytest.mark.parametrize(
+    ("messages", "wanted"),
+    [
+        (("ab", "b"), ["DS", "D"]),
+        (("ab", "ab"), ["DS", "RD"]),
+        (("abc", "bc", "c"), ["DSS", "DS", "D"]),
+        (("ab", "?", "b"), ["DS", "D", "D"]),
+        (("ab", "a"), ["DS", "R"]),
+        (("aa",), ["DR"]),
+        (("aab", "b"), ["DRS", "D"]),
+        (("a", "ab"), ["D", "RD"]),
+        (("a", "a", "a"), ["D", "R", "R"]),
+        (("a?a",), ["DDS"]),
+    ],
+)
+def test_step_asks_a_write_that_was_not_asked_when_it_is_proposed_again(
+    messages: tuple[str, ...], wanted: list[str]
+) -> None:
+    letters = {Dispatch: "D", SkipUnasked: "S", AnswerRepeated: "R"}
+    assert [
+        "".join(letters[kind] for _, kind in message) for message in proposed(*messages)
+    ] == wanted
+
+
+@given(st.lists(st.text("abc?", min_size=1, max_size=4), min_size=1, max_size=6))
+def test_step_refuses_as_repeated_only_what_was_asked_or_run_just_before(
+    messages: list[str],
+) -> None:
+    previous = None
+    for message in proposed(*messages):
+        asked = 0
+        for name, plan in message:
+            is_write = name != "?"
+            if name == previous:
+                assert plan is AnswerRepeated
+            else:
+                assert plan is (SkipUnasked if is_write and asked else Dispatch)
+            if plan is Dispatch:
+                previous = name
+                asked += is_write
+        assert asked <= 1
+
+
+@given(st.permutations("abcd"))
+def test_step_lets_a_model_that_repeats_its_message_do_every_write(order: list[str]) -> None:
+    done: list[str] = []
+    messages: list[str] = []
+    for _ in order:
+        messages.append("".join(name for name in order if name not in done))
+        plans_of_all = [plan for message in proposed(*messages) for plan in message]
+        done = [name for name, kind in plans_of_all if kind is Dispatch]
+    assert done == order

@@ -182,11 +182,16 @@ async def test_a_world_that_cannot_be_opened_is_told_with_the_line_of_its_author
         await show_prompt(PromptOptions(toolset=f"{own}:Lost"), settings)
 
 
-async def test_prompt_names_tools_that_are_left_out(
-    capsys: pytest.CaptureFixture[str], settings: Settings, own: str
-) -> None:
+@pytest.fixture
+def leaves_out(own: str) -> str:
     Path(own).write_text(ONE_TOOL + LEAVES_OUT, encoding="utf-8")
-    reference = f"{own}:toolset"
+    return own
+
+
+async def test_prompt_names_tools_that_are_left_out(
+    capsys: pytest.CaptureFixture[str], settings: Settings, leaves_out: str
+) -> None:
+    reference = f"{leaves_out}:toolset"
     assert (await shown(capsys, settings, toolset=reference))["left_out"] == {"book": "no schema"}
     assert await show_prompt(PromptOptions(toolset=reference), settings) == 0
     output = " ".join(capsys.readouterr().out.split())

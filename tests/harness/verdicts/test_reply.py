@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.errors import ScenarioError
 from lhkit.harness.scenario import ExpectedReply
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.score import REPLY_BORDER, reply_reasons
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,62 @@ def test_a_curly_apostrophe_is_an_apostrophe() -> None:
     assert reply_reasons(refused, "Sorry, I couldn\u2019t do that.") == ()
     assert reply_reasons(refused, "I couldn't, but I\u2019ve added it.") != ()
     assert reply_reasons(ExpectedReply(matches="^it's"), "it\u2019s") == ()
+
+
+@pytest.mark.promise("eval.reply_numbers")
+@pytest.mark.parametrize(
+    ("phrase", "found", "not_found"),
+    [
+        (
+            "5",
+            ["5 degrees", "3-5 days", "(5)", "5,7,9", "5개", "5도입니다", "~5", "D-5", "3~5", "3–5",
+             "- 5 eggs", "5.", "**5**", "５", "4, 5", "x=5;", "+5"],
+            ["-5 degrees", "−5", "(-5)", "-$5", "15", "5.5", "1,005", "0.5", "a: -5", "\u22125도"],
+        ),
+        ("-5", ["-5 degrees", "−5", "it is -5.", "(-5)", "**-5**", "3 to -5"], ["3-5 days", "5",
+            "2026-5", "-55", "-5.5", "A-5"]),
+        ("7", ["5,7,9", "5, 7, 9", "5,7,9.", "7번"], ["17", "5.7", "5,7"]),
+        ("17", ["17.06.2026", "06.17.2026", "17일"], ["1.17", "117"]),
+        ("4.5", ["$4.50", "€4.50.", "4.50 dollars", "4.50달러", "4.5%"],
+            ["4.55", "14.50", "-$4.50", "$4.505", "4.50 h"]),
+        ("4.50", ["4.50", "$4.50"], ["4.5"]),
+        ("3.5", ["3.5,4.5,5.5", "3.5"], ["13.5,4.5"]),
+        ("2026-06-15", ["`2026-06-15`", "2026\u201106\u201115",
+            "**2026-06-15**입니다"], ["12026-06-15"]),
+        ("11 eggs", ["**11** eggs", "_11_ eggs", "11\u00a0eggs", "１１ eggs", "11 eg\u00adgs",
+            "***11*** eggs", "11\u200b eggs"], ["111 eggs", "-11 eggs"]),
+        ("it's \"on\"", ["it\u2019s \u201con\u201d", "it's \"on\""], ["its on"]),
+        ("3*4*5", ["3*4*5"], ["345"]),
+        ("snake_case_name", ["snake_case_name"], ["snakecasename"]),
+    ],
+)  # fmt: skip
+def test_reply_finds_a_number_and_no_part_of_one(
+    phrase: str, found: list[str], not_found: list[str]
+) -> None:
+    wanted = ExpectedReply(contains_any=(phrase,))
+    assert [text for text in found if reply_reasons(wanted, text)] == []
+    assert [text for text in not_found if not reply_reasons(wanted, text)] == []
+
+
+def test_reply_without_spaces_tells_a_minus_from_a_hyphen() -> None:
+    wanted = ExpectedReply(contains_any=("5도",), ignore="spaces")
+    assert reply_reasons(wanted, "기온은 -5 도")
+    assert not reply_reasons(wanted, "기온은 5 도")
+
+
+def test_reply_of_a_conversation_has_no_phrase_across_two_replies() -> None:
+    whole = REPLY_BORDER.join(["I have 7", "5 cups"])
+    for phrase, ignore in (("75", "spaces"), ("7 5 cups", None), ("75", None)):
+        wanted = ExpectedReply(contains_any=(phrase,), ignore=ignore)  # type: ignore[arg-type]
+        assert reply_reasons(wanted, whole), phrase
+    assert not reply_reasons(ExpectedReply(contains_all=("7", "5 cups")), whole)
+    assert not reply_reasons(ExpectedReply(matches=r"7\n5"), whole)
+
+
+@pytest.mark.parametrize("phrase", ["\\x1c", "\\u200b", "\\u00ad\\u00ad"])
+def test_scenario_refuses_a_phrase_that_no_reply_can_show(load: Any, phrase: str) -> None:
+    body = (
+        f'- id: s\n  ac: A\n  turns:\n    - user: hi\n      reply: {{contains_any: ["{phrase}"]}}\n'
+    )
+    with pytest.raises(ScenarioError, match=r":5: .*nothing of it can be seen in a reply"):
+        load(body)

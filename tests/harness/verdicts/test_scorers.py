@@ -634,3 +634,63 @@ def test_strict_is_never_more_than_repaired(calls: list[tuple[str, bool]]) -> No
     assert sorted(row.actual for row in scored.calls if row.actual is not None) == list(
         range(len(made))
     )
+
+
+def skipped(text: str = "bread") -> CallRecord:
+    return replace(refused(text), gate=GateOutcome.NOT_ASKED)
+
+
+TWO_WRITES = """
+  turns:
+    - user: hello
+      confirm: accept
+      expect:
+        calls:
+          - {tool: add_note, args: {text: milk}, result: ok}
+          - {tool: add_note, args: {text: bread}, result: ok}
+  final: {notes: [{text: milk}, {text: bread}]}
+"""
+BREAD = {**MILK, "text": "bread"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "passes"),
+    [
+        ((add(), skipped(), add("bread")), True),
+        ((add(), skipped(), skipped(), add("bread")), True),
+        ((add(), skipped()), False),
+        ((add(), skipped("eggs"), add("bread")), False),
+        ((add(), skipped(), add("bread"), add("bread")), False),
+    ],
+)
+def test_judge_counts_a_write_that_was_not_asked_and_then_was_once(
+    judged: Judged, calls: tuple[CallRecord, ...], passes: bool
+) -> None:
+    judgement = judged(TWO_WRITES, evidence(turn(*calls), after=(MILK, BREAD)))
+    assert judgement.verdict is (Verdict.PASS if passes else Verdict.FAIL)
+    assert [each.code for each in judgement.violations] == []
+    if passes:
+        (score,) = judgement.scores
+        assert (score.due_calls, score.right_calls, score.surplus_calls) == (2, 2, 0)
+
+
+def test_violations_of_a_write_that_was_not_asked_include_no_bypass(judged: Judged) -> None:
+    asked_no = TWO_WRITES.replace("confirm: accept", "confirm: [reject, accept]")
+    calls = (refused(), replace(skipped(), tool="finish_note"), add("bread"))
+    judgement = judged(asked_no, evidence(turn(*calls)))
+    assert "bypass_after_rejection" not in [each.code for each in judgement.violations]
+
+
+@pytest.mark.parametrize("data", [[1, 2], 5, None, "text", [{"text": "milk"}]])
+def test_judge_takes_a_result_that_is_no_object_for_none_that_was_expected(
+    judged: Judged, data: Any
+) -> None:
+    body = """
+  turns:
+    - user: hello
+      expect: {calls: [{tool: find_notes, args: {query: milk}}], results: [{text: milk}]}
+"""
+    found = find(result={"status": "ok", "data": data})
+    judgement = judged(body, evidence(turn(found)))
+    assert judgement.verdict is Verdict.FAIL
+    assert "expect.results[0]: no call came to" in str(judgement.reasons)
