@@ -8,12 +8,14 @@ nobody's program. https://github.com/python-jsonschema/jsonschema/issues/1428
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+from lhkit.tools.schema import matches_pattern
 
 _SLOW = "rfc3987_syntax"
 
@@ -56,7 +58,52 @@ __all__ = [
     "Draft202012Validator",
     "FormatChecker",
     "SchemaError",
+    "SchemaValidator",
     "ValidationError",
     "best_match",
     "extend",
 ]
+
+
+def _pattern(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    if validator.is_type(value, "string") and not matches_pattern(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], value: Any, _schema: Any
+) -> Iterator[Any]:
+    if validator.is_type(value, "object"):
+        for pattern, inner in patterns.items():
+            for name, each in value.items():
+                if matches_pattern(pattern, name):
+                    yield from validator.descend(each, inner, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, others: Any, value: Any, schema: Mapping[str, Any]
+) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    extra = [
+        name
+        for name in value
+        if name not in named and not any(matches_pattern(each, name) for each in patterns)
+    ]
+    if isinstance(others, Mapping):
+        for name in extra:
+            yield from validator.descend(value[name], others, path=name)
+    elif extra and others is False:
+        yield ValidationError(f"Additional properties are not allowed: {extra}")
+
+
+SchemaValidator: Any = extend(
+    Draft202012Validator,
+    validators={
+        "additionalProperties": _additional_properties,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+    },
+)  # type: ignore[no-untyped-call]
+"""Draft 2020-12 with a time limit for regular expressions."""

@@ -4,7 +4,6 @@ Validation and matching read schemas with the same eyes, these. A reference is f
 own schema only (`#/$defs/Name`): nothing is ever fetched.
 """
 
-import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,10 @@ from functools import reduce
 from itertools import chain, islice, product
 from typing import Any
 from urllib.parse import unquote
+
+import regex
+
+from lhkit.errors import UsageError
 
 ABSENT: Any = object()
 """Stands for a value that is not there; equal to nothing but a schema's default."""
@@ -211,7 +214,7 @@ class KnownKeys:
     """The top-level keys that a schema knows, wherever it names them."""
 
     names: Collection[str]
-    patterns: tuple[re.Pattern[str], ...]
+    patterns: tuple[str, ...]
     is_open: bool
 
     @classmethod
@@ -220,19 +223,44 @@ class KnownKeys:
         parts = list(in_place(schema, schema))
         return cls(
             names=dict.fromkeys(name for part in parts for name in part.get("properties", ())),
-            patterns=tuple(re.compile(p) for part in parts for p in part.get(_PATTERNED, ())),
+            patterns=tuple(p for part in parts for p in part.get(_PATTERNED, ())),
             is_open=any(part.get(key, False) is not False for part in parts for key in _OPENING),
         )
 
     def has(self, key: str) -> bool:
         """Return True if the schema knows this key, or lets any in."""
-        return self.is_open or key in self.names or any(p.search(key) for p in self.patterns)
+        return (
+            self.is_open or key in self.names or any(matches_pattern(p, key) for p in self.patterns)
+        )
+
+
+_SEARCH_CPU_S = 2.0
+"""Longest search: a schema may be somebody else's, and `re` cannot be interrupted."""
+
+
+def matches_pattern(pattern: str, text: str) -> bool:
+    """Return True if a schema's regular expression is found in a text, within a time limit.
+
+    One that cannot be compiled is not asserted.
+
+    Raises:
+        UsageError: the search takes too long.
+    """
+    try:
+        return regex.search(pattern, text, timeout=_SEARCH_CPU_S) is not None
+    except regex.error:
+        return True
+    except TimeoutError as error:
+        raise UsageError(
+            f"pattern {pattern[:200]!r} takes longer than {_SEARCH_CPU_S:g} s in a text of "
+            f"{len(text)} characters: write it without repeats inside of repeats"
+        ) from error
 
 
 def values_of(part: Mapping[str, Any], name: str) -> Iterator[Any]:
     """Yield the schemas that one part of an object's schema has for a property."""
     found = [part["properties"][name]] if name in part.get("properties", {}) else []
-    found += [each for p, each in part.get(_PATTERNED, {}).items() if re.search(p, name)]
+    found += [each for p, each in part.get(_PATTERNED, {}).items() if matches_pattern(p, name)]
     yield from found or (part[key] for key in _OPENING if key in part)
 
 

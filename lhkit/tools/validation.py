@@ -13,6 +13,7 @@ from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
     Draft202012Validator,
     FormatChecker,
+    SchemaValidator,
     ValidationError,
     best_match,
 )
@@ -100,9 +101,7 @@ class ArgumentValidator:
 
     def __init__(self, schema: Mapping[str, Any], check: Check | None = None) -> None:
         self._schema = schema
-        self._validator = Draft202012Validator(
-            schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS
-        )
+        self._validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS)
         self._declared = KnownKeys.of(schema)
         self._check = check
 
@@ -169,7 +168,7 @@ def value_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | N
 
     Whether the arguments fit together is another question: a value is fine that any branch takes.
     """
-    validator = Draft202012Validator(schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS)
+    validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS)
     told: list[str] = []
     for branch in SchemaNode.of(schema).branches():
         place = property_of(branch, argument)
@@ -470,7 +469,7 @@ def _refused_names(part: Mapping[str, Any], declared: KnownKeys) -> Iterator[str
 
 
 def _nothing_fits(schema: Mapping[str, Any]) -> str | None:
-    reason = _Filling(schema, Draft202012Validator(schema, registry=EMPTY_REGISTRY)).fault(schema)
+    reason = _Filling(schema, SchemaValidator(schema, registry=EMPTY_REGISTRY)).fault(schema)
     return None if reason is None else f"no arguments can fit the schema: {reason}"
 
 
