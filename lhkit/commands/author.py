@@ -20,6 +20,7 @@ from lhkit.harness.author.accept import (
     accept_phrase,
     observed_arguments,
     refuse_changed,
+    schema_of,
 )
 from lhkit.harness.author.lint import Finding, Level, lint
 from lhkit.harness.author.mutate import (
@@ -225,8 +226,7 @@ def _edit(
             raise UsageError(f"{scenario_id} has no turn {turn}: give --turn 0 to {last}")
         return accept_phrase(options.phrase, turn, record.evidence.turns[turn].reply, origin, text)
     chosen = _chosen(options, record)
-    tools = {t["name"]: t for t in manifest["locales"][record.locale]["tools"]}
-    return accept_argument(chosen, origin, tools[chosen.tool]["parameters"], text)
+    return accept_argument(chosen, origin, schema_of(chosen, record, manifest), text)
 
 
 def _record(options: AcceptOptions, run: Run) -> SampleRecord:

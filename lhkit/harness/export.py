@@ -22,6 +22,7 @@ from lhkit.harness.record import (
     SampleRecord,
     TurnRecord,
     Verdict,
+    moment_of,
 )
 from lhkit.harness.results import (
     Run,
@@ -373,13 +374,19 @@ def _sum(one: _Json, other: _Json) -> _Json:
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
+def begin_of(record: SampleRecord, run: Run) -> datetime:
+    """Return when a sample began, or its run; 1970 where neither says it in ISO 8601."""
+    invocations = run.manifest.get("invocations") or [{}]
+    told = (record.started_at, invocations[0].get("started_at"), _UNKNOWN_START)
+    return next(moment for each in told if (moment := moment_of(each)))
+
+
 class _InspectSample:
     """One record on its way to Inspect: its messages, and its events in order of time."""
 
     def __init__(self, record: SampleRecord, told: _Told, run: Run) -> None:
         self._record, self._told = record, told
-        begun = record.started_at or (run.manifest.get("invocations") or [{}])[0].get("started_at")
-        self._begun = datetime.fromisoformat(begun or _UNKNOWN_START).astimezone()
+        self._begun = begin_of(record, run).astimezone()
         self._key = f"{record.content_hash[:16]}-{record.sample_id.repeat}"
         self._messages: list[_Json] = []
         self._events: list[_Json] = []

@@ -12,15 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NotRequired, TypeAlias, TypeVar, overload
+from typing import Annotated, Any, BinaryIO, TypeAlias, TypeVar, overload
 
 from filelock import FileLock, Timeout
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from typing_extensions import TypedDict
 
 from lhkit.errors import RunError
 from lhkit.files import open_regular, open_to_append, version_of, write_whole
 from lhkit.harness.record import (
+    MAX_SECONDS,
     SCHEMA,
     OtherSchemaError,
     SampleId,
@@ -28,7 +36,10 @@ from lhkit.harness.record import (
     Verdict,
     decode_line,
     encode_record,
+    moment_of,
+    read_json,
 )
+from lhkit.harness.tool_specs import ToolSpec
 from lhkit.json_values import canonical, compact
 from lhkit.messages import Footprint, weights_label
 from lhkit.redaction import masked
@@ -44,12 +55,22 @@ MAX_REPEATS = 10_000
 _Scalar: TypeAlias = str | int | float | bool | None
 
 
-class _Tool(TypedDict):
-    name: str
-    parameters: dict[str, Any]
-    implied: NotRequired[dict[str, Any]]
-    destructive: NotRequired[bool]
-    claims: NotRequired[dict[str, list[str]]]
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Seconds = Annotated[float, Field(ge=-MAX_SECONDS, le=MAX_SECONDS)]
+
+
+def _checked_moment(text: str) -> str:
+    if moment_of(text) is None:
+        raise ValueError("no date and time in ISO 8601, of a year from 1000 to 9000")
+    return text
+
+
+_Moment = Annotated[str, AfterValidator(_checked_moment)]
+
+
+class _Assistant(TypedDict, total=False):
+    max_result_bytes: Annotated[int, Field(ge=1, le=2**31)]
+    truncation_hint: str
 
 
 class _Told(TypedDict, total=False):
@@ -57,12 +78,33 @@ class _Told(TypedDict, total=False):
     tools_sha256: str
     rendering_sha256: str
     texts_sha256: str
-    assistant: dict[str, Any]
-    tools: list[_Tool]
+    assistant: _Assistant
+    tools: list[ToolSpec]
+
+
+class _Invocation(TypedDict, total=False):
+    started_at: _Moment | None
+    ended_at: _Moment | None
+    concurrency: _Count
+    kept: _Count
+    played: _Count
+    invalid: _Count
+    finished: bool
+    changes: list[dict[str, str]]
+    remarks: list[str]
+    warmed_up: _Count
+    setup_s: _Seconds | None
+    server_s: _Seconds | None
+    wall_s: _Seconds
+    model_s: _Seconds
+    writing_s: _Seconds
+    footprint: dict[str, Any] | None
 
 
 @with_config(ConfigDict(strict=True))
 class _Manifest(TypedDict, total=False):
+    toolset: str
+    user: str
     versions: dict[str, str]
     git_commit: str | None
     command: list[str]
@@ -75,7 +117,10 @@ class _Manifest(TypedDict, total=False):
     contexts: dict[str, str]
     tools: dict[str, list[str]]
     questions: dict[str, Annotated[list[str], Field(min_length=1)]]
-    invocations: list[dict[str, Any]]
+    invocations: list[_Invocation]
+    rescored_from: str
+    merged_from: list[str]
+    rescored_with: dict[str, str]
 
 
 _ADAPTER = TypeAdapter(_Manifest)
@@ -277,7 +322,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
         return {}
     try:
         with open_records(path) as file:
-            manifest = json.loads(file.read())
+            manifest = read_json(file.read())
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is not JSON ({error}): remove it") from error
     if not isinstance(manifest, dict):
@@ -352,7 +397,7 @@ def _unwritable(folder: Path, error: OSError) -> RunError:
 
 Manifest: TypeAlias = Mapping[str, Any]
 _Key = TypeVar("_Key")
-_Answer = TypeVar("_Answer")
+_Found = TypeVar("_Found")
 Answered: TypeAlias = tuple[tuple[SampleId, str], bool]
 """Which question a record answers, by sample and content hash, and whether the answer is valid."""
 
@@ -463,8 +508,8 @@ def answers(
 
 
 def _chosen(
-    told: Iterable[tuple[tuple[SampleId, str], bool, _Answer]], asked: Mapping[SampleId, str]
-) -> tuple[_Answer, ...]:
+    told: Iterable[tuple[tuple[SampleId, str], bool, _Found]], asked: Mapping[SampleId, str]
+) -> tuple[_Found, ...]:
     """Return of each sample what `answers` returns: a record, or its place in a file.
 
     Args:
@@ -479,13 +524,13 @@ def _chosen(
     return tuple(best[question] for question in questions if question in best)
 
 
-def newest(told: Iterable[tuple[_Key, bool, _Answer]]) -> dict[_Key, _Answer]:
+def newest(told: Iterable[tuple[_Key, bool, _Found]]) -> dict[_Key, _Found]:
     """Return the newest of each key, a valid one before an invalid one.
 
     Args:
         told: key, whether it is valid, and what it is, oldest first.
     """
-    best: dict[_Key, tuple[bool, _Answer]] = {}
+    best: dict[_Key, tuple[bool, _Found]] = {}
     for key, is_valid, answer in told:
         if is_valid or not best.get(key, (False,))[0]:
             best[key] = (is_valid, answer)
@@ -750,6 +795,29 @@ def stored_answers(folder: Path, asked: Mapping[SampleId, str]) -> StoredRecords
     return StoredRecords(path, _chosen(_answers(path), asked))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """As much of a record as says which question it answers."""
+
+    sample_id: SampleId
+    content_hash: str
+    judgement: _Verdict
+
+    @property
+    def answered(self) -> Answered:
+        """As of `answered`."""
+        key = (self.sample_id, self.content_hash)
+        return key, self.judgement.verdict is not Verdict.INVALID
+
+
+_ANSWER = TypeAdapter(_Answer)
+
+
 def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
     """Yield which question each line answers, whether it is a valid answer, and its place."""
     place = 0
@@ -758,12 +826,10 @@ def _answers(path: Path) -> Iterator[tuple[tuple[SampleId, str], bool, int]]:
             if not line.endswith(b"\n"):  # half of it: a run that goes on, or was killed
                 return
             try:
-                told = json.loads(line)
-                key = (SampleId(**told["sample_id"]), told["content_hash"])
-                is_valid = told["judgement"]["verdict"] != Verdict.INVALID
-            except (ValueError, TypeError, KeyError, RecursionError):
-                record_of_line(line, f"{path}:{number}")  # says what is wrong
-                raise
+                key, is_valid = _ANSWER.validate_python(json.loads(line)).answered
+            except (ValueError, RecursionError):  # says what is wrong, or reads it after all
+                record = record_of_line(line, f"{path}:{number}")
+                key, is_valid = next(answered([record]))
             yield key, is_valid, place
             place += len(line)
 

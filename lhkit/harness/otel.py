@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from lhkit.errors import MissingPackageError
 from lhkit.files import version_of
+from lhkit.harness.export import begin_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
@@ -112,8 +113,7 @@ class _Trace:
 
     def __init__(self, record: SampleRecord, run: Run) -> None:
         self._record, self._run = record, run
-        begun = record.started_at or (run.manifest.get("invocations") or [{}])[0].get("started_at")
-        self._begun = datetime.fromisoformat(begun or _UNKNOWN_START).astimezone()
+        self._begun = begin_of(record, run).astimezone()
         self._seed = f"{run.name}/{record.sample_id}/{record.content_hash}"
         self._spans: list[_Json] = []
         self._history: list[_Json] = []

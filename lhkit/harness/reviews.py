@@ -453,7 +453,7 @@ def read_talks(path: Path) -> tuple[MendedTalk, ...]:
         UsageError: it cannot be read, or a line is no talk; the message names it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}): write it with Review.to_training"

@@ -928,7 +928,10 @@ def _judged(
         rules = rules_broken(session, evidence.initial_state, evidence.final_state)
         evidence = replace(evidence, broken_rules=rules)
     tools = _tools(scenario.locale, session, manifest, evidence)
-    judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
+    try:
+        judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
+    except UsageError as error:  # a pattern that takes too long
+        judgement = Judgement(verdict=Verdict.INVALID, reasons=(str(error),))
     kept = replace(record.evidence, broken_rules=evidence.broken_rules)
     return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
 

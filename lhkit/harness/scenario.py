@@ -241,7 +241,7 @@ def read_json_lines(text: str) -> Document:
     values: list[Any] = []
     lines: dict[Path, int] = {}
     faults: list[Fault] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             told = read_json(line)
             lines |= dict.fromkeys(_paths(told.value, (len(values),)), number)

@@ -8,7 +8,12 @@ from typing import Any
 
 from lhkit.errors import LhkitError, UsageError
 from lhkit.files import write_whole
-from lhkit.harness.author.accept import accept_argument, observed_arguments, refuse_changed
+from lhkit.harness.author.accept import (
+    accept_argument,
+    observed_arguments,
+    refuse_changed,
+    schema_of,
+)
 from lhkit.harness.log import RECORDS
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -264,7 +269,7 @@ class Review:
             origin = self._sources.origins[name]
             for each in right:
                 text = texts.get(origin.file) or origin.file.read_bytes().decode("utf-8")
-                schema = self._state.tools[record.locale][each.tool]
+                schema = schema_of(each, record, self._run.manifest)
                 texts[origin.file] = accept_argument(each, origin, schema, text).after
         for file, text in texts.items():
             write_whole(file, text.encode())

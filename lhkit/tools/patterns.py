@@ -1,7 +1,14 @@
-"""Regular expressions of JSON Schema, which are ECMAScript's, run by Python's `re`."""
+"""Regular expressions of JSON Schema, which are ECMAScript's, run within a time limit."""
 
 import re
 from functools import lru_cache
+
+import regex
+
+from lhkit.errors import UsageError
+
+SEARCH_CPU_S = 2.0
+"""Longest search: a schema may be someone else's, and `re` cannot be interrupted."""
 
 _ECMA_SPACE = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 
@@ -20,7 +27,7 @@ _PIECE = re.compile(r"\\k<(?P<group>\w+)>|\\[\s\S]|\[\^?\]|\[|\]|\$|\.|\(\?<(?![
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str] | None:
+def compiled(pattern: str) -> regex.Pattern[str] | None:
     r"""Return a schema's regular expression compiled, None where Python has no such.
 
     As ECMA-262 has it: `$` is the very end, and `\d`, `\w` and `\b` are ASCII.
@@ -42,15 +49,26 @@ def compiled(pattern: str) -> re.Pattern[str] | None:
         return _OUTSIDE.get(piece, piece)
 
     try:
-        return re.compile(_PIECE.sub(translated, pattern), re.ASCII)
-    except (re.error, OverflowError, RecursionError, ValueError):
+        return regex.compile(_PIECE.sub(translated, pattern), regex.ASCII)
+    except (regex.error, OverflowError, RecursionError, ValueError):
         return None
 
 
 def matches(pattern: str, text: str) -> bool:
     r"""Return True if a schema's regular expression is found in a text.
 
-    One that Python cannot run (`\p{L}`) is not asserted, like a format that is not known.
+    One that cannot be compiled is not asserted, like a format that is not known.
+
+    Raises:
+        UsageError: the search takes too long.
     """
     expression = compiled(pattern)
-    return expression is None or expression.search(text) is not None
+    if expression is None:
+        return True
+    try:
+        return expression.search(text, timeout=SEARCH_CPU_S) is not None
+    except TimeoutError as error:
+        raise UsageError(
+            f"pattern {pattern[:200]!r} takes longer than {SEARCH_CPU_S:g} s in a text of "
+            f"{len(text)} characters: write it without repeats inside of repeats"
+        ) from error

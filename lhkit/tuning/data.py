@@ -142,7 +142,7 @@ def read_sequences(path: Path) -> tuple[TrainingSequence, ...]:
         TuningError: the file cannot be read, is empty, or a line is no sequence; names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeError) as error:
         raise TuningError(f"{path} cannot be read ({error}): {_ANEW}") from error
     sequences = tuple(

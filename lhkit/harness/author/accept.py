@@ -233,6 +233,24 @@ def refuse_changed(scenario: Scenario, manifest: Mapping[str, Any]) -> None:
         raise UsageError(f"{scenario.id} changed since it was played: play it again first")
 
 
+def schema_of(
+    observed: Observed, record: SampleRecord, manifest: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the schema of the tool that was called, as the run's manifest has it.
+
+    Raises:
+        UsageError: the manifest does not describe that tool.
+    """
+    for tool in manifest.get("locales", {}).get(record.locale, {}).get("tools", ()):
+        if tool["name"] == observed.tool:
+            schema: Mapping[str, Any] = tool["parameters"]
+            return schema
+    raise UsageError(
+        f"{record.sample_id}: the run describes no tool {observed.tool!r} in {record.locale!r}: "
+        "play it again, or widen the scenario by hand"
+    )
+
+
 def accept_argument(
     observed: Observed, origin: Origin, schema: Mapping[str, Any], text: str
 ) -> Edit:

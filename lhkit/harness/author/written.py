@@ -1,17 +1,21 @@
 """Scenarios written by us, not by hand: what happened as expectations, and as YAML."""
 
+import json
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.record import RowKeys, State
+from lhkit.harness.scenario import read_yaml
 from lhkit.harness.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk
@@ -69,15 +73,51 @@ def spoken(lines: Sequence[str], locale: str) -> str:
 
 
 def yaml_text(scenarios: Sequence[Mapping[str, Any]]) -> str:
-    """Return a scenario file."""
+    """Return a scenario file, which reads back as exactly these scenarios.
+
+    Raises:
+        UsageError: a text holds what no file can carry, such as half a surrogate pair.
+    """
+    plain = plain_json(list(scenarios))
+    try:
+        json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the conversation is invalid: half a surrogate pair ({error.object[error.start]!a}) "
+            "cannot be written to a file. Leave that character out"
+        ) from error
+    for is_quoted in (False, True):
+        text = _dumped(plain, is_quoted=is_quoted)
+        read = read_yaml(text)
+        if not read.faults and read.value == plain:
+            return text
+    raise UsageError("the conversation is invalid: it cannot be written as YAML. Shorten it")
+
+
+def _dumped(scenarios: Any, *, is_quoted: bool) -> str:
+    """Return YAML with no text folded; with `is_quoted` each text that needs it is escaped."""
     yaml = YAML()
     yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.width = 100
+    yaml.width = sys.maxsize  # a folded text is another one where blanks or tabs stand at the fold
     yaml.allow_unicode = True
     stream = StringIO()
-    yaml.dump(list(scenarios), stream)
-    lines = stream.getvalue().splitlines()
+    yaml.dump(_escaped(scenarios) if is_quoted else scenarios, stream)
+    lines = stream.getvalue().removesuffix("\n").split("\n")
     return "\n".join(line.removeprefix("  ") for line in lines) + "\n"
+
+
+def _escaped(value: Any) -> Any:
+    """Return plain JSON in which texts of more than plain letters are written in double quotes."""
+    if isinstance(value, dict):
+        return {_escaped(name): _escaped(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_escaped(each) for each in value]
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+_PLAIN = re.compile(r"[\w.-]+(?: [\w.-]+)*")
 
 
 # A conversation to a scenario: what was said, answered, called, and what came of it. Pure.

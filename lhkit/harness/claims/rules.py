@@ -40,6 +40,9 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any
 
+import regex
+
+from lhkit.errors import UsageError
 from lhkit.harness.claims.values import numbers, other_measure, other_name, other_value
 from lhkit.harness.claims.wording import ReplyWording
 from lhkit.harness.claims.written import Call, ToldOfWrites
@@ -1548,13 +1551,27 @@ def _of_a_tool(reply: str, happened: Happened) -> Claim | None:
     return None
 
 
+_SEARCH_CPU_S = 2.0
+
+
 def _spans(words: Sequence[str], plain: str) -> set[tuple[int, int]]:
     """Return where the words of a tool stand, as whole words where they are not Korean."""
-    return {
-        found.span()
-        for each in words
-        for found in re.finditer(rf"(?<![a-z0-9])(?:{each})(?![a-z0-9])", plain, re.IGNORECASE)
-    }
+    try:
+        return {
+            found.span()
+            for each in words
+            for found in regex.finditer(
+                rf"(?<![a-z0-9])(?:{each})(?![a-z0-9])",
+                plain,
+                regex.IGNORECASE,
+                timeout=_SEARCH_CPU_S,
+            )
+        }
+    except TimeoutError as error:  # words of a run folder may be somebody else's
+        raise UsageError(
+            f"claims {[*words]!r:.200} take longer than {_SEARCH_CPU_S:g} s in a reply of "
+            f"{len(plain)} characters: write them without repeats inside of repeats"
+        ) from error
 
 
 def _as_saved(plain: str, spans: Sequence[tuple[int, int]]) -> tuple[str, str]:

@@ -49,20 +49,29 @@ def facts(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str]
     return tuple((catalog.text(f"report.facts.{name}"), value) for name, value in lines if value)
 
 
+_MODEL = re.compile(r"[\w./@][\w./:@+-]*")
+_ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
+
+
 def command(run: Run, summary: Summary) -> str:
     """Return the command that plays such a run again; empty where the model is not known.
 
-    The manifest's own `command` if it has one. Otherwise it is put together from what is known of
-    the model; which files the scenarios came from, and a limit, are not.
+    It is put together from what is known of the model: the manifest's own `command` may be somebody
+    else's, and whoever reads a report copies it. Which toolset and scenario files were played, and
+    a limit, are not in it.
     """
-    written = run.manifest.get("command")
-    if isinstance(written, list | tuple) and written:
-        return shlex.join(map(str, written))
     if not summary.models:
         return ""
     model = summary.models[0]
+    addresses = model.base_url.split()
+    words = (model.model, model.dialect or "-", model.constraint)
+    is_plain = _MODEL.fullmatch(words[0]) and all(
+        re.fullmatch(r"[\w-]+", each) for each in words[1:]
+    )
+    if not is_plain or not all(map(_ADDRESS.fullmatch, addresses)):
+        return ""
     options = ["--model", model.model]
-    options += [word for each in model.base_url.split() for word in ("--base-url", each)]
+    options += [word for each in addresses for word in ("--base-url", each)]
     options += ["--dialect", model.dialect] if model.dialect else []
     options += ["--constrain", model.constraint] if model.constraint != "off" else []
     repeats = run.manifest.get("repeats", 1)

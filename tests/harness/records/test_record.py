@@ -1,21 +1,26 @@
 """A record keeps what was judged, as it was judged."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.harness.record import (
     ArgumentScore,
+    CallRecord,
     CallScore,
+    Evidence,
     Judgement,
     SampleId,
     SampleRecord,
+    TurnRecord,
     TurnScore,
     Verdict,
     decode_record,
     encode_record,
 )
+from lhkit.messages import EndReason
 
 
 def record(*scores: TurnScore, verdict: Verdict = Verdict.PASS) -> SampleRecord:
@@ -31,7 +36,10 @@ def record(*scores: TurnScore, verdict: Verdict = Verdict.PASS) -> SampleRecord:
 def test_rows_of_calls_survive_writing_and_reading() -> None:
     argument = ArgumentScore(name="n", ok=False, expected={"any": True}, actual=1.0, reason="r")
     row = CallScore(expected=0, actual=2, tool="t", called="t", ok=False, arguments=(argument,))
-    written = record(TurnScore(passed=False, calls=(row,), server_right_calls=0))
+    calls = (CallRecord(tool="t", raw_args={}, result={}),) * 3
+    turn = TurnRecord(user="u", ended=EndReason.ANSWERED, calls=calls)
+    scored = record(TurnScore(passed=False, calls=(row,), server_right_calls=0))
+    written = replace(scored, evidence=Evidence(turns=(turn,)))
     read = decode_record(json.loads(encode_record(written)))
     assert read == written
     assert isinstance(read.judgement.scores[0].calls[0].arguments[0].actual, float)

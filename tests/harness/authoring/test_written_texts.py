@@ -1,0 +1,91 @@
+"""Texts that people paste: a saved scenario reads back as exactly what was said."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lhkit.errors import UsageError
+from lhkit.harness.author.written import Said, scenario_of_talk, yaml_text
+from lhkit.harness.reviews import MendedTalk, MendedTurn, read_talks, talk_line
+from lhkit.harness.scenario import read_json_lines, read_yaml
+
+HOSTILE = [
+    "a\u2028b",
+    "a\u2029b",
+    "a\u0085b",
+    "a\x0bb\x0cc\x1cd",
+    "a\r\nb",
+    "a\rb",
+    "\n\n a\n\n",
+    f"{'x' * 90}\tb",
+    f"{'x' * 90} b  c {'y' * 120}",
+    f"{'가' * 99}\u3000나",
+    "  - a: b\n  c",
+    " ",
+    "\ufeffa",
+    "\u00a0",
+    "#",
+    "null",
+    "'\"\\",
+    "\x7f\x80\x9f",
+    "😀\u200d",
+    "\uffff",
+]
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=150) | st.sampled_from(HOSTILE)
+
+
+def saved(text: str) -> str:
+    return scenario_of_talk(
+        [Said(user=text, reply=text)],
+        begun={"now": "2026-06-15T09:00:00+09:00", "rows": [{text: text}]},
+        ended={"rows": []},
+        destructive=(),
+        locale="en",
+        scenario_id="chat",
+    )
+
+
+def examples(test: object) -> object:
+    for text in HOSTILE:
+        test = example(text)(test)  # type: ignore[arg-type] - a decorator
+    return test
+
+
+@examples
+@given(TEXTS)
+def test_saved_scenario_reads_back_as_it_was_said(text: str) -> None:
+    read = read_yaml(saved(text))
+    assert read.faults == ()
+    scenario = read.value[0]
+    assert scenario["turns"][0]["user"] == text
+    assert scenario["world"]["rows"] == [{text: text}]
+    if text:
+        assert scenario["turns"][0]["gold"] == {"say": text}
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
+def test_saved_scenario_refuses_half_a_surrogate_pair(text: str) -> None:
+    with pytest.raises(UsageError, match="half a surrogate pair"):
+        saved(text)
+    with pytest.raises(UsageError, match="half a surrogate pair"):
+        yaml_text([{text: 1}])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_reviewed_conversations_are_read_line_by_line(tmp_path: Path, text: str) -> None:
+    talk = MendedTalk(name=text, locale="en", world={}, turns=(MendedTurn(user=text),))
+    file = tmp_path / "talks.jsonl"
+    file.write_text(talk_line(talk) * 2, encoding="utf-8")
+    assert read_talks(file) == (talk, talk)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_scenarios_of_json_lines_keep_their_texts(text: str) -> None:
+    lines = json.dumps({"id": text}, ensure_ascii=False)
+    read = read_json_lines(f"{lines}\n\n{lines}\n")
+    assert read.faults == ()
+    assert read.value == [{"id": text}, {"id": text}]
+    assert {read.line(at) for at in [(0,), (1,)]} == {1, 3}

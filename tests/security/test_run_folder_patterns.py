@@ -1,0 +1,110 @@
+"""Regular expressions that came with a run folder end: with an answer, or with a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.errors import UsageError
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.claims.rules import _spans
+from lhkit.harness.record import Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay, rescore
+from lhkit.harness.scenario import load_scenarios
+from lhkit.lifehelper.shipped import scenario_paths
+from lhkit.notebook.review import Review
+from lhkit.tools.patterns import matches
+from lhkit.tools.validation import ArgumentValidator, value_fault
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+BOMB = "(a|aa)+$"
+TEXT = "a" * 60 + "!"
+ENDS = [BOMB, "^(a+)+$", "(?:a+)+$"]
+"""The first keeps `regex` busy too; the others only `re`."""
+
+
+def schema(pattern: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"x": {"type": "string", "pattern": pattern}},
+        "required": ["x"],
+    }
+
+
+def test_pattern_refuses_a_search_that_takes_too_long() -> None:
+    with pytest.raises(UsageError, match=r"pattern '\(a\|aa\)\+\$' takes longer than 2 s"):
+        matches(BOMB, TEXT)
+
+
+@pytest.mark.parametrize("pattern", ENDS)
+@pytest.mark.parametrize("key", ["pattern", "patternProperties", "additionalProperties"])
+def test_validation_of_a_hostile_schema_ends(pattern: str, key: str) -> None:
+    made = schema(pattern)
+    args = {"x": TEXT}
+    if key != "pattern":
+        made = {
+            "type": "object",
+            "patternProperties": {pattern: {}},
+            "additionalProperties": key == "patternProperties",
+        }
+        args = {TEXT: "x"}
+    try:
+        ArgumentValidator(made).check(args)
+        value_fault(made, next(iter(args)), args[next(iter(args))])
+    except UsageError as error:
+        assert "takes longer" in str(error)  # noqa: PT017 - or it ends with an answer
+
+
+@pytest.mark.parametrize("pattern", ["(", "\\p{Han}", "[[a]"])
+def test_pattern_asserts_nothing_of_what_cannot_be_compiled(pattern: str) -> None:
+    assert matches(pattern, "漢") in {True, False}
+
+
+def test_claims_that_take_too_long_are_a_sentence() -> None:
+    with pytest.raises(UsageError, match="take longer than 2 s"):
+        _spans([BOMB], f"I did it: {TEXT}")
+
+
+@pytest.fixture
+async def hostile(tmp_path: Path) -> Path:
+    """Return a run whose manifest describes its tools with expressions that never end in `re`."""
+    scenario = load_scenarios(scenario_paths("all"))[0]
+    folder = tmp_path / "theirs"
+    await replay([scenario], gold_model, run_dir=folder, progress=False)
+    file = folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    for told in manifest["locales"].values():
+        for tool in told["tools"]:
+            if tool["destructive"]:
+                tool["claims"] = {"ko": ["(?:a+)+$"], "en": ["(?:a+)+$"]}
+        told["tools"].append({"name": "evil", "parameters": schema("^(a+)+$")})
+    file.write_text(json.dumps(manifest))
+    line = json.loads((folder / "records.jsonl").read_text())
+    line["evidence"]["turns"][0]["reply"] = TEXT
+    (folder / "records.jsonl").write_text(json.dumps(line) + "\n")
+    return folder
+
+
+async def test_rescore_of_a_hostile_run_ends(hostile: Path) -> None:
+    scenario = load_scenarios(scenario_paths("all"))[0]
+    assert rescore(Run.load(hostile), [scenario]).records
+
+
+async def test_rescore_is_invalid_where_a_claim_takes_too_long(hostile: Path) -> None:
+    file = hostile / "manifest.json"
+    file.write_text(file.read_text().replace("(?:a+)+$", BOMB))
+    scenario = load_scenarios(scenario_paths("all"))[0]
+    (record,) = rescore(Run.load(hostile), [scenario]).records
+    assert record.judgement.verdict is Verdict.INVALID
+    assert "take longer than 2 s" in record.judgement.reasons[0]
+
+
+async def test_review_form_of_a_hostile_tool_ends(hostile: Path) -> None:
+    review = Review(hostile, locale="en")
+    while review.state.call is not None:
+        review.judge("right")
+    with pytest.raises(UsageError, match="evil"):
+        review.judge("call_missing", tool="evil", args={"x": TEXT})

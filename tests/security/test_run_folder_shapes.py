@@ -1,0 +1,331 @@
+"""Every field of a manifest and of a record, of another shape: one sentence, or it is read."""
+
+import copy
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.commands.author import _edit
+from lhkit.commands.options import AcceptOptions
+from lhkit.errors import LhkitError, RunError, UsageError
+from lhkit.harness.audit import audit
+from lhkit.harness.author.accept import observed_arguments
+from lhkit.harness.compare import compare
+from lhkit.harness.dart import dart_declarations
+from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
+from lhkit.harness.log import Provenance
+from lhkit.harness.merge import merged
+from lhkit.harness.otel import trace_lines
+from lhkit.harness.parity import parity
+from lhkit.harness.report.page import html_page
+from lhkit.harness.report.text import junit_xml, markdown
+from lhkit.harness.results import Run
+from lhkit.harness.run import replay, rescore
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.watch import Followed
+from lhkit.locales import load_catalog
+from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.notebook.review import Review
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+
+SCENARIO = """- id: add
+  ac: AC-10
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns:
+    - user: cut caffeine
+      confirm: accept
+      expect:
+        calls: [{tool: add_habit, args: {protocol_id: caffeine-cutoff}}]
+      reply: {contains_any: [done]}
+"""
+
+ARGS = {"protocol_id": "caffeine-cutoff", "frame_level": "action", "framed_text": "no coffee"}
+
+WRONG: tuple[Any, ...] = (
+    None,
+    5,
+    "x",
+    [],
+    {},
+    -1,
+    True,
+    10**30,
+    1e300,
+    float("nan"),
+    "9999-12-31T23:59:59Z",
+    "0001-01-01",
+    ["("],
+    {"x": 5},
+    "(",
+    "\ud800",
+    [5],
+    {"en": ["("]},
+    {"properties": "x"},
+)
+
+
+@pytest.fixture
+async def played(tmp_path: Path) -> Path:
+    """Return a run with one failed sample: a call with a wrong argument, a write, and states."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(SCENARIO)
+    calls = [
+        call("search_catalog", query="caffeine"),
+        call("add_habit", protocol_id="morning-light"),
+    ]
+    model = ScriptedModel([*calls, say("done, I think")])
+    folder = tmp_path / "run"
+    await replay(
+        load_scenarios([file]),
+        lambda _scenario, _registry: model,
+        run_dir=folder,
+        keep_states=True,
+        progress=False,
+        provenance=Provenance(command=["lhkit", "eval"]),
+    )
+    return folder
+
+
+def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where each value stands in a document, down to the first two of a list."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from paths_in(each, (*path, key))
+    elif isinstance(value, list):
+        for number, each in enumerate(value[:2]):
+            yield from paths_in(each, (*path, number))
+
+
+def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Return a copy of a document that holds another value at a place."""
+    other = copy.deepcopy(document)
+    inner = other
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return other
+
+
+def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield what reads a run folder, by name; drawing a page only if `is_slow`."""
+    out = folder.parent / "out"
+    out.mkdir(exist_ok=True)
+    yield "watch", lambda: Followed(folder).read()
+    yield "stored", lambda: list(Run.load(folder, keep_records=False).records)
+    run = Run.load(folder)
+    catalog = load_catalog("en")
+    if is_slow:
+        yield "html", lambda: html_page(run, catalog, name="x")
+        yield "parquet", lambda: write_parquet(run, out)
+    yield "markdown", lambda: markdown(run, catalog, name="x", baseline=run)
+    yield "junit", lambda: junit_xml(run, catalog, name="x")
+    yield "repr", lambda: (repr(run), run._repr_html_(), run.toolset)
+    yield (
+        "sample",
+        lambda: [
+            (repr(view), view._repr_html_())
+            for view in (run.sample(r.sample_id.scenario, r.sample_id.repeat) for r in run.records)
+        ],
+    )
+    yield "frames", lambda: (run.scenarios, run.turns, run.calls, run.violations, run.latency)
+    yield "compare", lambda: compare(run, run)
+    yield "audit", lambda: audit(run.records)
+    yield "parity", lambda: parity(run, run)
+    yield "merge", lambda: merged([run, run])
+    yield "rescore", lambda: rescore(run, load_scenarios([file]))
+    yield "messages", lambda: write_openai_messages(run, out / "messages.jsonl")
+    yield "inspect", lambda: write_inspect(run, out / "log.eval")
+    yield "otel", lambda: list(trace_lines(run))
+    for told in run.manifest.get("locales", {}).values():
+        yield "dart", lambda told=told: dart_declarations(told.get("tools", ()))
+    yield "accept", lambda: accept_all(run, file)
+    yield "review", lambda: review_all(folder)
+
+
+def accept_all(run: Run, file: Path) -> None:
+    sources = read_sources([file])
+    for record in run.records:
+        for each in observed_arguments(record):
+            options = AcceptOptions(
+                run=Path(), sample="add", turn=each.turn, call=each.call, arg=each.name
+            )
+            _edit(options, record, sources, run.manifest)
+
+
+def review_all(folder: Path) -> None:
+    review = Review(folder, locale="en")
+    repr(review)
+    review.judge("should_be", tool="add_habit", args=ARGS)
+    while review.state.done < len(review.state.records):
+        review.judge("fine" if review.state.call is None else "right")
+    review.talks()
+    shutil.rmtree(folder / "reviews")
+
+
+def mutants(document: Any, *, every: int) -> Iterator[tuple[str, Any]]:
+    """Yield documents with one wrong value, by what was changed; each field with some of all."""
+    number = 0
+    for path in paths_in(document):
+        for value in WRONG:
+            number += 1
+            if number % every == 0:
+                where = ".".join(map(str, path))
+                yield f"{where} = {value!r}", with_value(document, path, value)
+
+
+def faults(folder: Path, file: Path, *, every: int) -> Iterator[tuple[str, str, BaseException]]:
+    """Yield what was changed, the door and the exception where one is no sentence of lhkit's."""
+    for name in ("manifest.json", "records.jsonl"):
+        path = folder / name
+        original = path.read_text()
+        for number, (changed, document) in enumerate(mutants(json.loads(original), every=every)):
+            path.write_text(json.dumps(document) + "\n")
+            door = "load"
+            try:
+                for name_of_door, walk in doors(folder, file, is_slow=number % 40 == 0):
+                    door = name_of_door
+                    with suppress(LhkitError):
+                        walk()
+            except LhkitError:
+                continue
+            except Exception as error:  # noqa: BLE001 - that is what is looked for
+                yield f"{name}: {changed}", door, error
+        path.write_text(original)
+
+
+TOOL = ("locales", "en", "tools", 0)
+BROKEN: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {
+    "claims": ("manifest", (*TOOL, "claims"), {"en": ["("]}, "locales.en.tools.0: .*claims"),
+    "loop": (
+        "manifest",
+        (*TOOL, "parameters", "$ref"),
+        "#",
+        "locales.en.tools.0: .*without end",
+    ),
+    "required": (
+        "manifest",
+        (*TOOL, "parameters", "required"),
+        5,
+        "locales.en.tools.0: .*required",
+    ),
+    "properties": (
+        "manifest",
+        (*TOOL, "parameters", "properties"),
+        "x",
+        "locales.en.tools.0: .*properties",
+    ),
+    "bytes": (
+        "manifest",
+        ("locales", "en", "assistant", "max_result_bytes"),
+        "many",
+        "locales.en.assistant.max_result_bytes: ",
+    ),
+    "begin": (
+        "manifest",
+        ("invocations", 0, "started_at"),
+        "nonsense",
+        "invocations.0.started_at: .*ISO 8601",
+    ),
+    "far begin": (
+        "manifest",
+        ("invocations", 0, "started_at"),
+        "9999-12-31T23:59:59Z",
+        "invocations.0.started_at: .*from 1000 to 9000",
+    ),
+    "nan": ("manifest", ("sampling", 0, "temperature"), float("nan"), "NaN is no JSON number"),
+    "rows": (
+        "records",
+        ("state_diff", "habits"),
+        {"added": [{"a": 1}, {"a": 2}], "added_at": [0]},
+        "state_diff.habits: rows and their places",
+    ),
+    "message": (
+        "records",
+        ("evidence", "turns", 0, "calls", 0, "model_call"),
+        99,
+        "evidence.turns.0.calls.0.model_call: there is no such message",
+    ),
+    "call": (
+        "records",
+        ("judgement", "scores", 0, "calls", 0, "actual"),
+        99,
+        "judgement.scores.0.calls.0.actual: there is no such call",
+    ),
+    "seconds": ("records", ("wall_s",), 1e300, r"wall_s: 1e\+300 seconds"),
+    "negative": ("records", ("attempts",), -1, "attempts: -1 is no count"),
+    "new tool": (
+        "records",
+        ("evidence", "turns", 0, "new_tools"),
+        [{"name": "f", "parameters": {"type": "object", "required": 5}}],
+        "evidence.turns.0.new_tools.0: .*required",
+    ),
+    "name": ("records", ("sample_id", "scenario"), {"x": 5}, "sample_id.scenario: "),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+async def test_run_folder_names_the_file_and_the_field_that_is_broken(
+    played: Path, case: str
+) -> None:
+    kind, where, value, sentence = BROKEN[case]
+    path = played / ("records.jsonl" if kind == "records" else "manifest.json")
+    document = json.loads(path.read_text())
+    inner = document
+    for step in where[:-1]:
+        inner = inner[step]
+    if isinstance(inner, list) and where[-1] == len(inner):
+        inner.append(value)
+    else:
+        inner[where[-1]] = value
+    path.write_text(json.dumps(document) + "\n")
+    for keep_records, place in ((True, ":1 "), (False, "(:1| at byte 0) ")):
+        named = f"{re.escape(str(path))}{place if kind == 'records' else ''}"
+        with pytest.raises(RunError, match=f"{named}.*{sentence}"):
+            list(Run.load(played, keep_records=keep_records).records)
+
+
+async def test_run_folder_that_is_whole_goes_through_every_door(
+    played: Path, tmp_path: Path
+) -> None:
+    for _, walk in doors(played, tmp_path / "mine.yaml", is_slow=True):
+        walk()
+
+
+@pytest.mark.parametrize("now", ["Monday", "0001-01-01T00:00:00+09:00", "9999-12-31", ""])
+async def test_export_reads_a_record_whose_world_has_another_clock(played: Path, now: str) -> None:
+    path = played / "records.jsonl"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "started_at": now}) + "\n")
+    run = Run.load(played)
+    write_inspect(run, played.parent / "log.eval")
+    assert list(trace_lines(run))
+
+
+async def test_accept_says_that_the_run_does_not_describe_the_tool(
+    played: Path, tmp_path: Path
+) -> None:
+    path = played / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for locales in ({}, {"en": {}}, {"en": {"tools": []}}):
+        path.write_text(json.dumps({**manifest, "locales": locales}))
+        with pytest.raises(UsageError, match="describes no tool 'add_habit' in 'en'"):
+            accept_all(Run.load(played), tmp_path / "mine.yaml")
+
+
+async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
+    played: Path, tmp_path: Path
+) -> None:
+    found = [
+        f"{changed}: {door}: {error!r}"
+        for changed, door, error in faults(played, tmp_path / "mine.yaml", every=23)
+    ]
+    assert found == []
