@@ -24,13 +24,15 @@ _OUTSIDE = {
 _IN_CLASS = {r"\s": _ECMA_SPACE, "[": r"\["}
 
 _PIECE = re.compile(r"\\k<(?P<group>\w+)>|\\[\s\S]|\[\^?\]|\[|\]|\$|\.|\(\?<(?![=!])")
+_PROPERTY = re.compile(r"\\[pP]\{")
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> regex.Pattern[str] | None:
     r"""Return a schema's regular expression compiled, None where Python has no such.
 
-    As ECMA-262 has it: `$` is the very end, and `\d`, `\w` and `\b` are ASCII.
+    As ECMA-262 has it: `$` is the very end, and `\d`, `\w` and `\b` are ASCII (beside `\p{…}`
+    they are Unicode).
     """
     is_in_class = False
 
@@ -49,7 +51,8 @@ def compiled(pattern: str) -> regex.Pattern[str] | None:
         return _OUTSIDE.get(piece, piece)
 
     try:
-        return regex.compile(_PIECE.sub(translated, pattern), regex.ASCII)
+        flags = 0 if _PROPERTY.search(pattern) else regex.ASCII  # which empties \p{Han}
+        return regex.compile(_PIECE.sub(translated, pattern), flags)
     except (regex.error, OverflowError, RecursionError, ValueError):
         return None
 
