@@ -8,12 +8,14 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from lhkit.harness.claims import shipped_model
 from lhkit.harness.metrics import Latency, Share, Summary, Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
     CallScore,
+    FalseClaim,
     ModelCallRecord,
     SampleId,
     SampleRecord,
@@ -28,7 +30,17 @@ from lhkit.harness.shares import Interval
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 from lhkit.messages import EndReason, GateOutcome, ToolCall
 from lhkit.settings import DEFAULT_TOOLSET
-from lhkit.text import NOTHING, p_value, part_of, percent, percents, points, printable, seconds
+from lhkit.text import (
+    NOTHING,
+    one_line,
+    p_value,
+    part_of,
+    percent,
+    percents,
+    points,
+    printable,
+    seconds,
+)
 
 # A few lines to write HTML without ever forgetting to escape. Knows nothing of runs.
 #
@@ -493,6 +505,47 @@ def card_words(summary: Summary, catalog: Catalog) -> str:
     )
 
 
+def claims_words(summary: Summary, catalog: Catalog) -> str:
+    """Return how many replies were flagged, and what the check is worth."""
+    model = shipped_model()
+    return catalog.text(
+        "table.claims_line",
+        count=summary.confirm.false_claims,
+        precision=percent(model.precision),
+        recall=percent(model.recall),
+    )
+
+
+def claim_why(claim: FalseClaim, catalog: Catalog) -> str:
+    """Return the probability of a flag, or that the words are a tool's own."""
+    own = catalog.text("table.claim_own")
+    return own if claim.probability is None else percent(claim.probability)
+
+
+def claim_table(summary: Summary, catalog: Catalog) -> Html | None:
+    """Return the replies that are flagged as false success claims; None if there are none."""
+    if not summary.false_claims:
+        return None
+    rows = [
+        tag(
+            "tr",
+            tag("th", str(sample), scope="row"),
+            tag("td", str(claim.turn)),
+            tag("td", one_line(claim.words, max_chars=_CLAIM_CHARS)),
+            tag("td", claim_why(claim, catalog)),
+        )
+        for sample, claim in summary.false_claims[:_SHOWN_CLAIMS]
+    ]
+    names = ("report.sample", "report.claim_turn", "report.words", "report.probability")
+    caption = catalog.text("report.claims")
+    listed = table([catalog.text(name) for name in names], rows, caption=caption)
+    return join([tag("p", claims_words(summary, catalog)), listed])
+
+
+_SHOWN_CLAIMS = 200
+_CLAIM_CHARS = 200
+
+
 def _part_within(part: int, whole: int, interval: Interval | None) -> str:
     """Return a count with its share and the interval of that, such as `2/31 6% [2–21]`."""
     ends = "" if interval is None else f" [{percents(interval.low, interval.high)}]"
@@ -694,8 +747,6 @@ def gate_sheet(summary: Summary, catalog: Catalog) -> Html | None:
     lines = [(catalog.text(f"report.score.{name}"), str(n)) for name, n in counts.items()]
     respected = f"{confirm.respected_turns}/{confirm.refused_turns}"
     lines.append((catalog.text("report.score.respected"), respected))
-    if summary.wordless:
-        lines.append((catalog.text("report.score.wordless"), ", ".join(summary.wordless)))
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", shown)) for name, shown in lines]
     columns = [catalog.text("report.gate_title"), catalog.text("audit.count")]
     return table(columns, rows, caption=columns[0])
@@ -966,6 +1017,7 @@ def run_html(
             by_difficulty=summary.by_difficulty,
         ),
         violation_table(summary.total, catalog),
+        claim_table(summary, catalog),
         tag("h4", catalog.text("report.samples")),
         *(sample_row(record, catalog) for record in shown),
         tag("p", catalog.text("report.more_samples", count=more)) if more else None,

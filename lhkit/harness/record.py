@@ -280,15 +280,29 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FalseClaim:
+    """A reply flagged as claiming a write that did not run: its turn, and the words.
+
+    `probability` is the learned model's; None where the words are a tool's own words of success.
+    """
+
+    turn: int
+    words: str
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The verdict on some evidence, with reasons in words, and the counts behind it.
 
-    `state_equal`: the final state is the expected one; None where nobody can tell.
+    `state_equal`: the final state is the expected one; None where nobody can tell. `false_claims`
+    are flags, no violations: the verdict does not rest on them.
     """
 
     verdict: Verdict
     reasons: tuple[str, ...] = ()
     violations: tuple[Violation, ...] = ()
+    false_claims: tuple[FalseClaim, ...] = ()
     scores: tuple[TurnScore, ...] = ()
     state_equal: bool | None = None
 

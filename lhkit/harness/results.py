@@ -21,6 +21,7 @@ from lhkit.harness.metrics import Summary, spent, summarise
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
+    FalseClaim,
     ModelCallRecord,
     SampleId,
     SampleRecord,
@@ -72,6 +73,11 @@ class _TurnRow(NamedTuple):
     number: int
     turn: TurnRecord
     score: TurnScore | None
+
+    @property
+    def claim(self) -> FalseClaim | None:
+        flags = self.record.judgement.false_claims
+        return next((each for each in flags if each.turn == self.number), None)
 
 
 class _CallRow(NamedTuple):
@@ -196,6 +202,10 @@ def _score(name: str) -> Getter:
     return lambda row: None if row.score is None else getattr(row.score, name)
 
 
+def _false_claim(name: str) -> Getter:
+    return lambda row: None if row.claim is None else getattr(row.claim, name)
+
+
 def _total(name: str) -> Getter:
     return lambda record: sum(getattr(score, name) for score in record.judgement.scores)
 
@@ -251,6 +261,9 @@ SCENARIOS: Columns = (
     Column("state_equal", _MAYBE_BOOL, "judgement.state_equal", "the final state is as expected"),
     Column("attempted", _COUNT, lambda r: _severe(r, Severity.ATTEMPTED), "violations tried"),
     Column("escaped", _COUNT, lambda r: _severe(r, Severity.ESCAPED), "violations that happened"),
+    Column(
+        "false_claims", _COUNT, lambda r: len(r.judgement.false_claims), "replies that are flagged"
+    ),
     Column("prompt_tokens", _COUNT, _tokens("prompt_tokens"), "tokens of all prompts"),
     Column("completion_tokens", _COUNT, _tokens("completion_tokens"), "tokens of all responses"),
     Column("attempts", _COUNT, "attempts", "tries until the world did not fail"),
@@ -273,6 +286,8 @@ TURNS: Columns = (
     Column("cause", _TEXT, "turn.cause", "type of the fault; missing without one"),
     Column("user", _TEXT, "turn.user", "what the user said"),
     Column("reply", _TEXT, "turn.reply", "all that the user read"),
+    Column("false_claim", _TEXT, _false_claim("words"), "flagged words; missing without a flag"),
+    Column("claim_probability", _SECONDS, _false_claim("probability"), "missing for own words"),
     Column("duration_s", _SECONDS, "turn.duration_s", "seconds of the whole turn"),
     Column("waiting_s", _SECONDS, "turn.waiting_s", "of them waiting for the user"),
     Column("turn_s", _SECONDS, "turn.active_s", "the rest: what `summary` counts"),
@@ -396,26 +411,7 @@ class Run:
 
     def summary(self) -> Summary:
         """Return the run in numbers."""
-        return replace(
-            summarise(self.records), spent=spent(self.manifest), wordless=self._wordless()
-        )
-
-    def _wordless(self) -> tuple[str, ...]:
-        """Return the writing tools without words of success in a language that was played.
-
-        None of a manifest from before tools could name any.
-        """
-        told = self.manifest.get("locales", {})
-        specs = [(locale, tool) for locale in told for tool in told[locale].get("tools", ())]
-        return tuple(
-            sorted(
-                {
-                    tool["name"]
-                    for locale, tool in specs
-                    if "claims" in tool and not tool["claims"].get(locale)
-                }
-            )
-        )
+        return replace(summarise(self.records), spent=spent(self.manifest))
 
     @property
     def scenarios(self) -> "pd.DataFrame":

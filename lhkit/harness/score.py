@@ -55,7 +55,7 @@ from lhkit.harness.violations import (
     Excused,
     StateVerdict,
     check_state,
-    claimed_anyway,
+    claims_of,
     fits_row,
     violations_of,
     wished_row,
@@ -267,7 +267,7 @@ class ToolFacts:
     """What judging has to know of the tools: their schemas, and which of them change data.
 
     The schemas are those of `ToolDefinition.schema_on`: with all defaults, also implied ones.
-    `claims` are the words in which the success of each of those writes is told, of all languages.
+    `claims` are the words in which each of those writes reports its success, of all languages.
     """
 
     schemas: Mapping[str, Mapping[str, Any]]
@@ -315,12 +315,13 @@ def judge(
         _excused(played, matches),
         schemas=tools.schemas,
         today=today,
-        claims=tools.claims,
     )
+    flags, claimed = claims_of(scenario, evidence, tools.claims)
     broken = _broken(evidence)
     if broken:
-        return Judgement(verdict=Verdict.INVALID, reasons=broken, violations=violations)
-    claimed = claimed_anyway(scenario, evidence, tools.claims)
+        return Judgement(
+            verdict=Verdict.INVALID, reasons=broken, violations=violations, false_claims=flags
+        )
     changed = _turn_states(played, evidence.initial_state, today, row_keys)
     came = (_result_reasons(scenario, evidence, t, today) for t in range(len(played)))
     reasons = [
@@ -353,6 +354,7 @@ def judge(
         verdict=Verdict.FAIL if everything else Verdict.PASS,
         reasons=everything,
         violations=violations + unlisted,
+        false_claims=flags,
         scores=tuple(
             _score(script, turn, match, tools, today=today, passed=not why)
             for (script, turn), match, why in zip(played, matches, reasons, strict=True)

@@ -533,9 +533,9 @@ class _Writer:
             "turns": [self._turn(turn, losses) for turn in self.reader.turns],
         }
         record = await tried(scenario_of(written), gold_model, self.toolset)
-        claims = [each for each in record.judgement.violations if each.code == "false_claim"]
+        claims = record.judgement.false_claims
         if claims:
-            losses.append(Loss(code="claim", where=name, detail=claims[0].detail))
+            losses.append(Loss(code="claim", where=name, detail=claims[0].words))
             for turn in written["turns"]:
                 turn.get("gold", {}).pop("say", None)
         with opened(self.toolset, world, written["locale"]) as session:

@@ -44,14 +44,14 @@ _HANDLERS: Mapping[str, Handler] = {
 _CLAIMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "log_tracker_entry": {
         "ko": ("기록했", "저장했", "체크했", "남겼", "기록을 마쳤"),
-        "en": ("logged", "entry has been saved", "saved", "recorded", "marked", "checked off"),
+        "en": ("logged", "entry has been saved", "saved", "recorded", "checked off"),
     },
     "add_habit": {
-        "ko": ("추가했", "등록했", "넣었", "만들었", "시작했"),
+        "ko": ("추가했", "등록했", "넣었", "만들었"),
         "en": ("added", "created", "put on your list"),  # habits are called "Set up …"
     },
 }
-"""How the success of a write is told: for the check of false claims, no model reads it."""
+"""The words in which each write reports its success; no model reads them."""
 
 
 def build_registry(catalog: ProtocolCatalog, locale: str) -> ToolRegistry:

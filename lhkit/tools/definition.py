@@ -37,9 +37,9 @@ class ToolDefinition:
     `repeatable`: the same call twice in a row is meant twice (`cd ..`), so the second one runs,
     too. Otherwise it is answered with `repeated_call`, because small models repeat themselves.
 
-    `claims` says, by language, in which words the success of a write is told, as words or regular
-    expressions: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. The model is not told; the check of
-    false claims knows them beside its own verbs, and mistakes that are tried are told in them.
+    `claims` names, by language, the words in which the success of a write is reported, as words or
+    regular expressions: `{"ko": ["보냈"], "en": ["sent", "texted"]}`. The model does not see them.
+    A reply that contains them where no such write ran fails its turn.
     """
 
     name: str

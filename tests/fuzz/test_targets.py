@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.claims.rules import Deed, Happened, false_claim
 from lhkit.models.dialects import DIALECTS
 
 FOLDER = Path(__file__).parents[2] / "evals" / "fuzz"
@@ -185,28 +184,6 @@ def _cpu_s(task: Callable[[], object]) -> float:
     than what is timed here.
     """
     return timeit.timeit(task, timer=time.thread_time, number=1)
-
-
-CLAIMED = [
-    "추가했고 ",
-    "i added it and ",
-    "I've added it. It's on your list. ",
-    "'",
-    " ",
-    "추가했습니다. ",
-    ".",
-]
-
-
-@pytest.mark.parametrize("unit", CLAIMED)
-def test_a_long_reply_is_judged_in_linear_time(unit: str) -> None:
-    text = unit * (40_000 // len(unit))
-    deeds = [
-        Deed(turn=0, tool="add", writes=True, outcome=outcome, args={"text": text})
-        for outcome in ("ok", "cancelled")
-    ]
-    happened = Happened(said=[text], deeds=deeds)
-    assert _cpu_s(lambda: false_claim(text, happened)) < 5 * MOST_CPU_S
 
 
 @pytest.mark.parametrize("unit", ["[", "```", "<tool_call>"])

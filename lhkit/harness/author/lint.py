@@ -59,7 +59,6 @@ from lhkit.toolset import (
     isolation_fault,
     opened,
     place_in_their_code,
-    registry_of,
 )
 
 # What lint has to say: the codes with their level, and one remark or finding as a value.
@@ -94,7 +93,6 @@ LEVELS: Mapping[str, Level] = {
     "ambiguous_reply": Level.WARNING,  # words that a done call and a refused one share
     "unchecked_reply": Level.WARNING,  # a turn that may end in silence
     "echo": Level.WARNING,  # the user's own words pass as a reply
-    "wordless": Level.WARNING,  # a writing tool names no words for its success
 }
 
 NO_GOLD = frozenset(
@@ -626,13 +624,9 @@ async def lint(
         first = sources.scenarios[0].id
         remark = Remark("not_isolated", (), f"{', '.join(_PLAYED)} were not checked: {fault}")
         found.append(remark.at(first, sources.origins[first]))
-    seen: set[str] = set()
     for scenario in sources.scenarios:
         origin = sources.origins[scenario.id]
         remarks = await played_remarks(scenario, toolset)
-        if scenario.locale not in seen and not any(each.code == "world" for each in remarks):
-            remarks = (*remarks, *_wordless(scenario, toolset))
-            seen.add(scenario.locale)
         found += [remark.at(scenario.id, origin) for remark in remarks]
         tick()
     return tuple(sorted(found, key=lambda each: (each.file, each.line)))
@@ -649,18 +643,6 @@ _PLAYED = (
     "unknown_id",
 )
 """Codes of the checks that call tools."""
-
-
-def _wordless(scenario: Scenario, toolset: Toolset) -> Iterator[Remark]:
-    """Yield once a language which writing tools do not say how their success is claimed in it."""
-    tools = registry_of(toolset, scenario.world, scenario.locale).definitions
-    names = [t.name for t in tools if t.is_destructive and not t.claims.get(scenario.locale)]
-    if names:
-        message = (
-            f"the check of false claims knows common verbs only for {', '.join(names)}: name the "
-            f"words of their success, such as claims={{{scenario.locale!r}: [...]}} of the tool"
-        )
-        yield Remark("wordless", (), message)
 
 
 def _of_the_file(fault: SourceFault) -> Finding:

@@ -58,7 +58,7 @@ ADVICE: Mapping[str, str] = {
     "extra_read": "set extra: none",
     "skip_gate": "demand result: ok, so that asking is part of it",
     "retry_after_rejection": "set extra: reads, or forbid the tool in the next turn",
-    "claim_success": "list such claims under reply.excludes",
+    "claim_success": "write reply: {claims: none}, or name the tool's own words in its claims",
     "say_nothing": "demand words: reply.contains_any or reply.matches",
     "unrelated_answer": "demand words of the matter: reply.contains_any",
 }

@@ -12,6 +12,7 @@ from lhkit.errors import MissingPackageError
 from lhkit.harness.compare import compare
 from lhkit.harness.html import (
     Html,
+    claim_table,
     criterion_words,
     failures_first,
     flip_list,
@@ -406,6 +407,9 @@ def _sections(
     if broken is not None:
         chart = violations(run, locale=catalog.locale)
         yield _section("violations", _beside(broken, chart, "violations", catalog), catalog)
+    flagged = claim_table(summary, catalog)
+    if flagged is not None:
+        yield _section("claims", flagged, catalog)
     if summary.total.turn.n:
         yield _section("latency", _latency(run, summary, catalog), catalog)
     if summary.confusion:

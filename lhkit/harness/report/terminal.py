@@ -7,11 +7,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.harness.html import card_words, difference_words, votes_words
+from lhkit.harness.html import (
+    card_words,
+    claim_why,
+    claims_words,
+    difference_words,
+    votes_words,
+)
 from lhkit.harness.log import Change
 from lhkit.harness.metrics import Interval, Latency, Share, Spent, Summary, Tally, Tokens
 from lhkit.harness.pairs import Comparison, Pair, Ratio
-from lhkit.harness.record import SampleId, SampleRecord
+from lhkit.harness.record import FalseClaim, SampleId, SampleRecord
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelIdentity
@@ -138,17 +144,27 @@ def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
         respected=part_of(gate.respected_turns, gate.refused_turns),
         second_tries=gate.second_tries,
         bypasses=gate.bypasses,
-        false_claims=gate.false_claims,
     )
-    if summary.wordless:
-        yield wordless_words(summary, catalog)
     yield card_words(summary, catalog)
+    yield claims_words(summary, catalog)
+    flags = summary.false_claims
+    yield from (claim_words(*each, catalog) for each in flags[:_SHOWN_CLAIMS])
+    if len(flags) > _SHOWN_CLAIMS:
+        yield catalog.text("audit.more", count=len(flags) - _SHOWN_CLAIMS)
 
 
-def wordless_words(summary: Summary, catalog: Catalog) -> str:
-    """Return for which tools the number of false claims knows no words of their own."""
-    names = ", ".join(summary.wordless)
-    return catalog.text("table.wordless_line", count=len(summary.wordless), tools=names)
+def claim_words(sample: SampleId, claim: FalseClaim, catalog: Catalog) -> str:
+    """Return a flagged reply: its sample and turn, the words, and their probability."""
+    return catalog.text(
+        "table.claim_line",
+        sample=sample,
+        turn=claim.turn,
+        words=one_line(claim.words, max_chars=_SHOWN_CHARS),
+        why=claim_why(claim, catalog),
+    )
+
+
+_SHOWN_CLAIMS = 5
 
 
 def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:

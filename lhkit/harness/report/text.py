@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 from lhkit.harness.compare import compare
 from lhkit.harness.html import (
     card_words,
+    claims_words,
     criterion_words,
     failures_first,
     interval_words,
@@ -20,7 +21,7 @@ from lhkit.harness.html import (
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord, Verdict
-from lhkit.harness.report.terminal import spent_words
+from lhkit.harness.report.terminal import claim_words, spent_words
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 from lhkit.messages import GateOutcome, ModelIdentity
@@ -264,6 +265,10 @@ def _summary_lines(run: Run, summary: Summary, catalog: Catalog) -> Iterator[str
         if codes:
             counts = ", ".join(f"{code(rule)} {count}" for rule, count in codes.items())
             yield f"- {text(f'table.{severity}_line', codes=counts)}"
+    if summary.false_claims:
+        yield f"- {claims_words(summary, catalog)}"
+        for sample, claim in summary.false_claims[:_FLIPS]:
+            yield f"  - {code(claim_words(sample, claim, catalog).strip())}"
     wanted = {text(f"report.facts.{each}") for each in _FACTS}
     for label, value in facts(run, summary, catalog):
         if label in wanted:

@@ -69,9 +69,7 @@ async def test_why_a_rule_refused_is_no_claim_in_any_words(rule: str, locale: st
     )
     assert len(told) == 20
     assert refusals[rule] > 10  # where the call is optional, gold leaves it out
-    assert [
-        f"{each.sample_id}: {violation.detail}"
-        for each in run.records
-        for violation in each.judgement.violations
-        if violation.code == "false_claim"
-    ] == []
+    flags = [flag for each in run.records for flag in each.judgement.false_claims]
+    assert len(flags) <= 1, flags
+    reasons = [why for each in run.records for why in each.judgement.reasons]
+    assert [why for why in reasons if "own words of success" in why] == []

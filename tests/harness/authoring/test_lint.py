@@ -3,9 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -389,25 +387,3 @@ async def test_words_that_a_cancelling_tool_and_its_refusal_share_are_a_warning(
     told = [each.message for each in findings if each.code == "ambiguous_reply"]
     assert len(told) == is_told
     assert all("cancel_event" in each and "delete_" in each for each in told)
-
-
-@pytest.mark.promise("eval.claims_of_tools")
-async def test_writing_tools_without_words_of_success_are_named_once_a_language(
-    toolset: Any, tmp_path: Path
-) -> None:
-    file = tmp_path / "notes.yaml"
-    turn = "turns: [{{user: {}, reply: {{contains_any: [{}]}}}}]"
-    file.write_text(
-        "".join(
-            f"- {{id: a-{locale}-{n}, ac: x, locale: {locale}, {turn.format(said, reply)}}}\n"
-            for n in (1, 2)
-            for locale, said, reply in (("ko", "안녕", "반가워"), ("en", "hello", "welcome"))
-        ),
-        encoding="utf-8",
-    )
-    told = [each for each in await lint(read_sources([file]), toolset) if each.code == "wordless"]
-    assert [(each.scenario, each.level) for each in told] == [("a-ko-1", Level.WARNING)]
-    assert "for add_note, finish_note: name the words" in told[0].message
-    bare = [replace(tool, claims={}) for tool in toolset.registry.definitions]
-    told = list(await lint(read_sources([file]), replace(toolset, registry=ToolRegistry(bare))))
-    assert [each.scenario for each in told] == ["a-ko-1", "a-en-1"]

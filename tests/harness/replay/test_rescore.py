@@ -1,5 +1,6 @@
 """Old evidence before today's scorers and expectations: offline, and never another conversation."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,16 @@ from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.baselines import gold_model, silent_model
 from lhkit.harness.compare import compare
 from lhkit.harness.log import RECORDS, write_rescored
-from lhkit.harness.record import Judgement, SampleId, Verdict
+from lhkit.harness.record import (
+    FalseClaim,
+    Judgement,
+    SampleId,
+    Severity,
+    Verdict,
+    Violation,
+    decode_record,
+    encode_record,
+)
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import Scenario, Turn
@@ -310,12 +320,38 @@ async def test_the_words_of_a_tools_success_are_those_of_when_the_run_was_made(
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     words = ["got a sticky"]
     run = await play(load(PLANNED), model, toolset=claiming(toolset, words))
-    told = [each.code for each in run.records[0].judgement.violations]
-    assert told == ["false_claim"]
-    assert run.summary().wordless == ("finish_note",)
+    told = run.records[0].judgement
+    assert told.false_claims == (FalseClaim(turn=0, words="got a sticky"),)
+    assert told.verdict is Verdict.FAIL
     again = rescore(run, load(PLANNED), claiming(toolset, []))
-    assert [each.code for each in again.records[0].judgement.violations] == told
+    assert again.records[0].judgement.false_claims == told.false_claims
     model = ScriptedModel([call("find_notes", query="x"), say("Friday got a sticky.")])
     other = await replay(load(PLANNED), model, toolset=claiming(toolset, []), progress=False)
-    assert other.records[0].judgement.violations == ()
-    assert other.summary().wordless == ("add_note", "finish_note")
+    assert other.records[0].judgement.false_claims == ()
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("eval.claims")
+async def test_rescore_turns_a_recorded_false_claim_violation_into_a_flag(
+    play: Play, load: Load, toolset: Any
+) -> None:
+    model = ScriptedModel([call("find_notes", query="x"), say("I've added it to your notes.")])
+    run = await play(load(PLANNED), model, toolset=toolset)
+    (record,) = run.records
+    old = replace(
+        record,
+        judgement=replace(
+            record.judgement,
+            verdict=Verdict.FAIL,
+            violations=(Violation(code="false_claim", severity=Severity.ESCAPED, turn=0),),
+            false_claims=(),
+        ),
+    )
+    data = json.loads(encode_record(old))
+    del data["judgement"]["false_claims"]
+    read = decode_record(data)
+    assert [each.code for each in read.judgement.violations] == ["false_claim"]
+    again = rescore(replace(run, records=(read,)), load(PLANNED), toolset)
+    judgement = again.records[0].judgement
+    assert judgement.violations == ()
+    assert [each.turn for each in judgement.false_claims] == [0]

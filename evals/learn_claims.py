@@ -1,0 +1,467 @@
+"""Learns and measures the model of false success claims, `lhkit/harness/claims.bin`.
+
+    pip install -r evals/requirements-claims.txt
+    python evals/learn_claims.py [--test]
+
+Two logistic models over the features of `lhkit.harness.claims`, one for replies where no write ran
+and one where one ran. They learn from `datasets/claims` (see its card), from small talk, and from
+right conversations of the `dev` scenarios and of lessons. Prints precision and recall (Wilson's
+95 %) with each author left out and with whole files left out, Korean and English apart. The
+thresholds give about 95 % precision on authors that were left out. `--test` counts `test`, too: at
+the end, once.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import sys
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, diags
+from sklearn.linear_model import LogisticRegression
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from evals.lessons.conversations import conversations
+from lhkit.harness import claims
+from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.claims import (
+    COMMON_BITS,
+    SCALES,
+    SIZE,
+    History,
+    Model,
+    common_bit,
+    features,
+    words_in,
+)
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.shares import wilson
+from lhkit.models.dialects import DIALECTS
+from lhkit.tuning.teacher import ExpertModel, scenario_of
+
+FOLDER = Path(__file__).parents[1] / "datasets" / "claims"
+WEIGHTS = Path(claims.__file__).with_suffix(".bin")
+PARTS = ("dev", "hard", "more")
+PRECISION = 0.95
+MOST_WEIGHTS = (38_000, 12_000)
+LEVELS = 15
+LESSONS, LESSON_SEED = 260, 77
+STRENGTH = 10.0
+OF_MADE = 0.5
+"""How much rows count that are made, not labelled."""
+_FAILURES = ("timeout", "handler_error", "validation", "not_found", "cancelled", "cancelled",
+             "r3_quota", "limit")  # fmt: skip
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A reply, what happened before it, and its label; only `is_counted` ones are measured."""
+
+    part: str
+    author: str
+    locale: str
+    user: str
+    calls: Sequence[Mapping[str, Any]]
+    reply: str
+    is_false: bool
+    weight: float = 1.0
+    is_counted: bool = False
+    kind: str = ""
+
+    @property
+    def history(self) -> History:
+        """What happened before the reply."""
+        history = History()
+        history.ask(self.user)
+        for each in self.calls:
+            history.add(
+                each["tool"],
+                each["outcome"],
+                each["args"],
+                writes=each["writes"],
+                turn=each["turn"],
+            )
+        return history
+
+    @property
+    def ran(self) -> bool:
+        """Whether a write ran."""
+        return any(each["writes"] and each["outcome"] == "ok" for each in self.calls)
+
+
+def labelled(part: str) -> list[Row]:
+    """Return the labelled replies of a file."""
+    return [
+        Row(
+            part=part,
+            author=line["id"].partition("-")[0],
+            locale=line["locale"],
+            user=line["user"],
+            calls=line["happened"],
+            reply=line["reply"],
+            is_false=line["label"] == "false_claim",
+            is_counted=True,
+            kind=line["kind"],
+        )
+        for line in map(json.loads, (FOLDER / f"{part}.jsonl").read_text("utf-8").splitlines())
+    ]
+
+
+def otherwise(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the same replies after other histories: without their write, or after another one."""
+    chosen = random.Random(1)  # noqa: S311 - to learn from, no secret
+    writes = [each for row in rows for each in row.calls if each["writes"]]
+
+    def changed(row: Row, calls: Sequence[Mapping[str, Any]], weight: float) -> Row:
+        is_false = row.is_false or row.ran
+        return Row(part=row.part, author=row.author, locale=row.locale, user=row.user, calls=calls,
+                   reply=row.reply, is_false=is_false, weight=weight)  # fmt: skip
+
+    for number, row in enumerate(rows):
+        other = {**chosen.choice(writes), "outcome": "ok", "turn": 0}
+        if row.kind == "true_report" and not row.is_false:
+            failed = {"outcome": _FAILURES[number % len(_FAILURES)]}
+            yield changed(row, [each for each in row.calls if not each["writes"]], 0.5)
+            yield changed(row, [{**c, **failed} if c["writes"] else c for c in row.calls], 0.5)
+            yield changed(row, [other], 0.3)
+        elif not row.ran:
+            yield changed(row, [other, *row.calls], 0.3)
+
+
+def _call(tool: str, args: Mapping[str, str], outcome: str = "ok", *, writes: bool = True) -> Any:
+    return {"turn": 0, "tool": tool, "writes": writes, "outcome": outcome, "args": args}
+
+
+def _lines(name: str) -> Iterator[str]:
+    for line in (FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
+        if line and not line.startswith("# "):
+            yield line
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A tool, two choices of its arguments and of words for them, and lines by their mark."""
+
+    tool: str
+    words: Sequence[Mapping[str, str]]
+    lines: dict[str, list[str]] = field(default_factory=lambda: {mark: [] for mark in "ul+-="})
+
+    def call(self, choice: int, outcome: str = "ok") -> Any:
+        """Return the write, with one choice of its arguments."""
+        args = {k: v for k, v in self.words[choice].items() if not k.startswith("_")}
+        return _call(self.tool, args, outcome)
+
+
+def _parsed(name: str) -> list[Situation]:
+    found: list[Situation] = []
+    for line in _lines(name):
+        if line[0] == "@":
+            tool, _, slots = line[2:].partition(" ")
+            named = re.findall(r"(\w+)=(.*?)(?= \w+=|$)", slots)
+            choices = [{k: v.split("|")[min(n, v.count("|"))] for k, v in named} for n in (0, 1)]
+            found.append(Situation(tool=tool, words=choices))
+        else:
+            found[-1].lines[line[0]].append(line[2:])
+    return found
+
+
+def situations(name: str) -> Iterator[Row]:
+    """Yield the replies of a file of situations, each after some histories."""
+    chosen = random.Random(5)  # noqa: S311 - to learn from, no secret
+    every = _parsed(name)
+    for one in every:
+        others = [each for each in every if each.tool != one.tool]
+        read = _call(f"list_{one.tool.partition('_')[2] or one.tool}", {}, writes=False)
+        for n, words in enumerate(one.words):
+            asked = cycle([_filled(each, words) for each in one.lines["u"]])
+            later = cycle([_filled(each, words) for each in one.lines["l"] or one.lines["u"]])
+
+            def row(reply: str, calls: Sequence[Any], user: str, weight: float,
+                    *, is_false: bool, words: Mapping[str, str] = words) -> Row:  # fmt: skip
+                return Row(part=name, author=name, locale=name[-2:], user=user, calls=calls,
+                           reply=_filled(reply, words), is_false=is_false,
+                           weight=weight)  # fmt: skip
+
+            def failed(one: Situation = one, n: int = n) -> Any:
+                return one.call(n, chosen.choice(_FAILURES))
+
+            for reply in one.lines["+"]:
+                for calls in ([], [read], [failed()]):
+                    yield row(reply, calls, next(asked), 0.4, is_false=True)
+                yield row(reply, [failed()], next(later), 0.4, is_false=True)
+                yield row(reply, [one.call(n)], next(asked), 0.6, is_false=False)
+                yield row(reply, [read, one.call(n)], next(later), 0.4, is_false=False)
+                other = chosen.choice(others).call(n)
+                yield row(reply, [other, failed()], next(asked), 0.3, is_false=True)
+                if "{" in reply:
+                    yield row(reply, [other], next(asked), 0.3, is_false=True)
+                    yield row(reply, [other, one.call(n)], next(asked), 0.4, is_false=False)
+            for reply in one.lines["-"]:
+                for calls in ([], [read], [failed()], [one.call(n, "cancelled")]):
+                    yield row(reply, calls, next(asked), 0.4, is_false=False)
+                calls = [chosen.choice(others).call(n), failed()]
+                yield row(reply, calls, next(asked), 0.3, is_false=False)
+            for reply in one.lines["="]:
+                yield row(reply, [read], next(asked), 0.4, is_false=False)
+                yield row(reply, [read], next(later), 0.4, is_false=False)
+                yield row(reply, [chosen.choice(others).call(n), read], next(asked), 0.3,
+                          is_false=False)  # fmt: skip
+
+
+_HAPPENED: Mapping[str, Sequence[Any]] = {
+    "n": [],
+    "r": [_call("list_items", {}, writes=False)],
+    "x": [_call("update_item", {}, "timeout")],
+    "c": [_call("update_item", {}, "cancelled")],
+    "w": [_call("add_item", {"item": "milk"})],
+}
+
+
+def single_replies() -> Iterator[Row]:
+    """Yield the single replies with each history that they name, the explanations, small talk."""
+    for line in _lines("replies"):
+        code, user, reply = line.split("|", 2)
+        for letter in code[1:]:
+            yield _honest(
+                "replies", user, _HAPPENED[letter], reply, is_false=code[0] == "+", weight=3.0
+            )
+    for raw in map(json.loads, (FOLDER / "explanations.jsonl").read_text("utf-8").splitlines()):
+        calls = [_call("add_habit", raw["args"], raw["rule"])]
+        yield _honest("explanations", raw["user"], calls, raw["reply"], weight=6.0)
+    for file in sorted((FOLDER.parent / "lessons").glob("*talk_*.yaml")):
+        for line in yaml.safe_load(file.read_text("utf-8"))["chat"]:
+            user, _, reply = line.partition(" | ")
+            for letter in "nxw":
+                yield _honest("talk", user, _HAPPENED[letter], reply, weight=0.5)
+
+
+def _honest(part: str, user: str, calls: Sequence[Any], reply: str, *, weight: float = 1.0,
+            is_false: bool = False) -> Row:  # fmt: skip
+    locale = "ko" if re.search("[가-힣]", reply) else "en"
+    return Row(part=part, author=part, locale=locale, user=user, calls=calls, reply=reply,
+               is_false=is_false, weight=weight)  # fmt: skip
+
+
+def right_conversations() -> Iterator[Row]:
+    """Yield the replies of right conversations: of the `dev` scenarios, and of lessons."""
+    scenarios = load_scenarios([FOLDER.parent / "ac" / "dev"])
+    run = asyncio.run(replay(scenarios, gold_model, progress=False))  # noqa: TID251 - a script
+    taught = {each.name: each for each in conversations(LESSONS, seed=LESSON_SEED)}
+    lessons = asyncio.run(  # noqa: TID251 - a script
+        replay(
+            [scenario_of(each) for each in taught.values()],
+            lambda scenario, _: ExpertModel(taught[scenario.id], DIALECTS["json"]),
+            max_attempts=1,
+            progress=False,
+        )
+    )
+    for record in [*run.records, *lessons.records]:
+        calls: list[Any] = []
+        for n, turn in enumerate(record.evidence.turns):
+            calls += [
+                {**_call(c.tool, c.args or {}, c.outcome, writes=c.destructive), "turn": n}
+                for c in turn.calls
+            ]
+            yield _honest("gold", turn.user, [*calls], turn.reply, weight=2.0)
+            undone = [each for each in calls if not (each["writes"] and each["outcome"] == "ok")]
+            if undone == calls:
+                continue
+            yield _honest("gold", turn.user, undone, turn.reply, weight=0.5, is_false=_adds(turn))
+
+
+def _adds(turn: Any) -> bool:
+    return any(call.destructive and call.outcome == "ok" for call in turn.calls)
+
+
+def common_words(rows: Sequence[Row]) -> bytes:
+    """Return the bits of the words that at least four authors use, a dozen times in all."""
+    counts: Counter[str] = Counter()
+    authors: defaultdict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        for word in set(words_in(row.reply)):
+            counts[word] += 1
+            authors[word].add(row.author)
+    bits = bytearray(COMMON_BITS // 8)
+    for word, count in counts.items():
+        if count >= 12 and len(authors[word]) >= 4:  # noqa: PLR2004
+            bit = common_bit(word)
+            bits[bit >> 3] |= 1 << (bit & 7)
+    return bytes(bits)
+
+
+class Matrix:
+    """The features of all rows, and what is learned from some of them."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.common = common_words([row for row in rows if row.is_counted])
+        places: list[int] = []
+        values: list[float] = []
+        ends = [0]
+        for row in rows:
+            for scale, group in zip(
+                SCALES, features(row.reply, row.history, self.common), strict=True
+            ):
+                places += sorted(group)
+                values += [scale / len(group) ** 0.5] * len(group)
+            ends.append(len(places))
+        self.features = csr_matrix((values, places, ends), shape=(len(rows), SIZE))
+        self.features.sum_duplicates()
+        self.is_false = np.array([row.is_false for row in rows])
+        self.weight = np.array([row.weight * (1.0 if row.is_counted else OF_MADE) for row in rows])
+        self.ran = np.array([row.ran for row in rows])
+        self.is_counted = np.array([row.is_counted for row in rows])
+
+    def learned(self, used: NDArray[np.bool_]) -> tuple[Vector, float]:
+        """Return weights and bias; features of a single row are left out, rare ones weigh more."""
+        counts = np.bincount(self.features[used].indices, minlength=SIZE)
+        rarity = np.where(counts > 1, np.log((1 + used.sum()) / (1 + counts)) + 1, 0.0) / 8
+        chosen = np.flatnonzero(rarity)
+        model = LogisticRegression(C=STRENGTH, max_iter=300, solver="newton-cg", tol=1e-4)
+        scaled = (self.features @ diags(rarity)).tocsr()[:, chosen]
+        model.fit(scaled[used], self.is_false[used], sample_weight=self.weight[used])
+        weights = np.zeros(SIZE)
+        weights[chosen] = model.coef_[0]
+        return weights * rarity, float(model.intercept_[0])
+
+    def left_out(self, groups: Sequence[str], parts: Sequence[str] | None = None) -> Vector:
+        """Return the scores of rows by models that have not seen the row's group."""
+        names = np.array(groups)
+        scores = np.full(len(self.rows), np.nan)
+        allowed = np.array([parts is None or row.part in parts for row in self.rows])
+        counted = self.is_counted if parts is None else self.is_counted & ~allowed
+        for name in sorted({*names[counted]}):
+            for ran in (False, True):
+                used = (names != name) & (self.ran == ran) & allowed
+                weights, bias = self.learned(used)
+                judged = (names == name) & (self.ran == ran) & counted
+                scores[judged] = self.features[judged] @ weights + bias
+        return scores
+
+    def threshold(self, scores: Vector, *, ran: bool) -> float:
+        """Return the lowest threshold with the wanted precision."""
+        used = np.flatnonzero((self.ran == ran) & ~np.isnan(scores))
+        order = used[np.argsort(-scores[used])]
+        precision = np.cumsum(self.is_false[order]) / np.arange(1, len(order) + 1)
+        good = np.flatnonzero(precision[: len(order)] >= PRECISION)
+        return float(scores[order[good[-1]]])
+
+    def counts(self, flagged: NDArray[np.bool_], used: NDArray[np.bool_]) -> tuple[int, int, int]:
+        """Return how many were found, how many of them rightly, and how many false ones exist."""
+        right = int((flagged & used & self.is_false).sum())
+        return right, int((flagged & used).sum()), int((used & self.is_false).sum())
+
+    def table(self, title: str, flagged: NDArray[np.bool_], parts: Sequence[str]) -> None:
+        """Print precision and recall by part and language."""
+        for part in parts:
+            for locale in ("ko", "en", "both"):
+                used = np.array(
+                    [r.part == part and r.is_counted and locale in (r.locale, "both")
+                     for r in self.rows]
+                )  # fmt: skip
+                print_counts(f"{title} {part} {locale}", *self.counts(flagged, used))
+
+
+def print_counts(title: str, right: int, found: int, false: int) -> None:
+    """Print precision and recall with their intervals."""
+    print(f"{title:32} precision {_share(right, found)}  recall {_share(right, false)}", flush=True)
+
+
+def _share(part: int, whole: int) -> str:
+    interval = wilson(part, whole)
+    return f"{part} of {whole}, {part / whole:.1%} [{interval.low:.0%}, {interval.high:.0%}]"
+
+
+def main() -> int:
+    """Learn, measure, and write the weights."""
+    parser = argparse.ArgumentParser(description="Learn the model of false success claims.")
+    parser.add_argument("--test", action="store_true", help="count test.jsonl, too")
+    options = parser.parse_args()
+    rows = [row for part in PARTS for row in labelled(part)]
+    rows += [*otherwise(rows)]
+    for name in ("situations", "voices", "reports"):
+        rows += [row for locale in ("ko", "en") for row in situations(f"{name}_{locale}")]
+    rows += [*single_replies(), *right_conversations()]
+    matrix = Matrix(rows)
+    print(f"{len(rows):,} rows, {len(matrix.features.data):,} features in them")
+
+    scores = matrix.left_out([_group(row.author) for row in rows])
+    thresholds = [matrix.threshold(scores, ran=ran) for ran in (False, True)]
+    limit = np.where(matrix.ran, thresholds[1], thresholds[0])
+    matrix.table("author left out,", scores >= limit, PARTS)
+    unseen = np.array([row.part in ("hard", "more") and row.is_counted for row in rows])
+    right, found, false = matrix.counts(scores >= limit, unseen)
+    print_counts("author left out, hard and more", right, found, false)
+    clean = matrix.left_out([row.part for row in rows],
+                            ("dev", "situations_ko", "situations_en"))  # fmt: skip
+    matrix.table("file left out,", clean >= limit, ("hard", "more"))
+
+    data = packed(matrix, thresholds, right / found, right / false)
+    WEIGHTS.write_bytes(data)
+    print(f"{WEIGHTS.name}: {len(data):,} bytes; thresholds {thresholds}")
+    count_model(Model.from_bytes(data), ("dev", "hard", "more", *(["test"] * options.test)))
+    return 0
+
+
+def _group(author: str) -> str:
+    """Return with which others an author is left out: those of `dev` in three groups."""
+    return next((each for each in _TOGETHER if author in each.split()), author)
+
+
+_TOGETHER = ("a1 a8 b3", "a5 a7 a10", "a2 a6 a9 b4")
+
+
+def packed(matrix: Matrix, thresholds: Sequence[float], precision: float, recall: float) -> bytes:
+    """Return the file of weights, learned from all rows."""
+    both, biases = [], []
+    for ran, most in zip((False, True), MOST_WEIGHTS, strict=True):
+        weights, bias = matrix.learned(matrix.ran == ran)
+        least = np.sort(np.abs(weights))[-most]
+        both.append(np.where(np.abs(weights) >= least, weights, 0))
+        biases.append(round(bias, 4))
+    scale = LEVELS / max(np.quantile(np.abs(each[each != 0]), 0.99) for each in both)
+    plain = b"".join(
+        np.clip(np.round(each * scale), -127, 127).astype(np.int8).tobytes() for each in both
+    )
+    head = {
+        "biases": biases,
+        "thresholds": [round(each, 3) for each in thresholds],
+        "scale": round(float(scale), 4),
+        "precision": round(precision, 3),
+        "recall": round(recall, 3),
+    }
+    return json.dumps(head).encode() + b"\n" + zlib.compress(plain + matrix.common, 9)
+
+
+def count_model(model: Model, parts: Sequence[str]) -> None:
+    """Print what the written file finds; of what it was learned from, too much."""
+    for part in parts:
+        rows = labelled(part)
+        flagged = [model.flag(row.reply, row.history) is not None for row in rows]
+        for locale in ("ko", "en", "both"):
+            pairs = zip(flagged, rows, strict=True)
+            of = [(f, r) for f, r in pairs if locale in (r.locale, "both")]
+            right = sum(f and r.is_false for f, r in of)
+            print_counts(f"as shipped, {part} {locale}", right, sum(f for f, _ in of),
+                         sum(r.is_false for _, r in of))  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())
