@@ -24,6 +24,8 @@ from typing import Any
 
 import regex
 
+from lhkit.errors import UsageError
+
 SIZE = 1 << 20
 """Places of weights, for each of the two states."""
 
@@ -36,7 +38,7 @@ MOST_READ = 4000
 
 _MOST_OF_CALL = 1000
 _FEW = 3
-_PATTERN_S = 1.0
+_PATTERN_S = 2.0
 _TOKEN = re.compile(r"\d+(?:[.:,]\d+)*|[a-z]+(?:'[a-z]+)*|[가-힣]+|[^\s\w]|\w")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
@@ -348,21 +350,21 @@ def success_words(
         claims: words or patterns, by writing tool, in the language of the conversation.
         history: what happened before.
         any_write: whether they count after any write, also one that ran.
+
+    Raises:
+        UsageError: a pattern takes too long.
     """
-    try:
-        for sentence in _SENTENCE.split(_plain(_read_part(reply))):
-            language = "ko" if re.search("[가-힣]", sentence) else "en"
-            if _NOT_AFFIRMATIVE[language].search(sentence):
-                continue
-            owners: dict[str, list[str]] = {}
-            for tool, words in claims.items():
-                for found in filter(None, (_found(each, sentence) for each in words)):
-                    owners.setdefault(found, []).append(tool)
-            for found, tools in owners.items():
-                if any_write or not _may_be_true(tools, history):
-                    return found
-    except TimeoutError:  # a pattern of a recorded run that backtracks without end
-        return None
+    for sentence in _SENTENCE.split(_plain(_read_part(reply))):
+        language = "ko" if re.search("[가-힣]", sentence) else "en"
+        if _NOT_AFFIRMATIVE[language].search(sentence):
+            continue
+        owners: dict[str, list[str]] = {}
+        for tool, words in claims.items():
+            for found in filter(None, (_found(each, sentence) for each in words)):
+                owners.setdefault(found, []).append(tool)
+        for found, tools in owners.items():
+            if any_write or not _may_be_true(tools, history):
+                return found
     return None
 
 
@@ -383,4 +385,9 @@ def _found(pattern: str, sentence: str) -> str | None:
         found = regex.search(whole, sentence, regex.IGNORECASE, timeout=_PATTERN_S)
     except regex.error:  # of a recorded run: no registry accepts it
         return None
+    except TimeoutError as error:
+        raise UsageError(
+            f"claims {pattern[:200]!r} take longer than {_PATTERN_S:g} s in a sentence of "
+            f"{len(sentence)} characters: write them without repeats inside of repeats"
+        ) from error
     return found[0] if found else None

@@ -8,7 +8,7 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model
-from lhkit.harness.claims.rules import _spans
+from lhkit.harness.claims import History, success_words
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
@@ -65,7 +65,7 @@ def test_pattern_asserts_nothing_of_what_cannot_be_compiled(pattern: str) -> Non
 
 def test_claims_that_take_too_long_are_a_sentence() -> None:
     with pytest.raises(UsageError, match="take longer than 2 s"):
-        _spans([BOMB], f"I did it: {TEXT}")
+        success_words(f"I did it: {TEXT}", {"write": [BOMB]}, History())
 
 
 @pytest.fixture
