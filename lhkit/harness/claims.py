@@ -326,6 +326,7 @@ def _number(word: str) -> str:
 _NOT_AFFIRMATIVE = {
     "en": re.compile(
         r"\?|n't\b|'(?:ll|d)\b|(?<!for )(?<!thank )you\b|"
+        r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day\b|"
         r"\b(?:not|no|never|nothing|none|neither|nor|cannot|unable|without|if|"
         r"once|when|until|unless|before|after|should|shall|will|would|could|can|may|might|must|to|"
         r"be|being|let|already|you've|yet|only|ever|last|earlier|yesterday|failed|how)\b"

@@ -311,7 +311,7 @@ async def test_a_chat_that_claims_what_did_not_happen_keeps_its_calls_and_loses_
         user("Cancel order 7."),
         calls(("a", "cancel_order", {"order_id": "7"})),
         back("a", "Error: it was sent"),
-        said("I have cancelled it."),
+        said("Done, I've cancelled your order."),
     ]
     into, code = await folder_of(tmp_path, chat)
     assert code == 0
