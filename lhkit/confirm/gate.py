@@ -41,7 +41,10 @@ GUARD_S = 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
-    """What the user is asked: the tool, what it does, its validated arguments, a summary."""
+    """What the user is asked: the tool, what it does, its validated arguments, a summary.
+
+    The dispatcher's are read-only to the last list: an answer belongs to what was asked.
+    """
 
     tool: str
     description: str

@@ -2,13 +2,14 @@
 
 Before a write the client's person is asked, by elicitation. A client that cannot ask gets the write
 refused, unless whoever started the server said that writes are allowed. Not covered: a client that
-answers for its person. What a person approves is what runs: an answer counts for one question, with
-the very arguments that stood in it.
+answers for its person. What a person approves is what runs: an answer counts once, within an hour,
+for one question with the same tool, arguments and summary. Any other leads to a new question.
 """
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, assert_never
 
@@ -42,6 +43,9 @@ _QUESTION = "run"
 _MOST_OPEN = 100
 """So many questions wait for a client at most; the oldest is then never answered."""
 
+OPEN_S = 3600.0
+"""A later answer is asked again. Seconds."""
+
 
 class McpServing:
     """A session's tools, as an MCP server.
@@ -51,16 +55,24 @@ class McpServing:
         name: what the server calls itself.
         catalog: texts of the questions.
         allow_writes: let a client that cannot ask its person write all the same.
+        clock: monotonic seconds, for the age of a question.
     """
 
     def __init__(
-        self, session: Session, *, name: str, catalog: Catalog, allow_writes: bool = False
+        self,
+        session: Session,
+        *,
+        name: str,
+        catalog: Catalog,
+        allow_writes: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session, self._catalog = session, catalog
         self._allow_writes = allow_writes
         self._dispatcher = ToolDispatcher(session.registry, catalog=catalog)
         self._one_question = asyncio.Lock()
-        self._asked: dict[str, str] = {}
+        self._clock = clock
+        self._asked: dict[str, tuple[str, float]] = {}  # by state: about what, and when
         self.server: Server[Any] = Server(
             name,
             version=version("lhkit"),
@@ -122,10 +134,11 @@ class McpServing:
                 )
             return _is_yes(answer)
         about = _about(request)
-        if self._asked.pop(params.request_state or "", None) == about:
+        shown, since_s = self._asked.pop(params.request_state or "", ("", 0.0))
+        if shown == about and self._clock() - since_s < OPEN_S:
             return _is_yes((params.input_responses or {}).get(_QUESTION))
         token = secrets.token_urlsafe()
-        self._asked[token] = about
+        self._asked[token] = about, self._clock()
         while len(self._asked) > _MOST_OPEN:
             del self._asked[next(iter(self._asked))]
         return InputRequiredResult(

@@ -218,7 +218,7 @@ class _Dispatch:
         request = ConfirmRequest(
             tool=tool.name,
             description=tool.description,
-            args=plain_json(args),
+            args=read_only_json(args),  # a gate that changes what it shows gets a TypeError
             summary=summarize(tool, args, self.catalog, self.deps),
         )
         started_s = self.clock()

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.browser.hostile import ALL, assert_dead
+from tests.e2e.browser.reading import read_through
 
 pytestmark = [
     pytest.mark.browser,
@@ -111,6 +112,7 @@ def test_in_two_conversations_and_votes(
     cards = page.locator('.lhkit-confirm[data-state="open"]')
     expect(cards).to_have_count(2)
     assert_dead(page, ".lhkit-ab, .lhkit-board")
+    read_through(cards.first)
     page.wait_for_timeout(EARLY_MS + 100)
     page.locator(".lhkit-sides > *").nth(0).locator(".lhkit-run").click()
     page.locator(".lhkit-sides > *").nth(1).locator(".lhkit-cancel").click()
@@ -131,6 +133,7 @@ def test_in_a_chat_that_is_kept(open_notebook: OpenNotebook, tmp_path: Path) -> 
     say(page, ".lhkit-input")
     expect(page.locator('.lhkit-confirm[data-state="open"]')).to_be_visible()
     assert_dead(page, ".lhkit-chat")
+    read_through(page.locator(".lhkit-confirm"))
     page.wait_for_timeout(EARLY_MS + 100)
     page.locator(".lhkit-run").click()
     say(page, ".lhkit-input")

@@ -19,6 +19,7 @@ from lhkit.confirm.summary import pretty
 from lhkit.locales import load_catalog
 from lhkit.notebook.render import fragment
 from lhkit.notebook.state import AssistantItem, CardItem
+from tests.e2e.browser.reading import read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
@@ -127,9 +128,7 @@ def test_card_run_works_only_after_every_argument_was_on_the_screen(
     assert card.evaluate(CUT_OFF) == []
     text = card.locator(".lhkit-summary").text_content() or ""
     assert "mallory" in text
-    for end in card.locator("[data-end]").all():
-        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
-        expect(end).to_have_attribute("data-end", "seen")
+    read_through(card)
     expect(run).not_to_have_attribute("aria-disabled", "true")
     expect(card.locator(".lhkit-unseen")).to_be_hidden()
     assert is_long or card.locator("[data-fold]").count() == 0
@@ -232,9 +231,7 @@ def test_form_shows_all_that_stands_in_it_and_sends_it_only_after_that(
     assert field.input_value() == FIELDS["properties"]["to"]["default"]
     page.keyboard.press("Enter")
     assert answers(page) == []
-    for end in card.locator("[data-end]").all():
-        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
-        expect(end).to_have_attribute("data-end", "seen")
+    read_through(card)
     page.wait_for_timeout(OLD_MS)
     card.locator(".lhkit-run").click()
     assert answers(page) == ["send"]
@@ -247,10 +244,7 @@ def test_form_shown_again_with_what_is_wrong_stays_unfolded_and_seen(
     form = form_of({"properties": {"n": {"type": "integer"}}}, "", catalog)
     args = {"text": "t" * 900}
     card = show_card(args, form=form)
-    card.locator("[data-fold]").click()
-    for end in card.locator("[data-end]").all():
-        end.evaluate("each => each.scrollIntoView({ block: 'center' })")
-        expect(end).to_have_attribute("data-end", "seen")
+    read_through(card)
     page.wait_for_timeout(OLD_MS)
     card.locator(".lhkit-run").click()
     request = ConfirmRequest(tool="mail", description="", args=args, summary=pretty(args))

@@ -1,0 +1,367 @@
+"""An approval belongs to one request: nothing runs but what was shown and approved, once."""
+
+import asyncio
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from lhkit.chat.controller import Assistant
+from lhkit.confirm.form import Form, FormAction
+from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
+from lhkit.locales import load_catalog
+from lhkit.mcp import serving
+from lhkit.mcp.serving import McpServing
+from lhkit.messages import ToolOk, ToolResult
+from lhkit.notebook.confirm import ButtonConfirmGate
+from lhkit.notebook.widget import HomeLoop, Screen
+from lhkit.testing import echo_tool, object_schema
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import BareSession
+from tests.notebook.conftest import FrontEnd
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.timeout(120),
+    pytest.mark.promise("gate.approvals_bind"),
+]
+
+SCHEMA = object_schema("ids", ids={"type": "array", "items": {"type": "integer"}})
+IDS = st.lists(st.integers(0, 3), max_size=2)
+SETTLED = 30  # so often the loop goes round until nothing is left to do
+
+
+async def rounds(times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
+# -------------------------------------------------------------------------------- in the process
+WHOSE = st.sampled_from(("own", "own", "old", "none"))
+CLICKS = st.sampled_from(("run", "run", "cancel", "escape", "send", "RUN"))
+CODE = st.sampled_from((True, True, False, "yes", 1))
+ACTIONS = st.one_of(
+    st.tuples(st.just("open"), IDS),
+    st.tuples(st.just("click"), WHOSE, CLICKS),
+    st.tuples(st.just("code"), WHOSE, CODE),
+    st.tuples(st.just("change"), IDS),
+    st.sampled_from((("close",), ("stop",))),
+)
+ROUNDS = st.sampled_from((0, 3, SETTLED, SETTLED))
+
+
+def after_another_card(*actions: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], int]]:
+    """Return actions on a card that is opened after another one was cancelled."""
+    first = (("open", [0]), ("click", "own", "cancel"), ("open", [1]))
+    return [(action, SETTLED) for action in (*first, *actions)]
+
+
+class Cards:
+    """A gate with cards, a dispatcher that asks it, and what the tool was run with."""
+
+    def __init__(self) -> None:
+        self.ran: list[list[int]] = []
+        self.mid_call: list[FormAction] = []
+        self.gate = ButtonConfirmGate(ask=lambda _: "y")
+        self.screen = Screen(
+            loop=HomeLoop(),
+            catalog=load_catalog(),
+            name="Card()",
+            receive=self.gate.take_message,
+        )
+        self.gate._home = self.screen  # noqa: SLF001 - a panel hands it over when it is made
+        self.page = FrontEnd(self.screen)
+        tool = echo_tool("write", parameters=SCHEMA, is_destructive=True, handler=self._write)
+        self.dispatcher = ToolDispatcher(ToolRegistry([tool]))
+        self.shown: dict[str, list[int]] = {}
+        """Arguments by the card that showed them."""
+
+    async def _write(self, args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        self.ran.append(list(args["ids"]))
+        questions = asked_in_the_midst()
+        assert questions is not None
+        mid = ConfirmRequest(tool="server", description="", args={}, summary="in mid-call")
+        self.mid_call.append((await questions.fill_in(mid, Form())).action)
+        return ToolOk({})
+
+    def look(self) -> str:
+        """Return the open card, and keep what it shows."""
+        card = self.screen.state.open_card
+        if card is None:
+            return "none"
+        if card.form is None:
+            self.shown[card.card] = json.loads(card.request.summary)["ids"]
+        return card.card
+
+
+@example(actions=after_another_card(("click", "old", "run")))
+@example(actions=after_another_card(("code", "old", True)))
+@example(actions=after_another_card(("code", "own", "yes")))
+@example(
+    actions=after_another_card(("change", [2]), ("click", "own", "run"), ("click", "own", "run"))
+)
+@example(actions=after_another_card(("click", "own", "run"), ("code", "own", True)))  # in mid-call
+@given(actions=st.lists(st.tuples(ACTIONS, ROUNDS), max_size=20))
+@settings(deadline=None, max_examples=150)
+async def test_gate_runs_only_what_a_card_showed_and_an_answer_approved_once(
+    actions: list[tuple[tuple[Any, ...], int]],
+) -> None:
+    cards = Cards()
+    calls: list[tuple[asyncio.Task[ToolResult], dict[str, Any]]] = []
+    approved: set[str] = set()
+    seen = ["none"]
+    for action, times in actions:
+        own = cards.look()
+        seen += [own] if own not in seen else []
+        old = seen[-2] if own == seen[-1] and seen[1:] else seen[-1]
+        named = {"own": own, "old": old, "none": "none"}
+        match action:
+            case ("open", ids):
+                args = {"ids": list(ids)}
+                dispatched = cards.dispatcher.dispatch("write", args, confirm=cards.gate)
+                calls.append((asyncio.ensure_future(dispatched), args))
+            case ("click", whose, how):
+                cards.page.press("answer", card=named[whose], how=how)
+                approved |= {named[whose]} if how == "run" else set()
+            case ("code", whose, is_allowed):
+                cards.gate.settle(named[whose], is_allowed=is_allowed)
+                approved |= {named[whose]} if is_allowed is True else set()
+            case ("change", ids):
+                for _, args in calls:
+                    args["ids"][:] = ids
+                shown = cards.screen.state.open_card
+                if shown is not None and shown.form is None:
+                    with pytest.raises(TypeError):
+                        shown.request.args["ids"].append(9)
+                    with pytest.raises(TypeError):
+                        shown.request.args["ids"] = ids
+            case ("close",):
+                cards.gate.close()
+            case ("stop",) if calls:
+                calls[-1][0].cancel()
+        await rounds(times)
+        cards.look()
+    for _ in range(len(calls) + 1):  # what still asks, for itself or in mid-call, gets a no
+        cards.gate.close()
+        await rounds(SETTLED)
+        cards.look()
+    await asyncio.gather(*(task for task, _ in calls), return_exceptions=True)
+    yes = Counter(tuple(ids) for card, ids in cards.shown.items() if card in approved)
+    assert Counter(map(tuple, cards.ran)) <= yes
+    assert FormAction.ACCEPT not in cards.mid_call  # no press here fills in a form
+
+
+async def test_gate_runs_what_its_card_showed_when_the_caller_changes_the_arguments() -> None:
+    cards, args = Cards(), {"ids": [1]}
+    running = asyncio.ensure_future(cards.dispatcher.dispatch("write", args, confirm=cards.gate))
+    await cards.page.until_asked()
+    args["ids"].append(2)
+    cards.page.answer("run")
+    await cards.page.until(lambda: cards.ran)
+    cards.gate.close()  # the question in mid-call
+    await running
+    assert cards.ran == [[1]]
+
+
+@pytest.mark.parametrize("is_caught", [True, False])
+async def test_dispatcher_runs_nothing_else_for_a_gate_that_changes_its_request(
+    *, is_caught: bool
+) -> None:
+    ran: list[Any] = []
+
+    def write(args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        ran.append(args["ids"])
+        return ToolOk({})
+
+    class Editing:
+        async def confirm(self, request: ConfirmRequest) -> bool:
+            try:
+                request.args["ids"].append(2)  # type: ignore[index, union-attr, call-overload]
+            except TypeError:
+                if not is_caught:
+                    raise
+            return True
+
+    tool = echo_tool("write", parameters=SCHEMA, is_destructive=True, handler=write)
+    tools = ToolDispatcher(ToolRegistry([tool]))
+    await tools.dispatch("write", {"ids": [1]}, confirm=Editing())
+    assert ran == ([[1]] if is_caught else [])
+
+
+# ----------------------------------------------------------------------------- `lhkit mcp serve`
+ANSWERS = st.sampled_from(
+    (True, True, True, True, False, "true", 1, "decline", "cancel", "nothing")
+)
+STEPS = st.one_of(
+    st.tuples(st.just("ask"), IDS),
+    st.tuples(
+        st.just("answer"),
+        st.integers(1, 3),  # the last question, the one before, …
+        st.one_of(st.none(), st.none(), IDS),  # with other arguments
+        ANSWERS,
+    ),
+    st.tuples(st.just("wait"), st.sampled_from((1.0, serving.OPEN_S))),
+    st.tuples(st.just("drift"), st.integers(0, 1)),
+)
+
+
+class Served:
+    """The server of one write, whose summary depends on a state that changes."""
+
+    def __init__(self) -> None:
+        self.ran: list[list[int]] = []
+        self.balance = 0
+        self.now_s = 0.0
+        tool = echo_tool("write", parameters=SCHEMA, is_destructive=True, handler=self._write)
+        tool = replace(tool, summarize=self._summary)
+        session = BareSession(
+            registry=ToolRegistry([tool]), assistant=Assistant(), today=date(2026, 6, 15)
+        )
+        self.serving = McpServing(
+            session, name="bank", catalog=load_catalog("en"), clock=lambda: self.now_s
+        )
+
+    def _write(self, args: Mapping[str, Any], _deps: Any) -> ToolResult:
+        self.ran.append(list(args["ids"]))
+        return ToolOk({})
+
+    def _summary(self, args: Mapping[str, Any], _catalog: Any) -> str:
+        return f"{args['ids']} of {self.balance}"
+
+    async def call(
+        self,
+        ids: list[int],
+        *,
+        state: str | None = None,
+        answer: Any = "nothing",
+        elicit: Any = None,
+    ) -> Any:
+        """Call the tool as a client does: a modern one, or with `elicit` a legacy one."""
+        session = SimpleNamespace(
+            client_capabilities=SimpleNamespace(
+                elicitation=SimpleNamespace(form=object(), url=None)
+            ),
+            elicit_form=elicit,
+        )
+        version = MODERN_PROTOCOL_VERSIONS[-1] if elicit is None else "2025-06-18"
+        context: Any = SimpleNamespace(protocol_version=version, session=session, request_id=1)
+        given = {} if answer == "nothing" else {"run": result_of(answer)}
+        params = CallToolRequestParams(
+            name="write", arguments={"ids": ids}, request_state=state, input_responses=given
+        )
+        return await self.serving._call(context, params)  # noqa: SLF001 - as the protocol calls it
+
+
+def result_of(answer: Any) -> ElicitResult:
+    if answer in ("decline", "cancel"):
+        return ElicitResult(action=answer)
+    return ElicitResult(action="accept", content={"run": answer})
+
+
+@example(steps=[("ask", [1]), ("answer", 1, None, True), ("answer", 1, None, True)])  # replayed
+@example(steps=[("ask", [1]), ("answer", 1, [2], True), ("answer", 1, [1], True)])  # changed
+@example(steps=[("ask", [1]), ("wait", serving.OPEN_S), ("answer", 1, None, True)])  # late
+@example(steps=[("ask", [1]), ("drift", 1), ("answer", 1, None, True)])  # about something else
+@example(steps=[("ask", [1]), ("answer", 1, None, False), ("answer", 2, None, True)])
+@given(steps=st.lists(STEPS, max_size=25))
+@settings(deadline=None, max_examples=150)
+async def test_serving_runs_only_what_its_question_showed_and_an_answer_approved_once(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    served = Served()
+    questions: list[str] = []
+    asked: dict[str, tuple[list[int], int, float]] = {}  # by state, what was shown, and when
+    expected: list[list[int]] = []
+    for step in steps:
+        match step:
+            case ("ask", ids):
+                done = await served.call(ids)
+            case ("answer", number, other, answer):
+                state = questions[-number] if number <= len(questions) else "made up"
+                shown = asked.pop(state, None)
+                ids = other if other is not None or shown is None else shown[0]
+                ids = ids or []
+                done = await served.call(ids, state=state, answer=answer)
+                is_same = shown is not None and shown[:2] == (ids, served.balance)
+                if is_same and shown is not None and served.now_s - shown[2] < serving.OPEN_S:
+                    assert not isinstance(done, InputRequiredResult)
+                    expected += [ids] if answer is True else []
+            case ("wait", seconds):
+                served.now_s += seconds
+                continue
+            case ("drift", balance):
+                served.balance = balance
+                continue
+        if isinstance(done, InputRequiredResult):
+            assert done.request_state not in questions
+            questions.append(str(done.request_state))
+            asked[questions[-1]] = (ids, served.balance, served.now_s)
+            assert f"{ids} of {served.balance}" in str(done.input_requests)
+        assert served.ran == expected
+
+
+async def test_serving_forgets_the_oldest_question_when_too_many_are_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "_MOST_OPEN", 2)
+    served = Served()
+    states = [(await served.call([number])).request_state for number in range(3)]
+    again = await served.call([0], state=states[0], answer=True)
+    assert isinstance(again, InputRequiredResult)
+    assert served.ran == []
+    await served.call([2], state=states[2], answer=True)
+    assert served.ran == [[2]]
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("call"), IDS),
+            st.tuples(st.just("reply"), st.sampled_from((True, True, False, "true", "decline"))),
+            st.tuples(st.just("stop"), st.integers(0, 5)),
+        ),
+        max_size=15,
+    )
+)
+@settings(deadline=None, max_examples=100)
+async def test_serving_asks_a_legacy_client_one_by_one_and_runs_what_it_approved(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    served = Served()
+    questions: list[tuple[list[int], asyncio.Future[ElicitResult]]] = []
+    open_at_once: list[int] = []
+
+    async def elicit(message: str, _schema: Any, _request_id: Any) -> ElicitResult:
+        found = re.search(r"\[.*\]", message)
+        assert found is not None
+        answer: asyncio.Future[ElicitResult] = asyncio.get_running_loop().create_future()
+        questions.append((json.loads(found[0]), answer))
+        open_at_once.append(sum(not future.done() for _, future in questions))
+        return await answer
+
+    calls: list[asyncio.Future[Any]] = []
+    expected: list[list[int]] = []
+    for step in [*steps, *([("reply", False)] * len(steps))]:
+        match step:
+            case ("call", ids):
+                calls.append(asyncio.ensure_future(served.call(ids, elicit=elicit)))
+            case ("reply", answer) if questions and not questions[-1][1].done():
+                questions[-1][1].set_result(result_of(answer))
+                expected += [questions[-1][0]] if answer is True else []
+            case ("stop", number) if number < len(calls):
+                calls[number].cancel()
+        await rounds(SETTLED)
+        assert served.ran == expected
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert set(open_at_once) <= {1}
