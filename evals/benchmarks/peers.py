@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from platformdirs import user_cache_path
 
 HERE = Path(__file__).parent
@@ -31,12 +32,14 @@ def peer_python(name: str) -> Path:
     pins = requirements.read_bytes()
     folder = user_cache_path("lhkit") / "benchmarks" / hashlib.sha256(pins).hexdigest()[:12]
     python, finished = folder / "bin" / "python", folder / "installed"
-    if not finished.exists():
-        print(f"making {folder} for {name}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)  # noqa: S603 - ourselves
-        finished.touch()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):  # another process may be making it
+        if not finished.exists():
+            print(f"making {folder} for {name}", file=sys.stderr)
+            venv.create(folder, with_pip=True, clear=True)
+            pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+            subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)  # noqa: S603 - ourselves
+            finished.touch()
     return python
 
 

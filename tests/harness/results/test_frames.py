@@ -86,7 +86,8 @@ def test_every_column_is_explained_and_seconds_are_called_so(name: str) -> None:
     columns = (*results.SAMPLE, *TABLES[name])
     assert len({column.name for column in columns}) == len(columns)
     assert all(column.doc for column in columns)
-    assert all((c.dtype == "float64") == c.name.endswith("_s") for c in columns)
+    of_floats = ("_s", "_probability")
+    assert all((c.dtype == "float64") == c.name.endswith(of_floats) for c in columns)
 
 
 @pytest.mark.anyio
