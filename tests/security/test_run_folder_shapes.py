@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import lhkit
 from lhkit.commands.author import _edit
 from lhkit.commands.options import AcceptOptions
 from lhkit.errors import LhkitError, RunError, UsageError
@@ -329,3 +330,16 @@ async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
         for changed, door, error in faults(played, tmp_path / "mine.yaml", every=23)
     ]
     assert found == []
+
+
+async def test_run_load_reads_a_tool_described_with_half_a_surrogate_pair(tmp_path: Path) -> None:
+    tools = lhkit.ToolRegistry()
+
+    @tools.tool(description="half \ud800 of a pair")
+    def look() -> dict[str, int]:
+        return {}
+
+    chat = {"id": "look", "ac": "AC-1", "locale": "en", "turns": [{"user": "look"}]}
+    scenario = lhkit.Scenario.from_data(chat)
+    await replay([scenario], ScriptedModel([]), toolset=tools, run_dir=tmp_path, progress=False)
+    assert Run.load(tmp_path).scenarios.scenario.tolist() == ["look"]
