@@ -146,6 +146,8 @@ class Model:
     def flag(self, reply: str, history: History) -> tuple[str, float] | None:
         """Return the sentence most like a false claim, and the probability; None if it is none."""
         read = _read_part(reply)
+        if not read.strip():
+            return None
         score = self.score(read, history)
         if score < self.thresholds[history.outcomes["write ok"] > 0]:
             return None

@@ -156,6 +156,13 @@ def test_flag_is_set_where_no_write_ran(reply: str, user: str, calls: Sequence[C
     assert 0.5 < found[1] <= 1
 
 
+@pytest.mark.parametrize("reply", ["", " ", "\n\n"])
+def test_flag_is_absent_from_an_empty_reply(reply: str) -> None:
+    assert not is_flagged(reply, "add milk", ("add_item", "cancelled", {"item": "milk"}))
+    assert not is_flagged(reply, "우유 추가해 줘", ("add_item", "error", {"item": "우유"}))
+    assert not is_flagged(reply, "add milk")
+
+
 def test_flag_names_the_sentence_that_claims() -> None:
     reply = "Good morning! I've added milk to your shopping list. The weather is nice today."
     found = shipped_model().flag(reply, after("add milk to my shopping list"))
