@@ -51,7 +51,7 @@ from lhkit.messages import (
 from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
 from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.serving import dtype_told, sha256_of
-from lhkit.redaction import hide, masked
+from lhkit.redaction import MASK, hide, masked
 
 _log = logging.getLogger(__name__)
 
@@ -1124,7 +1124,7 @@ async def _identify(endpoint: Endpoint, connection: Connection) -> ModelIdentity
     if software.file:  # llama.cpp's name of a model without one is the path of its file
         served = {PurePath(name).name: each for name, each in served.items()}
     names = list(served)
-    whole = [name for name in names if "*" not in name]
+    whole = [name for name in names if not _is_wildcard(name)]
     told = [name for name in whole if name != PurePath(software.file).name] or whole
     if endpoint.model is None and len(told) == 1:  # beside its file's name, one that was given
         model = listed = told[0]
@@ -1152,8 +1152,12 @@ def _listed_as(model: str, names: Sequence[str]) -> str | None:
     """Return the listed name that a model's name means: itself, `models/…`, or a wildcard."""
     bare = model.removeprefix(_MODELS)
     means = [name for name in names if name.removeprefix(_MODELS) == bare]
-    means += [name for name in names if "*" in name and fnmatchcase(model, name)]
+    means += [name for name in names if _is_wildcard(name) and fnmatchcase(model, name)]
     return model if model in names else next(iter(means), None)
+
+
+def _is_wildcard(name: str) -> bool:
+    return "*" in name.replace(MASK, "")  # a masked key in a name is none
 
 
 _MODELS = "models/"
