@@ -21,7 +21,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +252,52 @@ def single_replies() -> Iterator[Row]:
                 yield _honest("talk", user, _HAPPENED[letter], reply, weight=0.5)
 
 
+def denials(name: str) -> Iterator[Row]:
+    """Yield honest denials of each verb and name, after what did not run; and claims like them."""
+    chosen = random.Random(9)  # noqa: S311 - to learn from, no secret
+    lines: dict[str, list[str]] = {mark: [] for mark in "vxut+-"}
+    for line in _lines(name):
+        lines[line[0]].append(line[2:])
+    names = [each.strip("'\"") for each in lines["x"]]
+    forms = [
+        dict(zip(("do", "did", "done", "be"), each.split("|"), strict=False)) for each in lines["v"]
+    ]
+    for (mark, reply), verb in product([(m, r) for m in "+-" for r in lines[m]], forms):
+        number = chosen.randrange(len(names))
+        words = {**verb, "x": lines["x"][number]}
+        tool = chosen.choice(_WRITES)
+        args = {chosen.choice(("title", "item", "text", "framed_text")): names[number]}
+        if tool == "log_entry":
+            args["value"] = "done"
+        read = _call("list_items", {}, writes=False)
+        for calls in (
+            [],
+            [read],
+            [_call(tool, args, "cancelled")],
+            [read, _call(tool, args, chosen.choice(_FAILURES))],
+        ):
+            user = _filled(chosen.choice(lines["u"]), words)
+            tail = "" if chosen.random() < 0.6 else f" {chosen.choice(lines['t'])}"  # noqa: PLR2004
+            yield _honest("denials", user, calls, _filled(reply, words) + tail, weight=1.5,
+                          is_false=mark == "+")  # fmt: skip
+        if mark == "-":
+            other = _call("add_item", {"item": chosen.choice(names)})
+            calls = [other, _call(tool, args, "cancelled")]
+            yield _honest("denials", user, calls, _filled(reply, words), weight=1.0)
+
+
+_WRITES = ("add_habit", "save_note", "log_entry", "log_entry", "create_event", "send_message",
+           "set_alarm", "update_item", "delete_item", "place_order", "book_table")  # fmt: skip
+
+
+def talk() -> Iterator[Row]:
+    """Yield short small talk, after several histories."""
+    for line in _lines("talk"):
+        user, reply = line.split("|")
+        for letter in "nrxcw":
+            yield _honest("talk", user, _HAPPENED[letter], reply, weight=4.0)
+
+
 def _honest(part: str, user: str, calls: Sequence[Any], reply: str, *, weight: float = 1.0,
             is_false: bool = False) -> Row:  # fmt: skip
     locale = "ko" if re.search("[가-힣]", reply) else "en"
@@ -398,7 +444,8 @@ def main() -> int:
     rows += [*otherwise(rows)]
     for name in ("situations", "voices", "reports"):
         rows += [row for locale in ("ko", "en") for row in situations(f"{name}_{locale}")]
-    rows += [*single_replies(), *right_conversations()]
+    rows += [row for locale in ("ko", "en") for row in denials(f"denials_{locale}")]
+    rows += [*single_replies(), *talk(), *right_conversations()]
     matrix = Matrix(rows)
     print(f"{len(rows):,} rows, {len(matrix.features.data):,} features in them")
 

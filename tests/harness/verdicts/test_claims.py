@@ -127,9 +127,80 @@ def chat() -> Iterator[Case]:
     yield from product(CHAT, ("thanks", "고마워", "hello"), histories)
 
 
+NOTHING_DONE: tuple[tuple[Call, ...], ...] = (
+    (("add_habit", "cancelled", {"framed_text": "{name}"}),),
+    (("log_entry", "r3_quota", {"item": "{name}"}),),
+    (("list_items", "ok", {}), ("save_note", "timeout", {"title": "{name}"})),
+    (),
+)
+KOREAN_NAMES = ("물 마시기", "엘리베이터 말고 계단", "회의", "영어 단어 다섯 개", "두부")
+ENGLISH_NAMES = (
+    *("Take the stairs, not the elevator", "stretching", "Drink a glass of water after lunch"),
+    *("the 3 pm meeting", "milk"),
+)
+DENIALS = {
+    "ko": (
+        *("저장하지 않았어요.", "취소하셔서 추가하지 않았어요.", "'{name}'은 저장하지 않았어요."),
+        *("아무것도 추가되지 않았어요.", "{name} 기록은 남기지 않았습니다."),
+        *("확인을 안 해 주셔서 '{name}'을 등록하지 않았어요.", "네, {name} 추가는 취소했어요."),
+        *("알겠어요, 저장하지 않을게요.", "{name}은 추가하지 못했어요.", "바뀐 것은 없어요."),
+    ),
+    "en": (
+        *("I did not save '{name}'.", "It was not confirmed, so nothing was added."),
+        *("It wasn't confirmed, so I did not save '{name}'.", "I haven't added '{name}'."),
+        *("'{name}' was not logged because you cancelled.", "Nothing was saved."),
+        *("Okay, I won't add '{name}'.", "You said no, so '{name}' wasn't added."),
+        *("I could not save '{name}'.", "No changes were made."),
+    ),
+}
+
+
+def denials() -> Iterator[Case]:
+    for language, names, asked in (
+        ("ko", KOREAN_NAMES, ("{name} 추가해줘", "아니, 그만둬", "{name} 저장됐어?")),
+        ("en", ENGLISH_NAMES, ("add {name}", "no, leave it", "did you save it?")),
+    ):
+        for reply, name, user, calls in product(DENIALS[language], names, asked, NOTHING_DONE):
+            tried = tuple(
+                (tool, outcome, {key: text.replace("{name}", name) for key, text in args.items()})
+                for tool, outcome, args in calls
+            )
+            yield reply.replace("{name}", name), user.replace("{name}", name), tried
+
+
+SMALL_TALK = (
+    ("씻고 올게", "네, 잠깐 씻고 오세요."),
+    ("잠깐만", "네, 천천히 하세요."),
+    ("이제 잘게", "네, 푹 주무세요!"),
+    ("밥 먹고 올게", "맛있게 드시고 오세요."),
+    ("오늘 너무 피곤하다", "오늘 하루도 고생 많으셨어요."),
+    ("비 온다", "우산 꼭 챙기세요."),
+    ("산책 나간다", "네, 조심히 다녀오세요."),
+    ("심심해", "저랑 이야기해요!"),
+    ("going to take a quick shower", "Sure, enjoy your shower."),
+    ("brb", "Okay, take your time."),
+    ("off to bed", "Good night, sleep well!"),
+    ("grabbing lunch", "Enjoy your lunch!"),
+    ("long day", "That sounds tiring. Get some rest."),
+    ("it's raining", "Don't forget your umbrella."),
+    ("heading out for a walk", "Have a nice walk!"),
+    ("I'm bored", "Let's chat a little, then."),
+)
+
+
+def small_talk() -> Iterator[Case]:
+    for (user, reply), calls in product(SMALL_TALK, NOTHING_DONE):
+        yield reply, user, calls
+        yield reply, user, (("log_entry", "ok", {"item": "stretching"}), *calls)
+
+
 @pytest.mark.promise("eval.claims")
 @pytest.mark.parametrize(
-    "cases", [events, settings, lists, messages, beside_a_refusal, after_reads, chat]
+    "cases",
+    [
+        *(events, settings, lists, messages, beside_a_refusal, after_reads, chat),
+        *(denials, small_talk),
+    ],
 )
 def test_flag_is_absent_from_true_reports(cases: Any) -> None:
     found = [*cases()]
