@@ -73,7 +73,7 @@ class SkipUnasked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRepeated:
-    """Answer with `repeated_call`: the call that was asked or run before it was the same."""
+    """Answer with `repeated_call`: the call before it, if it was asked or run, was the same."""
 
     pending: PendingCall
 
@@ -129,7 +129,7 @@ def _is_answered(transcript: Transcript) -> bool:
 
 
 def _plans(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
-    """Plan the pending calls; only a call that was asked or run counts as an earlier one."""
+    """Plan the pending calls; a write that was not asked is no earlier call."""
     previous: ToolCall | ToolCallMessage | None = None
     has_asked = False  # in this message of the model
     for call in transcript.calls_of_this_turn:
@@ -152,16 +152,16 @@ def _plans(transcript: Transcript, limits: Limits) -> tuple[CallPlan, ...]:
         is_blocked = is_destructive and has_asked
         plan = _plan(pending, is_repeated=is_repeated, is_blocked=is_blocked)
         plans.append(plan)
-        if isinstance(plan, Dispatch):
+        if isinstance(plan, Dispatch | AnswerTruncated):
             previous = pending.call
             has_asked = has_asked or is_destructive
     return tuple(plans)
 
 
 def _was_dispatched(call: ToolCallMessage, *, is_blocked: bool) -> bool:
-    """Return False for a settled call that was answered without asking or running it."""
+    """Return False for a repeated call, and for a write that was not asked."""
     if isinstance(call.result, ToolErr):
-        return call.result.code not in {"repeated_call", "truncated_call"}
+        return call.result.code != "repeated_call"
     return not (is_blocked and isinstance(call.result, ToolCancelled))
 
 
