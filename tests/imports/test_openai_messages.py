@@ -1,5 +1,6 @@
 """Recorded chats become scenarios that can be played at once, and lose nothing unsaid."""
 
+import copy
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -589,7 +590,7 @@ def test_every_mutated_conversation_is_imported_or_noted(
         for key in way:
             place = place[key]
         if data.draw(st.booleans()):
-            place[last] = data.draw(ODD_VALUES)
+            place[last] = copy.deepcopy(data.draw(ODD_VALUES))  # later steps change it
         elif len(place) > 1:
             del place[last]
     with TemporaryDirectory(dir=tmp_path) as folder:

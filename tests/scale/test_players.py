@@ -87,7 +87,9 @@ class Actor:
         self._dead.set()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self._until_dead(work))
+        task = asyncio.create_task(self._until_dead(work))
+        task.add_done_callback(lambda _: work.close())  # it may be cancelled before it began
+        return task
 
     async def _until_dead(self, work: Coroutine[Any, Any, Any]) -> Any:
         task, death = asyncio.ensure_future(work), asyncio.ensure_future(self._dead.wait())
