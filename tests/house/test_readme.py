@@ -71,9 +71,3 @@ def test_the_scores_in_readme_are_those_of_the_baseline() -> None:
     texts = load_catalog("en")
     why = texts.text("eval.escaped", count=escaped)
     assert last == texts.text("eval.would_stop", passed=passed, valid=played, why=why)
-
-
-def test_the_pictures_of_readme_are_there() -> None:
-    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README.read_text(encoding="utf-8"))
-    assert pictures
-    assert [each for each in pictures if not (ROOT / each).is_file()] == []

@@ -1,0 +1,153 @@
+"""The two toolsets of evals that are not life-helper: clean scenarios, panels, contexts."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import lhkit
+from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.record import Verdict
+from lhkit.harness.run import tried
+from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.messages import ToolOk
+from lhkit.notebook.panel import ChatPanel
+from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
+from lhkit.settings import Settings
+from lhkit.testing import Reply, call, say
+from lhkit.toolset import load
+
+ROOT = Path(__file__).parents[2]
+PANTRY = ROOT / "evals" / "pantry"
+DIARY = ROOT / "evals" / "diary"
+SCENARIOS = PANTRY / "scenarios"
+REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"
+
+
+_WORLD = {
+    "now": "2026-06-15T09:00:00+09:00",
+    "items": [
+        {"id": "egg", "name": "달걀", "amount": 4},
+        {"id": "milk", "name": "우유", "amount": 1, "expires_on": "2026-06-17"},
+    ],
+}
+
+
+_EGG = {"id": "egg", "name": "달걀", "place": "fridge", "expires_on": None}
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.pantry")
+async def test_the_pantry_lints_clean_and_is_passed_by_gold_only() -> None:
+    toolset = load(REFERENCE)
+    sources = read_sources([SCENARIOS])
+    assert await lint(sources, toolset) == ()
+    played = [await tried(each, gold_model, toolset) for each in sources.scenarios]
+    assert [each.sample_id for each in played if each.judgement.verdict is not Verdict.PASS] == []
+    assert [each.sample_id for each in played if each.judgement.violations] == []
+    silent = [await tried(each, silent_model(), toolset) for each in sources.scenarios]
+    assert [each.sample_id for each in silent if each.judgement.verdict is not Verdict.FAIL] == []
+
+
+@pytest.mark.anyio
+async def test_every_mistake_in_the_pantry_is_noticed() -> None:
+    report = await mutate(load_scenarios([SCENARIOS]), load(REFERENCE))
+    assert [f"{each.scenario} {each.key}" for each in report.survivors] == []
+    assert report.total.tried > 500
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.diary")
+async def test_of_the_diarys_mistakes_at_least_97_in_100_are_noticed() -> None:
+    toolset, sources = load(f"{DIARY / 'diary.py'}:toolset"), read_sources([DIARY])
+    assert await lint(sources, toolset) == ()
+    report = await mutate(sources.scenarios, toolset)
+    assert report.total.tried > 150
+    assert report.total.noticed >= 0.97 * report.total.tried
+
+
+@pytest.mark.parametrize(
+    ("reference", "message", "told"),
+    [
+        (REFERENCE, "연두부는 모레까지야", "모레 = 2026-06-17"),
+        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "금요일 = 2026-06-19"),
+        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "저녁 7시 반 = 19:30"),
+    ],
+)
+def test_the_context_tells_what_the_days_and_times_of_a_message_mean(
+    reference: str, message: str, told: str
+) -> None:
+    session = load(reference).open({"now": _WORLD["now"]}, "ko")
+    assert told in session.assistant.context(message).splitlines()
+
+
+_LOOK, _EVENTS = call("find_item", query="달걀"), call("list_events", day="2026-06-15")
+_MOVED = call("move_item", item_id="milk", place="freezer")
+_ALARM = call("set_alarm", time="06:30")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("reference", "calls"),
+    [
+        (REFERENCE, [_LOOK, call("use_item", item_id="egg", amount=1), _LOOK, _MOVED]),
+        (f"{DIARY / 'diary.py'}:toolset", [_EVENTS, _ALARM, _EVENTS, _ALARM]),
+    ],
+    ids=["pantry", "diary"],
+)
+async def test_two_wishes_that_each_look_something_up_still_get_an_answer(
+    tmp_path: Path, reference: str, calls: list[Reply]
+) -> None:
+    panel = ChatPanel(
+        model=lhkit.ScriptedModel([*calls, say("둘 다 했어요")]),
+        toolset=reference,
+        world=_WORLD if reference == REFERENCE else {"now": _WORLD["now"]},
+        opt_in=True,
+        settings=Settings(config_dir=tmp_path),
+    )
+    await panel.send("하나 하고 또 하나 해 줘", answers=[True, True])
+    assert panel.state.last_turn[-1] == AssistantItem(text="둘 다 했어요")
+    ran = [each.result for each in panel.state.last_turn if isinstance(each, ToolItem)]
+    assert [type(each) for each in ran] == [ToolOk] * len(calls)
+
+
+@pytest.fixture
+def panel(tmp_path: Path) -> ChatPanel:
+    """Return a panel over the pantry whose model uses an egg at each wish."""
+    script = [call("use_item", item_id="egg", amount=1), say("썼어요")] * 2
+    return ChatPanel(
+        model=lhkit.ScriptedModel(script),
+        toolset=REFERENCE,
+        world=_WORLD,
+        opt_in=True,
+        settings=Settings(config_dir=tmp_path),
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.one_door")
+async def test_what_was_said_in_a_panel_over_the_pantry_is_a_scenario_of_it(
+    panel: ChatPanel, tmp_path: Path
+) -> None:
+    await panel.send("달걀 하나 썼어", answers=[True])
+    saved = panel.save_scenario(tmp_path / "saved.yaml")
+    assert await lint(read_sources([saved]), load(REFERENCE)) == ()
+    (scenario,) = load_scenarios([saved])
+    assert scenario.final == {"items": ({**_EGG, "amount": 3},)}
+    assert (await tried(scenario, gold_model, load(REFERENCE))).judgement.verdict is Verdict.PASS
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("gate.summary_looks_up")
+async def test_a_panel_that_changes_its_language_goes_on_in_the_same_kitchen(
+    panel: ChatPanel,
+) -> None:
+    await panel.send("달걀 하나 썼어", answers=[True])
+    panel.set_locale("en")
+    await panel.send("I used another egg", answers=[True])
+    card = next(item for item in panel.state.last_turn if isinstance(item, CardItem))
+    assert card.request.summary == "Use: 1 of 달걀"
+    (saved,) = yaml.safe_load(panel.to_scenario())
+    assert saved["final"] == {"items": [{**_EGG, "amount": 2}]}

@@ -1,0 +1,92 @@
+"""docs/own-tools.md: its files are written, its commands run and its chat held."""
+
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+
+import lhkit
+from lhkit.testing import call, say
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+
+
+PLAYER = """
+import json, sys
+from lhkit.__main__ import main
+
+for sys.argv in json.loads(sys.argv[1]):
+    try:
+        main()
+    except SystemExit as left:
+        print(f"<exit {left.code or 0}>", flush=True)
+"""
+"""Plays several commands in one process, so that packages are loaded once."""
+
+
+@pytest.mark.promise("own_tools.guide")
+def test_the_guide_to_own_tools_does_what_it_says(tmp_path: Path) -> None:
+    """Write its files, run its console block; what stands under a command must be in its output."""
+    (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
+    (tmp_path / "kitchen.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    export, *steps = (part.splitlines() for part in blocks("console")[0][2:].split("\n$ "))
+    assert export == ["export LHKIT_LOCALE=en"]
+    commands = [shlex.split(step[0]) for step in steps]
+    assert [words[:2] for words in commands] == [
+        ["lhkit", name] for name in ("lint", "eval", "eval", "mutate", "prompt")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", PLAYER, json.dumps(commands)],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "200", "LHKIT_LOCALE": "en"},  # noqa: TID251 - for the child
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    outputs = done.stdout.split("<exit 0>\n")
+    assert len(outputs) == len(steps) + 1, done.stdout + done.stderr
+    for (_, *promised), shown in zip(steps, outputs, strict=False):
+        assert promised
+        assert [line for line in promised if line not in shown] == []
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "gold-json-kitchen",
+        "silent-json-kitchen",
+    }
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("own_tools.guide")
+async def test_the_chat_of_the_guide_is_a_panel_over_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kitchen.py").write_text("\n\n".join(blocks("python")), encoding="utf-8")
+    cell = blocks("ipython")[0].replace("ChatPanel(model", "return ChatPanel(model")
+    cell = cell.replace('locale="en")', 'locale="en", opt_in=True)')
+    body = textwrap.indent(cell, "    ")
+    (tmp_path / "kitchen_chat.py").write_text(f"async def cell():\n{body}", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    script = [call("use_item", item_id="egg", amount=3), say("There are 6 left.")]
+
+    async def scripted(_address: str) -> lhkit.ScriptedModel:
+        return lhkit.ScriptedModel(script)
+
+    monkeypatch.setattr(lhkit, "connect", scripted)
+    panel = await importlib.import_module("kitchen_chat").cell()
+    await panel.send("I used three eggs.", answers=[True])
+    (saved,) = yaml.safe_load(panel.to_scenario())
+    assert saved["world"]["items"] == [{"id": "egg", "name": "eggs", "amount": 9}]
+    assert saved["final"] == {"items": [{"id": "egg", "name": "eggs", "amount": 6}]}
