@@ -25,7 +25,7 @@ PYTEST_ARGS ?=
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help try venv eval chat serve tune own-tools test lint browser node format bench bench-model soak lock clean data-check
+.PHONY: help try venv eval chat serve tune own-tools test lint browser node format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -82,9 +82,6 @@ bench: venv  ## measure what lhkit itself costs, beside bare libraries
 
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)
 	@for each in throughput main_job main_job_starts dtypes results; do $(BIN)/python evals/benchmarks/$$each.py; done
-
-soak: venv  ## half an hour of kills and full disks against the real server
-	@$(BIN)/python evals/soak/run.py $(ARGS)
 
 lock: venv  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py

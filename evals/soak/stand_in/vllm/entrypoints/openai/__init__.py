@@ -1,1 +1,0 @@
-"""In place of the package of that name."""
