@@ -1,37 +1,19 @@
-"""The fuzz targets, short: pieces of hostile text, and the corpus that longer runs left behind.
+"""Laws that hold for any bytes, tried with pieces of hostile text; parsers take linear time.
 
-Longer: `pytest tests/fuzz --hypothesis-profile=fuzz`, or `evals/fuzz/run.py` with atheris.
+Longer: `pytest tests/fuzz --hypothesis-profile=fuzz`.
 """
 
-import importlib.util
 import sys
-import time
-import timeit
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.models.dialects import DIALECTS
-
-FOLDER = Path(__file__).parents[2] / "evals" / "fuzz"
-
-
-def _targets() -> Mapping[str, Callable[[bytes], None]]:
-    sys.path.insert(0, str(FOLDER))  # `targets` imports its neighbour
-    spec = importlib.util.spec_from_file_location("fuzz_targets", FOLDER / "targets.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    found: Mapping[str, Callable[[bytes], None]] = module.TARGETS
-    return found
-
-
-TARGETS = _targets()
+from tests.fuzz.laws import TARGETS
 
 PARSER_PIECES = [
     *('{"name":', '"f"', ', "parameters": {"a": 1}}', "[f(", "f(", "a=", '""', "'", "\\", ")]"),
@@ -133,12 +115,35 @@ def test_no_bytes_break_a_law(name: str, data: bytes) -> None:
     TARGETS[name](data)
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_the_corpus_breaks_no_law(name: str) -> None:
-    kept = sorted((FOLDER / "corpus" / name).iterdir())
-    assert kept
-    for file in kept:
-        TARGETS[name](file.read_bytes())
+REGRESSIONS = {
+    "parsers: a number beyond a float": b'\x01{"name": "f", "parameters": {"a": 1e999}}',
+    "parsers: half a character": b'\x01[f(a="\xed\xa0\x80")]',
+    "parsers: a call inside a call": b"\x02" + b"<start_function_call>call:f{a:" * 2,
+    "parsers: a mark cut in two": b'\x00<|tool_call>call:f{a:<|"|>x<|"',
+    "parsers: brackets without end": b"\x10" + b"[" * 2_000,
+    "parsers: a fence that stays open": b'\x03```json\n[{"name": "f", "parameters": {}}',
+    "loader: UTF-16": "- id: a".encode("utf-16"),
+    "loader: a day beyond the calendar": b"- {id: a, ac: A, world: {}, final: {d: today+99999w}}",
+    "loader: an anchor in itself": b"- &a [*a]",
+    "loader: a tag that runs code": b"- !!python/object/apply:os.getcwd []",
+    "loader: a number of many digits": b"- id: " + b"9" * 5_000,
+    "records: no number": b'{"sample_id": NaN}',
+    "records: brackets without end": b"[" * 100_000,
+    "run_folder: a manifest of another shape": b'{"repeats": 1000000000000}\x00{}',
+    "cassettes: a response without fields": b'{"responses": [{}]}',
+    "streams: a token id that is a word": b'\x10data: {"choices": [{"token_ids": ["x"]}]}\n\n',
+    "streams: a token id beyond all": b'\x10data: {"choices": [{"token_ids": [1e999]}]}\n\n',
+    "streams: a call without an index": (
+        b'\x10data: {"choices": [{"delta": {"tool_calls": [{"index": null}]}}]}\n\n'
+    ),
+    "renderer: an address that acts": b"[a](javascript:alert(1)) <img src=x onerror=y>",
+}
+"""Inputs that were found by a fuzzer or by hand, after the name of their law."""
+
+
+@pytest.mark.parametrize("case", REGRESSIONS)
+def test_what_was_once_found_breaks_no_law(case: str) -> None:
+    TARGETS[case.partition(":")[0]](REGRESSIONS[case])
 
 
 RUNS = [
@@ -151,9 +156,8 @@ AROUND = {
     "functiongemma": ("<start_function_call>call:f{a:", "}<end_function_call>"),
     "gemma4": ("<|tool_call>call:f{a:", "}<tool_call|>"),
 }
-CHARS = 200_000
-MOST_CPU_S = 2.0
-"""Linear is a tenth of that; the quadratic joining of strings that was here once took three."""
+FEW, MANY = 1_000, 8_000
+"""Letters. What grows with their square takes 64 times the steps of the few for the many."""
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -161,48 +165,60 @@ def test_a_long_text_of_the_same_is_read_in_linear_time(dialect: str) -> None:
     slow: list[str] = []
     for unit in RUNS:
         for before, after in (("", ""), AROUND[dialect]):
-            took_s = _parse_s(dialect, before + unit * (CHARS // len(unit)) + after)
-            if took_s > MOST_CPU_S:
-                slow.append(f"{before}{unit}…{after}: {took_s:.1f} s")
+            few, many = (
+                steps_of(parse, dialect, before + unit * (letters // len(unit)) + after)
+                for letters in (FEW, MANY)
+            )
+            if many > 16 * few:
+                slow.append(f"{before}{unit}…{after}: {few} steps, then {many}")
     assert slow == []
-
-
-@pytest.mark.parametrize("unit", ['{"name":', "["])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_megabyte_is_read_within_seconds(dialect: str, unit: str) -> None:
-    assert _parse_s(dialect, unit * (1_000_000 // len(unit))) < 5 * MOST_CPU_S
-
-
-def _parse_s(dialect: str, text: str) -> float:
-    return _cpu_s(lambda: DIALECTS[dialect].parse(text, [{"name": "f"}]))
-
-
-def _cpu_s(task: Callable[[], object]) -> float:
-    """Return the CPU time of a task alone: no other thread, and no garbage collection.
-
-    One pass of the collector over the millions of objects that a whole suite may hold takes longer
-    than what is timed here.
-    """
-    return timeit.timeit(task, timer=time.thread_time, number=1)
 
 
 @pytest.mark.parametrize("unit", ["[", "```", "<tool_call>"])
 def test_many_marks_before_many_calls_are_linear_too(unit: str) -> None:
-    times = [
-        _parse_s("json", unit * n + '{"name": "f", "parameters": {}}, ' * (n // 4))
-        for n in (1_000, 8_000)
-    ]
-    assert times[1] < 30 * max(times[0], 0.01)
+    few, many = (
+        steps_of(parse, "json", unit * n + '{"name": "f", "parameters": {}}, ' * (n // 4))
+        for n in (250, 2_000)
+    )
+    assert many <= 16 * few
 
 
 @pytest.mark.parametrize("unit", [" ", "```", "[ ", "<tool_call>"])
 def test_marks_that_stream_in_are_linear_too(unit: str) -> None:
-    times = [_cpu_s(partial(_stream, unit * (chars // len(unit)))) for chars in (40_000, 320_000)]
-    assert times[1] < 30 * max(times[0], 0.01)
+    few, many = (steps_of(stream, "json", unit * (n // len(unit))) for n in (FEW, MANY))
+    assert many <= 16 * few
 
 
-def _stream(text: str) -> None:
-    reader = DIALECTS["json"].incremental([{"name": "f"}])
+@pytest.mark.parametrize("unit", ['{"name":', "["])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_megabyte_is_read_to_its_end(dialect: str, unit: str) -> None:
+    parse(dialect, unit * (1_000_000 // len(unit)))
+
+
+def parse(dialect: str, text: str) -> None:
+    DIALECTS[dialect].parse(text, [{"name": "f"}])
+
+
+def stream(dialect: str, text: str) -> None:
+    reader = DIALECTS[dialect].incremental([{"name": "f"}])
     for start in range(0, len(text), 8):
         reader.feed(text[start : start + 8])
     reader.close()
+
+
+def steps_of(read: Callable[[str, str], None], dialect: str, text: str) -> int:
+    """Return how many lines of Python reading takes: the same on every machine."""
+    steps = 0
+
+    def count(_frame: FrameType, event: str, _arg: Any) -> Any:
+        nonlocal steps
+        steps += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        read(dialect, text)
+    finally:
+        sys.settrace(before)
+    return steps

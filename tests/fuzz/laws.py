@@ -1,0 +1,196 @@
+"""Laws that hold for any bytes: each function raises where its law does not hold."""
+
+import itertools
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lhkit.errors import CassetteError, LhkitError, ModelError
+from lhkit.harness.html import SampleView
+from lhkit.harness.metrics import summarise
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    SampleRecord,
+    Timed,
+    decode_line,
+    decode_record,
+    encode_record,
+    turn_record,
+)
+from lhkit.harness.results import Run
+from lhkit.harness.scenario import read_sources
+from lhkit.messages import (
+    EndReason,
+    Finished,
+    ModelCalled,
+    ModelFinished,
+    ModelIdentity,
+    TurnEnded,
+    TurnStarted,
+    UserMessage,
+)
+from lhkit.models.cassette import encode_cassette, read_cassette
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.http import Content, ResponseReader
+from lhkit.models.openai import ChatContent
+from lhkit.models.vllm import CompletionContent
+from lhkit.notebook.render import to_html
+from tests.fuzz.edits import edited
+
+TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]
+
+_FORBIDDEN = ("<script", "<img", "<iframe", "<svg", "<style", "<object", "<form", "<input")
+_FORBIDDEN_IN_A_TRACE = ("<script", "<img", "<iframe", "<object", "<form", "<input")
+_RECORDED = Path(__file__).parents[1] / "contract/recorded/models/gemma/records.jsonl"
+"""Its first line is the record that `record_edits` changes."""
+_IDENTITY = ModelIdentity(model="m")
+
+Law: TypeAlias = Callable[[bytes], None]
+
+
+def parsers(data: bytes) -> None:
+    """Whole and in pieces, every dialect reads the same; the first byte is the size of a piece."""
+    size = (data[0] if data else 0) % 17 + 1
+    text = data[1:].decode("utf-8", "surrogateescape")
+    for dialect in DIALECTS.values():
+        reader = dialect.incremental(TOOLS)
+        for start in range(0, len(text), size):
+            reader.feed(text[start : start + size])
+        assert reader.close() == dialect.parse(text, TOOLS), dialect.name
+
+
+def loader(data: bytes) -> None:
+    """Any file is scenarios, or faults with a line: never another error."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "any.yaml"
+        file.write_bytes(data)
+        try:
+            found = read_sources([file])
+        except LhkitError:
+            return
+    assert found.scenarios or found.faults
+    assert all(fault.line > 0 for fault in found.faults)
+
+
+def records(data: bytes) -> None:
+    """A line is a record that is written as it is read, or a ValueError."""
+    with suppress(ValueError, RecursionError):
+        _lasts(decode_line(data))
+
+
+def record_edits(data: bytes) -> None:
+    """So is a real record in which some values are others; `edits` says how bytes name them."""
+    try:
+        line = json.dumps(edited(_whole_record(), data))
+    except RecursionError:
+        return
+    records(line.encode())
+
+
+def run_folder(data: bytes) -> None:
+    """Any manifest and any records are a run, or one sentence; they stand around a NUL byte."""
+    manifest, _, lines = data.partition(b"\x00")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "manifest.json").write_bytes(manifest)
+        (Path(folder) / "records.jsonl").write_bytes(lines)
+        try:
+            run = Run.load(folder)
+        except LhkitError:
+            return
+        run.summary()
+
+
+def renderer(data: bytes) -> None:
+    """Markdown of a model never becomes an element that acts."""
+    html = to_html(data.decode("utf-8", "surrogateescape")).lower()
+    assert not any(tag in html for tag in _FORBIDDEN)
+
+
+def cassettes(data: bytes) -> None:
+    """Any file is a cassette that is written as it is read, or one sentence."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "any.json"
+        file.write_bytes(data)
+        try:
+            found = read_cassette(file)
+        except CassetteError:
+            return
+        file.write_text(encode_cassette(found), encoding="utf-8")
+        assert read_cassette(file) == found
+
+
+def streams(data: bytes) -> None:
+    """Any answer of a server is a fault with a sentence, or a record that can be read again.
+
+    The first byte is the size of a piece.
+    """
+    size = (data[0] if data else 0) % 97 + 1
+    pieces = [data[1:][start : start + size] for start in range(0, len(data) - 1, size)]
+    for content in (CompletionContent(DIALECTS["json"].incremental(TOOLS)), ChatContent(["f"])):
+        with suppress(ModelError, UnicodeDecodeError):  # the connection knows both
+            _can_be_recorded(_read(content, pieces))
+
+
+def _read(content: Content, pieces: Sequence[bytes]) -> Finished:
+    reader = ResponseReader(content=content, max_tokens=64, clock=_ticks().__next__)
+    reader.sent()
+    reader.headers_came()
+    for piece in pieces:
+        for _ in reader.feed(piece):
+            pass
+    return reader.finished(identity=_IDENTITY, prompt_text="", prompt_sha256="")
+
+
+def _can_be_recorded(response: Finished) -> None:
+    events: tuple[Timed, ...] = (
+        (0.0, TurnStarted(message=UserMessage(text="u"))),
+        (0.0, ModelCalled(turn=0)),
+        (1.0, ModelFinished(response=response)),
+        (1.0, TurnEnded(reason=EndReason.ANSWERED)),
+    )
+    turn = turn_record("u", events, destructive=())
+    whole = decode_record(_whole_record())
+    record = SampleRecord(
+        sample_id=whole.sample_id,
+        content_hash="h",
+        ac=whole.ac,
+        locale=whole.locale,
+        judgement=Judgement(verdict=whole.judgement.verdict),
+        evidence=Evidence(turns=(turn,)),
+    )
+    again = decode_line(encode_record(record))
+    summarise([again])
+    for call in turn.model_calls:
+        assert again.evidence.turns[0].model_calls[0].response.token_ids == call.response.token_ids
+
+
+def _lasts(record: SampleRecord) -> None:
+    """Check that a record can be written, read, counted and shown."""
+    assert decode_line(encode_record(record)) == record
+    summarise([record])
+    html = SampleView(record)._repr_html_().partition("</style>")[2].lower()
+    assert not any(tag in html for tag in _FORBIDDEN_IN_A_TRACE)
+
+
+@cache
+def _whole_record() -> Any:
+    with _RECORDED.open("rb") as lines:
+        return json.loads(next(lines))
+
+
+def _ticks() -> Iterator[float]:
+    return itertools.count(0.0, 0.25)
+
+
+TARGETS: Mapping[str, Law] = {
+    each.__name__: each
+    for each in (
+        *(parsers, loader, records, record_edits),
+        *(run_folder, renderer, cassettes, streams),
+    )
+}

@@ -1,0 +1,118 @@
+"""Calls of a hostile MCP server.
+
+Each call goes the whole way, from the dispatcher to a process (`hostile_mcp.py`) and back. The
+laws: nothing raises, nothing hangs, each result is an envelope that can be told to a model, no
+write reaches the server that nobody allowed, and no question is accepted.
+"""
+# ruff: noqa: S311 - a seed makes the same calls again
+
+import random
+import shlex
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from lhkit.confirm.form import DECLINED, Form, FormAnswer, filled
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.errors import LhkitError
+from lhkit.locales import load_catalog
+from lhkit.mcp.toolset import McpToolset
+from lhkit.messages import ToolErr, ToolOk, ToolResult, encode_tool_result
+from lhkit.notebook.render import fragment
+from lhkit.notebook.state import CardItem
+from lhkit.tools.dispatcher import ToolDispatcher
+from lhkit.toolset import closed_after, open_session
+
+_SERVER = Path(__file__).with_name("hostile_mcp.py")
+_LIMIT_S = 0.5
+_PATIENCE_S = 60.0
+"""For a server to start: the machine may be busy."""
+_LIFE = 2_000
+_MANY = 8
+"""So many errors in a row, and the server is asked whether it is there."""
+
+
+NOT_OPENED = "(servers that were refused when they told their tools)"
+
+
+_CATALOG = load_catalog("en")
+
+
+class _Never:
+    """A person who says no to everything."""
+
+    is_person = True
+
+    async def confirm(self, request: ConfirmRequest) -> bool:
+        return not request.tool  # nothing is called so
+
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
+        """Say no to a card that could be shown, and to whose fields something could be said."""
+        filled(form, form.typed, _CATALOG)
+        assert "<script" not in fragment(CardItem(card="1", request=request, form=form), _CATALOG)
+        return DECLINED
+
+
+async def fuzz(count: int, seed: int) -> Counter[str]:
+    """Return how often each kind of result came; a broken law is an `AssertionError`."""
+    came: Counter[str] = Counter()
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        witness = Path(folder) / "witness"
+        while (done := sum(came.values()) - came[NOT_OPENED]) < count:
+            words = [
+                sys.executable,
+                "-I",
+                "-S",
+                str(_SERVER),
+                str(chance.random())[2:],
+                str(witness),
+            ]
+            toolset = McpToolset(
+                server=shlex.join(words), reads=["look"], timeout_s=_LIMIT_S, start_s=_PATIENCE_S
+            )
+            await _one_life(toolset, min(_LIFE, count - done), chance, came)
+            assert not witness.exists(), witness.read_text(encoding="utf-8")
+    return came
+
+
+async def _one_life(
+    toolset: McpToolset, count: int, chance: random.Random, came: Counter[str]
+) -> None:
+    try:
+        opened = open_session(toolset, {}, "en")
+    except LhkitError:  # its list of tools is none by the protocol: a sentence, and no session
+        came[NOT_OPENED] += 1
+        return
+    with closed_after(opened) as session:
+        dispatcher = ToolDispatcher(session.registry)
+        assert "write" in session.registry.destructive
+        errors = 0
+        for _ in range(count):
+            name = "write" if chance.random() < 0.1 else "look"
+            args: Any = {"a": chance.choice(("x", "한", "\ud800", "</script>"))}
+            result = await dispatcher.dispatch(name, args, confirm=_Never())
+            came[_kind(result)] += 1
+            errors = errors + 1 if isinstance(result, ToolErr) else 0
+            if errors > _MANY and not _is_there(session):
+                return
+
+
+def _is_there(session: Any) -> bool:
+    try:
+        session.state()
+    except LhkitError:
+        return False
+    return True
+
+
+def _kind(result: ToolResult) -> str:
+    encode_tool_result(result).encode()
+    match result:
+        case ToolOk():
+            return "ok"
+        case ToolErr(code=code):
+            return code
+    return "cancelled"
