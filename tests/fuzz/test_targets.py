@@ -183,9 +183,10 @@ def test_many_marks_before_many_calls_are_linear_too(unit: str) -> None:
     assert many <= 16 * few
 
 
-@pytest.mark.parametrize("unit", [" ", "```", "[ ", "<tool_call>"])
-def test_marks_that_stream_in_are_linear_too(unit: str) -> None:
-    few, many = (steps_of(stream, "json", unit * (n // len(unit))) for n in (FEW, MANY))
+@pytest.mark.parametrize("unit", [" ", "```", "[ ", "<tool_call>", "<escape>", "[f(a=1)] "])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_marks_that_stream_in_are_linear_too(dialect: str, unit: str) -> None:
+    few, many = (steps_of(stream, dialect, unit * (n // len(unit))) for n in (FEW, MANY))
     assert many <= 16 * few
 
 

@@ -10,12 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 LIGHT = """
-import sys, time
-started = time.process_time()
+import sys
 import lhkit
-took = time.process_time() - started
 heavy = {"torch", "vllm", "pandas", "transformers", "aiohttp", "scipy"} & set(sys.modules)
-print(took, sorted(heavy))
+print(sorted(heavy))
 """
 
 HEAVY = ("torch", "vllm", "transformers", "pandas", "scipy", "numpy", "altair", "aiohttp")
@@ -86,14 +84,9 @@ def test_the_import_contracts_hold() -> None:
 
 
 @pytest.mark.promise("start.light_import")
-def test_importing_lhkit_is_quick_and_loads_nothing_heavy() -> None:
-    runs = [
-        subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
-        for _ in range(3)
-    ]
-    seconds, heavy = min(run.stdout.strip().split(" ", 1) for run in runs)
-    assert heavy == "[]"
-    assert float(seconds) < 3  # of CPU: some 0.1 s, and far more with a heavy import
+def test_importing_lhkit_loads_nothing_heavy() -> None:
+    run = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("args", [["--help"], ["eval", "--help"], ["compare", "--help"]])

@@ -4,7 +4,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import date
@@ -283,15 +282,6 @@ def test_stores_that_are_open_at_once_are_never_one_copy(image: StoreImage) -> N
     assert [len(list_habits(each)) for each in (stores[0], stores[2], stores[3])] == [1, 0, 0]
     for each in stores:
         each.close()
-
-
-@pytest.mark.promise("lifehelper.isolated")
-def test_a_hundred_fresh_stores_take_far_less_than_a_second(real_image: StoreImage) -> None:
-    started = time.thread_time()
-    for _ in range(100):
-        with real_image.fresh() as store:
-            insert_habit(store, wish("daily-walk"), created_on=DAY)
-    assert time.thread_time() - started < 1.0
 
 
 def test_a_catalog_that_changed_is_taken_over_when_the_file_is_opened(

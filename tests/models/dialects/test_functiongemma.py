@@ -1,6 +1,5 @@
 """The `functiongemma` dialect: types kept, cut calls not made, nothing guessed."""
 
-import time
 from typing import Any
 
 import pytest
@@ -155,38 +154,6 @@ def test_a_declaration_keeps_nested_types_and_values_that_only_look_like_types()
         f"enum:[{E}type{E},{E}string{E}],type:[{E}STRING{E},{E}NULL{E}]}},type:{E}ARRAY{E}}}}},"
         f"type:{E}OBJECT{E}}}"
     ) in prompt
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "<escape>}<end_function_call>",
-        "<start_function_call>",
-        "['a,",
-        "'a ",
-        "가나 }{ ",
-        '[:"',
-        "[" * 5,
-        '"\\',
-        "\\",
-        "<esc",
-        "<escape>",
-        "a:1,",
-        " ",
-    ],
-)
-@pytest.mark.parametrize("opening", ["", "<start_function_call>call:f{a:"])
-@pytest.mark.parametrize("size", [4, 1_000_000])
-def test_time_grows_with_the_length_and_not_with_its_square(
-    opening: str, body: str, size: int
-) -> None:
-    raw = opening + (body * 100_000)[:100_000] + "<end_function_call>"
-    started_s = time.thread_time()
-    parser = DIALECT.incremental()
-    for start in range(0, len(raw), size):
-        parser.feed(raw[start : start + size])
-    parser.close()
-    assert time.thread_time() - started_s < 5
 
 
 @pytest.mark.promise("dialect.streaming")

@@ -1,6 +1,5 @@
 """The `pythonic` dialect: lenient where the meaning is plain, and never a guess."""
 
-import time
 from typing import Any
 
 import pytest
@@ -177,18 +176,3 @@ def test_a_call_that_cannot_be_written_is_shown_as_it_was(name: str, args: Any, 
     message = ToolCallMessage(name=name, args=args, raw=raw, result=ToolErr("x", "y"))
     prompt = DIALECT.encode([UserMessage(text="?"), message], ())
     assert f"model\n{raw}<end_of_turn>" in prompt
-
-
-@pytest.mark.parametrize(
-    "unit",
-    ["[f(a=[", '[f(a="\\\\', "``` ", "```", "[", "f\n", "f ", " ", "\\", "[f(a=1)] ", "가나["],
-)
-@pytest.mark.parametrize("size", [4, 1_000_000])
-def test_time_grows_with_the_length_and_not_with_its_square(unit: str, size: int) -> None:
-    raw = (unit * 100_000)[:100_000]
-    started_s = time.process_time()
-    parser = DIALECT.incremental(TOOLS)
-    for start in range(0, len(raw), size):
-        parser.feed(raw[start : start + size])
-    parser.close()
-    assert time.process_time() - started_s < 5
