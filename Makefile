@@ -76,12 +76,11 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up whole_command panel_streaming watching \
-	  interval_coverage results; do \
+	@for each in harness_cost growth dispatch_latency call_matching start_up results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)
-	@for each in throughput main_job main_job_starts dtypes results; do $(BIN)/python evals/benchmarks/$$each.py; done
+	@for each in throughput main_job results; do $(BIN)/python evals/benchmarks/$$each.py; done
 
 lock: venv  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py

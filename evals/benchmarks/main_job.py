@@ -3,9 +3,8 @@
     python evals/benchmarks/main_job.py
 
 Start, warm-up, first tokens, the run, the resumed run: at most six minutes. It serves on a port of
-its own and ends the server; `main_job_starts.py` weighs eager and compiled starts. Warm-up is
-measured on one server, whose prefix cache is emptied between rounds; rounds with and without take
-turns, so that the ratio holds on a busy machine.
+its own and ends the server. Warm-up is measured on one server, whose prefix cache is emptied
+between rounds; rounds with and without take turns, so that the ratio holds on a busy machine.
 """
 
 import argparse

@@ -15,20 +15,14 @@ ORDER = (
     "throughput",
     "harness_cost",
     "growth",
-    "client_streaming",
     "dispatch_latency",
     "call_matching",
     "start_up",
-    "whole_command",
-    "panel_streaming",
-    "watching",
     "main_job",
-    "main_job_starts",
-    "dtypes",
 )
 """The benchmarks with figures, in the order of the page; further ones come after, by name."""
 
-ON_THE_MODEL = ("throughput", "main_job", "main_job_starts", "dtypes")
+ON_THE_MODEL = ("throughput", "main_job")
 """Those of `make bench-model`."""
 
 COMMANDS = {

@@ -103,7 +103,6 @@ def clustered_interval(
     `_DOUBT` clusters that saw both results or the rarer one would draw it. Neither end is ever
     nearer than where no result, or every one, is a success. The estimate is always in it, and
     another success lowers neither end (tried for all data of few clusters).
-    `evals/benchmarks/interval_coverage.md` has its coverage.
 
     Args:
         successes: in each cluster.

@@ -46,7 +46,7 @@ from lhkit.models.weights import (
 from lhkit.runtimes import LLAMA_CPP
 
 QUANTISATION: Final = "Q8_0"
-"""Of the embedded file. What fewer bits cost is in `evals/baselines/runtimes.md`."""
+"""Of the embedded file."""
 
 AT_ONCE: Final = 8
 """Conversations that a server of ours has at once; each has a cache of its own."""

@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-EVALS = Path(__file__).parents[2] / "evals"
-sys.path[:0] = [str(EVALS / "benchmarks"), str(EVALS / "baselines")]
+BENCHMARKS = Path(__file__).parents[2] / "evals" / "benchmarks"
+sys.path[:0] = [str(BENCHMARKS)]

@@ -4,13 +4,67 @@ The head holds no replica, so that any other node may die. Its first line is the
 that it reads adds a node. Logs lie in the folder that is given. It may pretend to be another Ray.
 """
 
+import socket
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import ray  # noqa: TID253 - it is nothing else
+from ray._common.utils import get_default_ray_temp_dir
+from ray.cluster_utils import Cluster
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "evals" / "benchmarks")]
-from ray_nodes import Nodes  # noqa: E402
+_STORE_BYTES = 80 * 2**20
+_TRIES = 12
+_AGENT_PORTS = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "dashboard_agent_listen_port",
+    "runtime_env_agent_port",
+)
+
+
+class Nodes:
+    """A head without replicas, and `count` nodes for them."""
+
+    def __init__(self, folder: Path, *, count: int) -> None:
+        # There Ray writes its address, whatever `temp_dir` says; it makes the folder of that only.
+        Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
+        self._small = {"object_store_memory": _STORE_BYTES}
+        head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": str(folder), **self._small}
+        self.cluster = _patiently(
+            lambda: Cluster(initialize_head=True, head_node_args={**head, **_free_ports()})
+        )
+        for _ in range(count):
+            self.add()
+        self.cluster.wait_for_nodes(timeout=120)
+
+    def add(self) -> None:
+        """Add a node."""
+        node = {"num_cpus": 2, "wait": False, **self._small}
+        _patiently(lambda: self.cluster.add_node(**node, **_free_ports()))
+
+
+def _patiently(begin: Callable[[], Any]) -> Any:
+    """Start something of Ray, which gives up after 30 s however busy the machine is."""
+    for _ in range(_TRIES - 1):
+        try:
+            return begin()
+        except Exception as error:  # noqa: BLE001 - Ray raises nothing more special
+            sys.stderr.write(f"{error}\n")
+    return begin()
+
+
+def _free_ports() -> dict[str, int]:
+    """Return ports for a node's agents: where Ray chooses them, an agent has 15 s to start."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in _AGENT_PORTS]
+        for each in sockets:
+            each.bind(("", 0))
+        return {
+            name: each.getsockname()[1] for name, each in zip(_AGENT_PORTS, sockets, strict=True)
+        }
 
 
 def main(folder: str, count: int) -> None:

@@ -1,9 +1,7 @@
 """Intervals, tests and power: as the references compute them, and as simulations confirm."""
 
-import sys
 from collections.abc import Sequence
 from itertools import combinations, combinations_with_replacement, product
-from pathlib import Path
 from statistics import median_low
 
 import numpy as np
@@ -24,10 +22,7 @@ from lhkit.harness.statistics import (
     sign_flip,
     smallest_detectable_difference,
 )
-
-sys.path.append(str(Path(__file__).parents[3] / "evals" / "benchmarks"))
-
-from interval_coverage import difference_coverage, share_coverage
+from tests.harness.figures.coverage import difference_coverage, share_coverage
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
@@ -190,7 +185,6 @@ def test_one_pass_in_14_times_3_tries_does_not_narrow_the_interval_of_none() -> 
 def test_the_interval_of_a_clustered_share_covers_it_near_0_and_100_too(
     rate: float, alike: float
 ) -> None:
-    """A small part of evals/benchmarks/interval_coverage.py."""
     for clusters, repeats in ((14, 3), (40, 2)):
         assert share_coverage(clusters, repeats, rate, alike, tries=400) >= 0.93
 
