@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import ray  # noqa: TID253 - it is nothing else
-from ray._common.utils import get_default_ray_temp_dir
-from ray.cluster_utils import Cluster
+from ray._common.utils import get_default_ray_temp_dir  # noqa: TID253 - as above
+from ray.cluster_utils import Cluster  # noqa: TID253 - as above
 
 _STORE_BYTES = 80 * 2**20
 _TRIES = 12
