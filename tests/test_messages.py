@@ -35,18 +35,15 @@ RESULTS = (
 )
 
 
-@pytest.mark.promise("envelope.ok")
 def test_an_ok_result_carries_its_data() -> None:
     assert json.loads(encode_tool_result(ToolOk({"n": 1}))) == {"status": "ok", "data": {"n": 1}}
 
 
-@pytest.mark.promise("envelope.error")
 def test_an_error_carries_code_and_reason() -> None:
     encoded = encode_tool_result(ToolErr("r3_quota", "이번 주에는"))
     assert encoded == '{"status":"error","code":"r3_quota","reason":"이번 주에는"}'
 
 
-@pytest.mark.promise("envelope.cancelled")
 def test_a_cancelled_call_says_that_the_user_did_not_confirm() -> None:
     assert json.loads(encode_tool_result(ToolCancelled())) == {
         "status": "cancelled",
@@ -66,7 +63,6 @@ def test_any_result_is_valid_json_within_the_byte_budget(
     assert json.loads(encoded)["status"] in {"ok", "error", "cancelled"}
 
 
-@pytest.mark.promise("envelope.truncated_ok")
 def test_a_result_that_is_too_large_says_its_size_and_where_to_go() -> None:
     data = {"items": ["습관" * 10] * 100}
     size = len(
@@ -81,7 +77,6 @@ def test_a_result_that_is_too_large_says_its_size_and_where_to_go() -> None:
     assert "_" not in decoded["data"]["_hint"]  # the name of no tool: which there are is unknown
 
 
-@pytest.mark.promise("envelope.truncated_error")
 def test_an_error_that_is_too_large_keeps_its_code_and_the_start_of_its_reason() -> None:
     encoded = encode_tool_result(ToolErr("not_found", "가" * 5000), 300)
     decoded = json.loads(encoded)
@@ -90,7 +85,6 @@ def test_an_error_that_is_too_large_keeps_its_code_and_the_start_of_its_reason()
     assert 298 <= len(encoded.encode()) <= 300
 
 
-@pytest.mark.promise("envelope.not_json")
 @pytest.mark.parametrize(
     "value",
     [float("nan"), {1, 2}, object(), b"x", {1: "int key"}, 10**5000],

@@ -12,7 +12,6 @@ def test_match_calls_is_right_about_every_case(case: Case) -> None:
     assert match_calls(wanted, made, schemas=TOOLS).matched is case.is_right
 
 
-@pytest.mark.promise("bench.peers")
 @pytest.mark.parametrize("case", [*TIMED, *JUDGED], ids=lambda case: case.name)
 def test_both_sides_get_the_same_calls_and_values(case: Case) -> None:
     wanted, made = for_lhkit(case)

@@ -84,7 +84,6 @@ def codes(chat: ChatController) -> list[str]:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.words")
 async def test_words_only() -> None:
     chat, log = controller(ScriptedModel([say("안녕하세요! 무엇을 도와드릴까요?")]))
     await chat.user_turn("안녕")
@@ -97,7 +96,6 @@ async def test_words_only() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.one_call")
 async def test_one_call_then_words() -> None:
     model = ScriptedModel([call("search_catalog", category="sleep"), say("카페인 컷오프가 있어요")])
     chat, _ = controller(model)
@@ -110,7 +108,6 @@ async def test_one_call_then_words() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.blank")
 @pytest.mark.parametrize("text", ["", "  ", "\n\t", "\u3000"])
 async def test_blank_text_changes_nothing(text: str) -> None:
     chat, log = controller(ScriptedModel([say("?")]))
@@ -141,7 +138,6 @@ class HeldModel:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.while_streaming")
 async def test_a_second_turn_while_one_is_running_changes_nothing() -> None:
     model = HeldModel()
     chat, _ = controller(model)
@@ -158,7 +154,6 @@ async def test_a_second_turn_while_one_is_running_changes_nothing() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.cancelled_destructive")
 async def test_a_rejected_destructive_call_is_in_the_history_as_cancelled() -> None:
     model = ScriptedModel([call("add_habit", protocol_id="daily-walk"), say("하지 않았어요")])
     chat, log = controller(model, confirm=ScriptedGate([False]))
@@ -168,7 +163,6 @@ async def test_a_rejected_destructive_call_is_in_the_history_as_cancelled() -> N
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.max_turns")
 async def test_more_than_four_model_turns_stop_safely_and_keep_what_was_done() -> None:
     model = ScriptedModel(call("search_catalog", category=str(i)) for i in range(9))
     chat, log = controller(model)
@@ -181,7 +175,6 @@ async def test_more_than_four_model_turns_stop_safely_and_keep_what_was_done() -
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.several_calls")
 async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked() -> None:
     calls = (
         ToolCall(name="search_catalog", args={"category": "a"}),
@@ -199,7 +192,6 @@ async def test_several_calls_are_dispatched_in_order_and_one_question_is_asked()
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.repeated_call")
 async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
     runs: list[Mapping[str, Any]] = []
 
@@ -219,7 +211,6 @@ async def test_the_same_call_twice_in_a_row_is_not_run_again() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.repeatable")
 async def test_a_tool_that_may_be_repeated_is_run_and_asked_for_each_time() -> None:
     gate = ScriptedGate([True, True])
     up = call("cd", path="..")
@@ -366,7 +357,6 @@ async def test_what_is_too_large_is_told_in_the_assistants_own_words(dialect: st
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.limits")
 @pytest.mark.parametrize("most", [256, 9_100, 20_000])
 async def test_a_model_reads_as_much_of_a_result_as_its_assistant_says(
     most: int, caplog: pytest.LogCaptureFixture
@@ -383,7 +373,6 @@ async def test_a_model_reads_as_much_of_a_result_as_its_assistant_says(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.limits")
 async def test_a_turn_that_took_too_many_requests_names_the_limit() -> None:
     reads = [call("search_catalog", query=str(n)) for n in range(3)]
     chat, log = controller(ScriptedModel(reads), READ, assistant=Assistant(max_turns=2))
@@ -391,7 +380,6 @@ async def test_a_turn_that_took_too_many_requests_names_the_limit() -> None:
     assert "max_turns=2" in str(log.of(TurnEnded)[0].detail)
 
 
-@pytest.mark.promise("turn.limits")
 @pytest.mark.parametrize("limit", [{"max_turns": 0}, {"max_result_bytes": 255}])
 def test_a_limit_with_which_nothing_can_be_done_is_refused_by_its_name(limit: Any) -> None:
     [(name, value)] = limit.items()
@@ -400,7 +388,6 @@ def test_a_limit_with_which_nothing_can_be_done_is_refused_by_its_name(limit: An
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.text_before_call")
 async def test_text_before_a_call_is_kept_on_that_message() -> None:
     calls = (
         ToolCall(name="search_catalog", args={"category": "a"}),
@@ -412,7 +399,6 @@ async def test_text_before_a_call_is_kept_on_that_message() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.thinking")
 async def test_thinking_is_not_shown_as_answer() -> None:
     chat, log = controller(ScriptedModel([Reply(thinking="음…", text="네")]))
     await chat.user_turn("안녕")
@@ -421,7 +407,6 @@ async def test_thinking_is_not_shown_as_answer() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.stream_fails")
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
@@ -463,7 +448,6 @@ async def test_a_stream_that_ends_without_a_last_event_is_a_fault() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.truncated_call")
 async def test_a_call_that_was_cut_off_is_never_dispatched() -> None:
     cut = Reply(text="네, ", fragment='{"name": "add_habit", "parameters": {"proto')
     model = ScriptedModel([cut, say("다시 해볼게요")])
@@ -475,7 +459,6 @@ async def test_a_call_that_was_cut_off_is_never_dispatched() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.unserialisable")
 async def test_a_result_that_cannot_be_serialised_is_replaced() -> None:
     tool = replace(READ, handler=lambda _args, _deps: ToolOk({"bad": {1, 2}}))  # type: ignore[dict-item]
     chat, _ = controller(ScriptedModel([call("search_catalog"), say("음")]), tool)
@@ -484,7 +467,6 @@ async def test_a_result_that_cannot_be_serialised_is_replaced() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.stopped")
 async def test_stopping_closes_the_request_and_keeps_what_was_said() -> None:
     model = HeldModel()
     chat, log = controller(model)
@@ -499,7 +481,6 @@ async def test_stopping_closes_the_request_and_keeps_what_was_said() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.stopped")
 async def test_a_write_that_had_started_is_finished_and_reported_and_the_rest_cancelled() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
@@ -540,7 +521,6 @@ async def test_cancelling_the_callers_task_passes_and_leaves_a_usable_chat() -> 
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.broken_subscriber")
 async def test_a_view_that_breaks_does_not_break_the_turn() -> None:
     def closed_panel(_event: object) -> None:
         raise RuntimeError
@@ -561,7 +541,6 @@ async def test_a_subscriber_that_left_hears_nothing() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("turn.clear_hint")
 async def test_after_more_than_eight_user_turns_one_hint_suggests_to_clear() -> None:
     chat, _ = controller(ScriptedModel(lambda _request: say("네")))
     hints = []

@@ -56,7 +56,6 @@ def test_after_words_the_turn_is_over() -> None:
     assert next_step(answered, LIMITS) == Finish(reason=EndReason.ANSWERED)
 
 
-@pytest.mark.promise("turn.one_question")
 def test_only_the_first_destructive_call_of_a_message_is_asked() -> None:
     assert plans(called("read", "write", "read", "write", "write")) == [
         Dispatch, Dispatch, Dispatch, SkipUnasked, SkipUnasked,
@@ -218,7 +217,6 @@ def proposed(*messages: str) -> list[list[tuple[str, type]]]:
     return planned
 
 
-@pytest.mark.promise("turn.one_question")
 @pytest.mark.parametrize(
     ("messages", "wanted"),
     [

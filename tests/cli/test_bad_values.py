@@ -252,7 +252,6 @@ def called(line: str) -> tuple[int, str]:
     return shown.exit_code, re.sub(r"[│╭╮╰╯─\s]+", " ", shown.stderr)
 
 
-@pytest.mark.promise("cli.bad_values")
 @pytest.mark.usefixtures("desk")
 @pytest.mark.parametrize(("line", "told"), BAD, ids=[line[:60] for line, _ in BAD])
 def test_a_bad_value_is_one_sentence_before_anything_is_fetched_or_started(
@@ -264,7 +263,6 @@ def test_a_bad_value_is_one_sentence_before_anything_is_fetched_or_started(
     assert "Traceback" not in said
 
 
-@pytest.mark.promise("cli.bad_values")
 @pytest.mark.usefixtures("costly")
 @pytest.mark.parametrize(
     ("line", "model", "told"),

@@ -28,20 +28,17 @@ def helped(command: str) -> str:
     return shown.output
 
 
-@pytest.mark.promise("cli.examples")
 def test_every_command_has_an_example() -> None:
     named = {name for name, _ in named_commands(build_parser(never))}
     assert named | GROUPS == set(EXAMPLES)
 
 
-@pytest.mark.promise("cli.examples")
 @pytest.mark.parametrize(("command", "line"), LINES, ids=[line for _, line in LINES])
 def test_an_example_is_taken_by_the_parser_of_its_command(command: str, line: str) -> None:
     called = read_line(line)
     assert called == command or (command in GROUPS and called.startswith(command))
 
 
-@pytest.mark.promise("cli.examples")
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) -> None:
     shown = helped(command)

@@ -45,7 +45,6 @@ def run_of(folder: Path, *said: ModelCallRecord) -> Path:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("audit.server")
 async def test_three_readings_of_a_response_that_differs_stand_in_one_row(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -109,7 +109,6 @@ async def played(file: Path) -> Path:
     return file.parent / "run"
 
 
-@pytest.mark.promise("eval.accept")
 async def test_accept_shows_the_change_writes_it_and_the_same_answer_then_passes(
     file: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:

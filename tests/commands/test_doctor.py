@@ -45,7 +45,6 @@ async def said(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("serve.doctor")
 async def test_a_server_that_is_well_has_only_good_findings(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -57,7 +56,6 @@ async def test_a_server_that_is_well_has_only_good_findings(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("serve.doctor")
 async def test_a_llama_cpp_server_is_looked_at_as_far_as_it_tells(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -134,7 +132,6 @@ async def test_a_missing_adapter_is_a_finding(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("serve.doctor")
 @pytest.mark.parametrize(
     ("behaviours", "served", "sentence"),
     [
@@ -160,7 +157,6 @@ async def test_no_server_at_the_address_is_one_line(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("serve.doctor")
 @pytest.mark.parametrize(
     ("chat", "sentence"),
     [
@@ -189,7 +185,6 @@ async def test_openai_is_well_where_the_server_parses_calls(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("serve.doctor")
 async def test_openai_without_a_parser_of_the_server_says_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

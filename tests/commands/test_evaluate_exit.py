@@ -331,7 +331,6 @@ async def test_a_baseline_that_is_none_is_refused_before_anything_is_played(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.promise("eval.says_what_changed")
 @pytest.mark.anyio
 async def test_a_changed_scenario_is_played_again_alone_and_named(
     run_eval: Eval, scenarios: Path, capsys: pytest.CaptureFixture[str]
@@ -370,7 +369,6 @@ async def test_two_runs_are_compared_from_their_folders(
         await compare_runs(gold, tmp_path, settings)
 
 
-@pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_a_run_is_rescored_beside_itself(
     run_eval: Eval,

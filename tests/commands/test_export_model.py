@@ -100,7 +100,6 @@ def _write_bf16(file: Path, tensors: dict[str, Any]) -> None:
     file.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-@pytest.mark.promise("runtimes.export")
 @pytest.mark.parametrize(
     ("to", "close"), [("gguf:BF16", 0.01), ("gguf:Q8_0", 0.02), ("gguf:Q4_0", 0.3)]
 )
@@ -148,7 +147,6 @@ def wide_folder(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.promise("runtimes.export")
 async def test_of_mixed_types_each_matrix_has_the_one_that_llama_cpp_chooses(
     wide_folder: Path, settings: Settings, tmp_path: Path
 ) -> None:
@@ -175,7 +173,6 @@ async def test_of_mixed_types_each_matrix_has_the_one_that_llama_cpp_chooses(
     assert np.abs(values - expected).max() < 0.05 * np.abs(expected).max()
 
 
-@pytest.mark.promise("runtimes.export")
 async def test_two_bits_are_a_quarter_of_a_byte_and_a_scale(
     wide_folder: Path, settings: Settings, tmp_path: Path
 ) -> None:
@@ -212,7 +209,6 @@ async def test_without_llama_cpp_its_own_types_cannot_be_made_and_the_others_can
     assert await export_model(replace(options, to="gguf:Q8_0"), settings) == 0
 
 
-@pytest.mark.promise("runtimes.export")
 async def test_beside_it_stands_what_it_was_made_of_and_its_hash(
     folder: Path, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,7 +296,6 @@ def converter(tmp_path: Path) -> str:
     return str(python)
 
 
-@pytest.mark.promise("runtimes.export_litert")
 @pytest.mark.parametrize(("to", "recipe"), [("none", "none"), ("int8", "dynamic_wi8_afp32")])
 async def test_a_bundle_is_written_by_the_converter_of_another_python(
     folder: Path, settings: Settings, tmp_path: Path, converter: str, *, to: str, recipe: str
@@ -322,7 +317,6 @@ async def test_a_bundle_is_written_by_the_converter_of_another_python(
     assert {each.name for each in into.parent.iterdir()} == {"tuned.litertlm", "tuned.json"}
 
 
-@pytest.mark.promise("runtimes.export_litert")
 async def test_a_converter_that_fails_is_told_in_its_words_and_leaves_the_file_as_it_was(
     folder: Path, settings: Settings, tmp_path: Path, converter: str
 ) -> None:
@@ -403,7 +397,6 @@ async def exported(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.promise("runtimes.export_check")
 async def test_a_written_file_answers_five_prompts_and_its_source_agrees(
     whole_folder: Path, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -417,7 +410,6 @@ async def test_a_written_file_answers_five_prompts_and_its_source_agrees(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.promise("runtimes.export_check")
 async def test_a_file_that_holds_another_model_than_its_source_is_found_out(
     whole_folder: Path,
     settings: Settings,

@@ -94,7 +94,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
     return choices
 
 
-@pytest.mark.promise("matrix.table")
 async def test_one_table_compares_every_arm_with_the_first(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +139,6 @@ async def test_a_suite_names_tools_of_ones_own_as_seen_from_its_folder(
         await bench.play(arms, toolset="own_kitchen.py:toolset", scenarios="dev")
 
 
-@pytest.mark.promise("matrix.missing_only")
 async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
     bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +190,6 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-@pytest.mark.promise("matrix.runtimes")
 async def test_each_runtime_is_an_arm_and_one_ends_before_the_next_begins(
     bench: Bench, by_runtime: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +260,6 @@ async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
     assert bench.lines("gemma") == 4
 
 
-@pytest.mark.promise("matrix.weights")
 @pytest.mark.parametrize(("now", "plays"), [("a" * 64, 0), ("b" * 64, 1)])
 async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_weights(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, now: str, plays: int

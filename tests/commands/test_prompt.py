@@ -18,7 +18,7 @@ from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import load, opened
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("cli.prompt")]
+pytestmark = pytest.mark.anyio
 
 PANTRY = Path(__file__).parents[2] / "evals" / "pantry"
 REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"

@@ -24,7 +24,7 @@ from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
 from lhkit.toolset import load
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("own_tools.saved")]
+pytestmark = pytest.mark.anyio
 
 OWN = '''\
 from datetime import date, datetime

@@ -109,7 +109,6 @@ def folders_in(folder: Path) -> list[str]:
     return [each.name for each in folder.iterdir()]
 
 
-@pytest.mark.promise("serve.lines")
 @pytest.mark.parametrize("model", ["gemma", "gemma-base"])
 @pytest.mark.parametrize("server_parser", [False, True])
 async def test_the_embedded_line_is_printed_without_making_anything(
@@ -230,7 +229,6 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     assert words[words.index("--max-num-seqs") + 2 :] == named
 
 
-@pytest.mark.promise("serve.dtype")
 @pytest.mark.parametrize(("device", "said"), [("cpu", True), ("gpu", False)])
 async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_tells_it(
     device: str,
@@ -252,7 +250,6 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
     assert ("--dtype" in words) == said
 
 
-@pytest.mark.promise("serve.dtype")
 @pytest.mark.parametrize("dtype", DTYPES)
 async def test_the_type_of_number_that_is_asked_for_is_the_one_that_is_served(
     dtype: Dtype, tmp_path: Path, capsys: pytest.CaptureFixture[str]

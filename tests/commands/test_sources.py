@@ -84,7 +84,6 @@ def invocations(tmp_path: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.promise("eval.no_server_for_nothing")
 async def test_a_run_with_nothing_left_to_play_starts_no_server(
     run_eval: Evaluate, starts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +99,6 @@ async def test_a_run_with_nothing_left_to_play_starts_no_server(
     assert all(row in again for row in rows)
 
 
-@pytest.mark.promise("eval.no_server_for_nothing")
 @pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "rename"}])
 async def test_whatever_is_asked_otherwise_needs_the_server(
     run_eval: Evaluate, starts: list[str], options: dict[str, Any]
@@ -130,7 +128,6 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
     assert [each["played"] for each in invocations(tmp_path)] == [3, 1, 1]
 
 
-@pytest.mark.promise("eval.weights")
 @pytest.mark.parametrize("name", ["gemma-tuned", "trained-anew"])
 async def test_other_weights_under_the_same_name_are_asked_anew(  # noqa: PLR0917 - fixtures
     run_eval: Evaluate,
@@ -184,7 +181,6 @@ async def test_as_many_conversations_play_at_once_as_fit_unless_somebody_says(
     assert [each["concurrency"] for each in invocations(tmp_path)] == [conversations]
 
 
-@pytest.mark.promise("eval.wall_time")
 @pytest.mark.usefixtures("starts")
 async def test_the_share_of_time_that_is_not_the_models_stands_below_the_table(
     run_eval: Evaluate, capsys: pytest.CaptureFixture[str]

@@ -230,7 +230,6 @@ def test_what_a_session_knows_of_ids_and_rules_comes_through(notes: Path) -> Non
     assert (plain.known_ids(), plain.broken_rules({}, {})) == ({}, ())
 
 
-@pytest.mark.promise("own_tools.errors")
 @pytest.mark.parametrize(
     ("reference", "told"),
     [
@@ -313,7 +312,6 @@ def faulty(notes: Path) -> Path:
     return notes
 
 
-@pytest.mark.promise("own_tools.errors")
 @pytest.mark.parametrize(
     "part", ["state", "close", "known_ids", "broken_rules", "row_keys", "context"]
 )
@@ -340,7 +338,6 @@ async def test_whatever_fails_in_a_session_is_told_with_their_line(
         assert re.fullmatch(told, played.judgement.reasons[0])
 
 
-@pytest.mark.promise("own_tools.errors")
 @pytest.mark.parametrize(
     ("part", "value", "told"),
     [
@@ -360,7 +357,6 @@ def test_a_part_of_a_session_of_the_wrong_kind_is_named_with_what_it_has_to_be(
     assert f"{notes}:" in str(error.value)
 
 
-@pytest.mark.promise("own_tools.errors")
 def test_a_name_that_is_not_there_is_told_with_those_that_may_be_a_toolset(notes: Path) -> None:
     with pytest.raises(UsageError) as error:
         load(f"{notes}:kitchen")
@@ -369,7 +365,6 @@ def test_a_name_that_is_not_there_is_told_with_those_that_may_be_a_toolset(notes
     assert {"read_notes", "Session", "Ruled"}.isdisjoint(named)
 
 
-@pytest.mark.promise("own_tools.errors")
 async def test_scenarios_of_other_tools_without_a_toolset_are_refused_before_a_model_is_asked(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -386,7 +381,6 @@ async def test_scenarios_of_other_tools_without_a_toolset_are_refused_before_a_m
     assert "--toolset FILE.py:NAME" in capsys.readouterr().out
 
 
-@pytest.mark.promise("own_tools.errors")
 def test_a_tool_that_is_refused_is_told_with_the_line_that_registers_it(tmp_path: Path) -> None:
     file = tmp_path / "own_wordless.py"
     code = NOTES.replace('    """Read the notes."""\n', "", 1)

@@ -82,7 +82,6 @@ async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServ
             await serving
 
 
-@pytest.mark.promise("eval.weights")
 async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
     tmp_path: Path, settings: Settings, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +99,6 @@ async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
     assert len(read_records(tmp_path / "runs/served-json")) == 2
 
 
-@pytest.mark.promise("eval.weights")
 async def test_a_folder_that_is_overwritten_holds_another_model_once_it_is_served_anew(
     tmp_path: Path, settings: Settings, run_eval: Evaluate
 ) -> None:
@@ -126,7 +124,6 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
         assert await serve._running("model", folder, settings) is None  # noqa: SLF001 - it would stay
 
 
-@pytest.mark.promise("eval.unsure")
 async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody_knows(
     tmp_path: Path, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,7 +62,6 @@ def scenarios(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.promise("eval.watch")
 def test_rates_and_their_intervals_are_those_of_the_table_at_the_end() -> None:
     verdicts = ["pass", "fail", "pass", "pass", "fail", "invalid", "pass"]
     records = [
@@ -81,7 +80,6 @@ def test_rates_and_their_intervals_are_those_of_the_table_at_the_end() -> None:
     assert state.by_ac["AC-1"].interval == of_ac.interval
 
 
-@pytest.mark.promise("eval.watch")
 def test_the_slowest_and_the_newest_failures_are_shown_safely_and_how_to_open_them() -> None:
     state = Watched(40)
     for number in range(40):
@@ -100,7 +98,6 @@ def test_the_slowest_and_the_newest_failures_are_shown_safely_and_how_to_open_th
     assert "\x1b" not in text
 
 
-@pytest.mark.promise("eval.watch")
 async def test_each_sample_is_told_once_when_it_is_kept_also_those_taken_over(
     scenarios: Path, tmp_path: Path
 ) -> None:
@@ -120,7 +117,6 @@ async def test_each_sample_is_told_once_when_it_is_kept_also_those_taken_over(
     assert sorted(told[2:]) == [f"chat-{n}" for n in range(6)]
 
 
-@pytest.mark.promise("eval.watch")
 async def test_where_no_terminal_is_each_sample_is_a_line(
     scenarios: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +135,6 @@ async def test_where_no_terminal_is_each_sample_is_a_line(
     assert "6 of 6 ended" not in capsys.readouterr().err
 
 
-@pytest.mark.promise("eval.watch")
 async def test_drawing_takes_a_hundredth_of_the_time_and_the_last_state_is_drawn() -> None:
     now_s, drawn = [0.0], list[tuple[float, int]]()
     due: list[tuple[float, Callable[[], None]]] = []

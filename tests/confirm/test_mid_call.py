@@ -58,7 +58,6 @@ async def trace_of(gate: ConfirmGate | None) -> DispatchTrace:
     return traces[0]
 
 
-@pytest.mark.promise("dispatch.mid_call")
 async def test_the_time_of_a_tool_stands_still_while_a_person_thinks() -> None:
     trace = await trace_of(GuardedGate(Slow(1.5 * LIMIT_S)))
     assert trace.result == ToolOk({"answer": "accept"})
@@ -66,7 +65,6 @@ async def test_the_time_of_a_tool_stands_still_while_a_person_thinks() -> None:
     assert trace.handler_s < trace.waiting_s
 
 
-@pytest.mark.promise("dispatch.mid_call")
 @pytest.mark.parametrize(
     ("gate", "answer"),
     [
@@ -81,7 +79,6 @@ async def test_nobody_and_a_script_say_no_and_a_broken_gate_goes_away(
     assert (await trace_of(gate)).result == ToolOk({"answer": answer})
 
 
-@pytest.mark.promise("dispatch.mid_call")
 async def test_a_question_that_outlives_its_call_is_taken_back() -> None:
     person, questions = Slow(None), list[asyncio.Task[Any]]()
 

@@ -24,7 +24,6 @@ def test_a_tool_may_say_it_in_its_own_words() -> None:
     assert summarize(tool, {"cups": 2}, KO) == "물 2잔"
 
 
-@pytest.mark.promise("gate.summary_fallback")
 def test_without_own_words_the_arguments_are_shown_as_indented_json() -> None:
     shown = summarize(echo_tool(), {"이름": "물", "n": 1}, KO)
     assert json.loads(shown) == {"이름": "물", "n": 1}
@@ -37,7 +36,6 @@ def test_a_broken_summary_still_shows_the_arguments(args: dict[str, Any]) -> Non
     assert all(key in summarize(tool, args, KO) for key in args if key.isalnum())
 
 
-@pytest.mark.promise("gate.summary_fallback")
 @pytest.mark.parametrize(
     ("locale", "said"), [("ko", "오류가 났어요(KeyError)"), ("en", "(KeyError)")]
 )
@@ -55,7 +53,6 @@ def to_whom(args: Mapping[str, Any], catalog: Catalog, *, deps: Mapping[str, str
     return f"{catalog.locale}: to {deps[args.pop('to')]}"
 
 
-@pytest.mark.promise("gate.summary_looks_up")
 @pytest.mark.parametrize("own", [to_whom, partial(to_whom)])
 def test_a_summary_may_look_up_whom_an_id_means_and_changes_no_argument(own: Any) -> None:
     args = {"to": "ct-37"}

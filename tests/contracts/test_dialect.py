@@ -146,7 +146,6 @@ def merged(events: Sequence[ParsedEvent]) -> list[Any]:
 # --- what was written is read
 
 
-@pytest.mark.promise("dialect.round_trip")
 @each_dialect
 @settings(max_examples=200)
 @given(name=NAMES, args=ARGS)
@@ -188,7 +187,6 @@ def test_what_json_cannot_carry_is_not_written(dialect: Dialect, value: Any) -> 
         dialect.render_call("f", {"a": value})
 
 
-@pytest.mark.promise("dialect.names")
 @each_dialect
 @given(name=TOOL_NAMES, args=ARGS)
 @example(name="startEngine", args={"a": 1})
@@ -231,7 +229,6 @@ def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
 # --- streaming is parsing
 
 
-@pytest.mark.promise("dialect.streaming")
 @each_dialect
 @settings(max_examples=400)
 @given(raw=FRAGMENTS, sizes=SIZES)
@@ -250,7 +247,6 @@ def test_a_stream_says_the_same_at_every_chunking(
     assert made == result.calls[: len(made)]  # those after a damaged call may come at the end
 
 
-@pytest.mark.promise("dialect.streaming")
 @each_dialect
 @given(args=ARGS, sizes=SIZES)
 @example(args={"a": 'x<escape>"\\', "b": '<|"|>\\"\\\\"', "c": "}])"}, sizes=[])
@@ -284,7 +280,6 @@ def test_parsing_never_raises_and_keeps_text_without_calls(dialect: Dialect, raw
 # --- a cut call is never made
 
 
-@pytest.mark.promise("dialect.no_prefix")
 @each_dialect
 @given(args=ARGS)
 @example(args={})
@@ -342,7 +337,6 @@ PLAIN_ARGS = st.dictionaries(
 damaged call is recognisable."""
 
 
-@pytest.mark.promise("dialect.damaged")
 @each_dialect
 @settings(max_examples=400)
 @given(data=st.data(), args=PLAIN_ARGS, other=ARGS, sizes=SIZES)
@@ -399,7 +393,6 @@ def test_an_end_token_in_an_open_string_ends_the_call(name: str, rest: str) -> N
         assert (result.text, result.fragment) == (rest.strip(), "")
 
 
-@pytest.mark.promise("dialect.damaged")
 @each_dialect
 def test_a_whole_call_is_not_cut_where_its_strings_look_like_calls(dialect: Dialect) -> None:
     calls = "".join(DIALECTS[name].render_call("g", {}) for name in DIALECTS)
@@ -590,7 +583,6 @@ def harmless(message: Message) -> Message:
     raise AssertionError(message)
 
 
-@pytest.mark.promise("dialect.defused")
 @each_dialect
 @given(messages=conversations(), words=HOSTILE, has_tools=st.booleans())
 def test_nobody_but_the_dialect_writes_control_tokens(

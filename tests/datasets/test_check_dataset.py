@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "datasets" / "ac"
 
 
-@pytest.mark.promise("data.check")
 @pytest.mark.timeout(1800)  # thousands of conversations: minutes on a busy machine
 async def test_the_shipped_scenarios_pass_every_check() -> None:
     checks = await check_data(
@@ -31,7 +30,6 @@ async def test_the_shipped_scenarios_pass_every_check() -> None:
     assert {check.name: (check.figure, check.faults) for check in checks if not check.ok} == {}
 
 
-@pytest.mark.promise("data.card")
 def test_the_card_shows_the_figures_and_the_checksum_of_the_files() -> None:
     command = [sys.executable, str(ROOT / "evals" / "ac_coverage.py"), "--check"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

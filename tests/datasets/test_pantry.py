@@ -39,7 +39,6 @@ _EGG = {"id": "egg", "name": "달걀", "place": "fridge", "expires_on": None}
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("own_tools.pantry")
 async def test_the_pantry_lints_clean_and_is_passed_by_gold_only() -> None:
     toolset = load(REFERENCE)
     sources = read_sources([SCENARIOS])
@@ -59,7 +58,6 @@ async def test_every_mistake_in_the_pantry_is_noticed() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("own_tools.diary")
 async def test_of_the_diarys_mistakes_at_least_97_in_100_are_noticed() -> None:
     toolset, sources = load(f"{DIARY / 'diary.py'}:toolset"), read_sources([DIARY])
     assert await lint(sources, toolset) == ()
@@ -140,7 +138,6 @@ async def test_what_was_said_in_a_panel_over_the_pantry_is_a_scenario_of_it(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("gate.summary_looks_up")
 async def test_a_panel_that_changes_its_language_goes_on_in_the_same_kitchen(
     panel: ChatPanel,
 ) -> None:

@@ -18,7 +18,6 @@ FOLDER = Path(__file__).parents[2] / "evals" / "plain"
 SOURCES = read_sources([FOLDER])
 
 
-@pytest.mark.promise("data.plain")
 async def test_they_lint_clean_and_only_gold_passes_them() -> None:
     toolset = LifeHelperToolset()
     assert await lint(SOURCES, toolset) == ()

@@ -14,7 +14,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.gemma,
     pytest.mark.timeout(600),
-    pytest.mark.promise("runtimes.completions"),
 ]
 
 

@@ -62,7 +62,6 @@ def is_valid(call: ToolCall) -> bool:
     return isinstance(verdict, Accepted) and not verdict.extra
 
 
-@pytest.mark.promise("dialect.constrained_required")
 async def test_required_is_always_one_strict_call_of_a_known_tool(gemma: ChatModel) -> None:
     async with constrained(gemma, "required") as model:
         responses = await answers(model, REQUESTS, max_tokens=300)
@@ -81,7 +80,6 @@ async def test_required_is_always_one_strict_call_of_a_known_tool(gemma: ChatMod
     assert sum(len(response.calls) for response in responses) >= len(responses) // 2
 
 
-@pytest.mark.promise("dialect.constrained_auto")
 async def test_auto_is_words_or_a_valid_call(gemma: ChatModel) -> None:
     async with constrained(gemma, "auto") as model:
         responses = await answers(model, REQUESTS, max_tokens=60)

@@ -58,7 +58,6 @@ def kill_api_server(watcher_pid: int) -> None:
             process.kill()
 
 
-@pytest.mark.promise("real.killed_server")
 async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -89,7 +88,6 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     assert all(turn.error for turn in faults)
 
 
-@pytest.mark.promise("real.restarted")
 async def test_a_chat_goes_on_when_its_killed_server_is_started_again(
     settings: Settings, tmp_path: Path
 ) -> None:

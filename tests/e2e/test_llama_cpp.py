@@ -33,7 +33,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.gemma,
     pytest.mark.timeout(600),
-    pytest.mark.promise("runtimes.llama_cpp"),
 ]
 
 BOS_ID = 2
@@ -68,8 +67,6 @@ def _build() -> str:
     return f"xllamacpp-{version('xllamacpp')}-{digest[:12]}"
 
 
-@pytest.mark.promise("runtimes.build")
-@pytest.mark.promise("runtimes.door")
 async def test_it_says_who_it_is_and_ends_with_its_block(light: Settings) -> None:
     async with app.open_model(app.ModelChoice(), light) as model:
         told: ModelIdentity = model.identity
@@ -100,8 +97,6 @@ async def test_the_file_holds_the_numbers_of_the_folder_that_vllm_serves(
     assert apart <= 20  # bytes of 290 million; one on the machine where this was written
 
 
-@pytest.mark.promise("eval.parity_causes")
-@pytest.mark.promise("eval.parity_forced")
 async def test_a_real_build_of_two_bits_is_named_and_read_token_by_token_is_another_model(
     light_gemma: ChatModel, light: Settings, tmp_path: Path
 ) -> None:

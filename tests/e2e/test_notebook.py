@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 OFFLINE = "LIVE = False"
 
 
-@pytest.mark.promise("notebooks.real_gemma")
 async def test_every_cell_of_the_quickstart_runs_on_the_real_gemma(
     gemma: ChatModel, tmp_path: Path
 ) -> None:

@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 ASKED = ("--limit", "2", "--max-tokens", "32", "--concurrency", "1", "--exit-zero")
 
 
-@pytest.mark.promise("replicas.real")
 async def test_a_replica_starts_a_vllm_of_its_own_plays_as_one_process_does_and_ends_it(
     gemma: ChatModel, settings: Settings, tmp_path: Path
 ) -> None:

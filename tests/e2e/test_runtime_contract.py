@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.gemma,
     pytest.mark.timeout(1200),
-    pytest.mark.promise("runtimes.contract"),
 ]
 
 

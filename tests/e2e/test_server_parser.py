@@ -84,7 +84,6 @@ def asking(*messages: Message, max_tokens: int = 120) -> ModelRequest:
     )
 
 
-@pytest.mark.promise("real.server_parser")
 async def test_a_required_call_arrives_with_its_raw_text_and_both_readings(
     parsing_server: VllmServer,
 ) -> None:
@@ -112,7 +111,6 @@ async def test_a_required_call_arrives_with_its_raw_text_and_both_readings(
     assert last.reason in {"tool_calls", "length"}
 
 
-@pytest.mark.promise("real.server_template")
 async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
     parsing_server: VllmServer,
 ) -> None:
@@ -125,7 +123,6 @@ async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
     assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, request.tools, "비서")
 
 
-@pytest.mark.promise("real.server_parser")
 async def test_a_run_records_both_readings_and_the_audit_shows_them(
     parsing_server: VllmServer, tmp_path: Path, settings: Settings
 ) -> None:

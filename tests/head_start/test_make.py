@@ -32,7 +32,6 @@ def calls_in(sequence: TrainingSequence) -> list[tuple[str, dict[str, object]]]:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("head_start.toolsets")
 async def test_conversations_play_with_valid_calls_in_both_languages() -> None:
     misfits: list[MisfitError] = []
     groups: set[str] = set()
@@ -66,7 +65,6 @@ async def test_a_group_begins_with_its_instructions_and_all_of_its_tools() -> No
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("head_start.apart")
 async def test_no_line_is_nearly_one_of_any_scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,7 +81,6 @@ async def test_no_line_is_nearly_one_of_any_scenario(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("head_start.apart")
 async def test_what_is_nearly_said_in_a_scenario_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

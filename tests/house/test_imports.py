@@ -96,7 +96,6 @@ def test_help_loads_no_library_that_does_the_work(args: list[str], tmp_path: Pat
     assert args == ["eval", "--help"] or "jsonschema" not in loaded  # it names the dialects
 
 
-@pytest.mark.promise("start.light_doors")
 def test_a_gold_eval_of_one_scenario_loads_neither_numpy_nor_a_client(tmp_path: Path) -> None:
     file = tmp_path / "one.yaml"
     file.write_text(SCENARIO, encoding="utf-8")
@@ -124,7 +123,6 @@ assert RFC3987_SYNTAX_TERMS
     assert SLOW in loaded_by(code, folder=tmp_path)
 
 
-@pytest.mark.promise("start.no_server")
 def test_commands_that_read_runs_reach_no_model() -> None:
     reached = reached_from("lhkit.commands.report", modules())  # compare and audit stand beside it
     rooms = {each.split(".")[1] for each in reached}

@@ -39,7 +39,6 @@ def installed(folder: Path, needs: dict[str, list[str]]) -> dict[str, Distributi
     return found
 
 
-@pytest.mark.promise("install.lean")
 def test_what_is_never_imported_is_in_no_lock_and_each_has_its_reason(renew: ModuleType) -> None:
     kept = locked("lock.txt") | locked("lock-gemma.txt")
     assert kept.isdisjoint(renew.NEVER_IMPORTED)
@@ -48,7 +47,6 @@ def test_what_is_never_imported_is_in_no_lock_and_each_has_its_reason(renew: Mod
     assert all(name == canonicalize_name(name) for name in renew.NEVER_IMPORTED)
 
 
-@pytest.mark.promise("install.lean")
 def test_with_what_is_left_out_goes_what_nobody_else_needs(
     renew: ModuleType, tmp_path: Path
 ) -> None:

@@ -203,7 +203,6 @@ async def test_the_same_call_gets_its_recorded_results_one_after_the_other(tmp_p
     assert [result["data"]["city"] for result in results] == ["Ulm", "Bonn"]
 
 
-@pytest.mark.promise("imports.functions")
 async def test_functions_do_the_work_and_what_they_change_is_what_the_scenario_ends_in(
     tmp_path: Path,
 ) -> None:
@@ -240,7 +239,6 @@ async def test_instructions_that_only_one_chat_has_stand_in_its_world(tmp_path: 
     assert told.files["instructions.md"] == "You keep the order book."
 
 
-@pytest.mark.promise("imports.losses")
 @pytest.mark.parametrize(
     ("chat", "code"),
     [
@@ -442,7 +440,6 @@ async def test_a_result_of_an_earlier_call_is_not_given_to_a_later_one(tmp_path:
     assert sorted(lost) == [("no_result", "w"), ("stray_result", "ice")]
 
 
-@pytest.mark.promise("imports.losses")
 @pytest.mark.parametrize(
     ("content", "read"),
     [
@@ -513,7 +510,6 @@ ODD: dict[str, str] = {
 }
 
 
-@pytest.mark.promise("imports.losses")
 @pytest.mark.parametrize("is_list", [True, False], ids=["list", "lines"])
 @pytest.mark.parametrize("odd", ODD)
 async def test_an_odd_conversation_costs_only_itself(
@@ -575,7 +571,6 @@ def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.promise("imports.losses")
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

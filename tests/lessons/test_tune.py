@@ -17,8 +17,6 @@ def written(folder: Path) -> dict[Path, int]:
 
 @pytest.mark.anyio
 @pytest.mark.timeout(1800)  # a real training: minutes on a busy machine
-@pytest.mark.promise("tune.smoke")
-@pytest.mark.promise("tune.recipe")
 async def test_three_steps_on_the_real_base_lower_the_loss_and_are_not_done_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

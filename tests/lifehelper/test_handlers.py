@@ -92,7 +92,6 @@ async def test_a_protocol_is_returned_whole(call: Call) -> None:
     }
 
 
-@pytest.mark.promise("lifehelper.not_found")
 @pytest.mark.parametrize("tool", ["query_protocol", "add_habit"])
 async def test_an_unknown_protocol_is_not_found_with_the_nearest_ids(call: Call, tool: str) -> None:
     refusal = error(await call(tool, **{**WALK, "protocol_id": "caffeine"}))
@@ -135,7 +134,6 @@ async def test_without_a_yes_nothing_is_written(
     assert snapshot(store) == before
 
 
-@pytest.mark.promise("lifehelper.already_active")
 async def test_the_same_protocol_again_is_ok_and_writes_nothing(call: Call, store: Store) -> None:
     await call("add_habit", **WALK)
     before = snapshot(store)
@@ -150,7 +148,6 @@ async def test_an_archived_protocol_can_be_taken_up_again(call: Call, store: Sto
     assert data(await call("add_habit", **WALK))["habit"]["id"] == "daily-walk-2"
 
 
-@pytest.mark.promise("rule.repairable")
 @pytest.mark.parametrize(
     ("change", "code", "hint"),
     [
@@ -233,7 +230,6 @@ async def test_an_entry_is_logged_for_today_by_default(call: Call, store: Store)
     assert snapshot(store)["tracker"] == [entry]
 
 
-@pytest.mark.promise("lifehelper.idempotent_log")
 async def test_logging_again_is_idempotent_and_another_value_replaces(
     call: Call, store: Store
 ) -> None:
@@ -247,7 +243,6 @@ async def test_logging_again_is_idempotent_and_another_value_replaces(
     assert snapshot(store)["tracker"] == [{**log, "value": "blank"}]
 
 
-@pytest.mark.promise("lifehelper.invalid_date")
 @pytest.mark.parametrize("day", ["2026-06-18", "2026-02-30", "0000-00-00"])
 async def test_a_future_or_impossible_day_is_an_invalid_date(
     call: Call, store: Store, day: str
@@ -295,7 +290,6 @@ async def test_an_archived_habit_takes_no_entries(call: Call, store: Store) -> N
     assert snapshot(store)["tracker"] == []
 
 
-@pytest.mark.promise("lifehelper.tracker")
 async def test_the_tracker_reports_entries_rate_and_streak_per_habit(
     call: Call, store: Store
 ) -> None:

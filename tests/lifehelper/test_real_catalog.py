@@ -23,7 +23,6 @@ def test_every_category_has_its_everyday_words(real_catalog: ProtocolCatalog) ->
     assert set(real_catalog.categories) <= set(CATEGORY_LABELS)
 
 
-@pytest.mark.promise("lifehelper.whole_protocol")
 @pytest.mark.parametrize("locale", CATALOG_LOCALES)
 def test_every_whole_protocol_reaches_the_model_in_full(
     real_image: StoreImage, real_catalog: ProtocolCatalog, locale: str
@@ -59,7 +58,6 @@ def test_a_search_stays_small(
             assert len(text.encode()) <= max_bytes
 
 
-@pytest.mark.promise("lifehelper.search_korean")
 @pytest.mark.parametrize(
     ("query", "expected"),
     [

@@ -48,7 +48,6 @@ def test_a_habit_that_breaks_no_rule_may_be_added() -> None:
     assert judge(wish(), facts(), LIMITS, WEDNESDAY) is None
 
 
-@pytest.mark.promise("rule.order")
 @pytest.mark.parametrize("broken", list(product([False, True], repeat=5)))
 def test_the_first_broken_rule_in_the_fixed_order_decides(broken: tuple[bool, ...]) -> None:
     unknown, active, unanchored, negative, full = broken

@@ -74,7 +74,6 @@ def test_titles_come_in_the_language_asked_for(store: Store) -> None:
     assert search_protocols(store, query="걷기", locale="en")[0].title == "Walk every day"
 
 
-@pytest.mark.promise("lifehelper.search_any_query")
 @given(st.text(max_size=50))
 @example('"카페인" OR *')
 @example("NEAR(a b, 2)")
@@ -89,7 +88,6 @@ def test_no_query_ever_raises(image: StoreImage, query: str) -> None:
         assert len({hit.id for hit in hits}) == len(hits) <= 5
 
 
-@pytest.mark.promise("lifehelper.search_any_query")
 @pytest.mark.parametrize("query", ['"걷기"', "걷기*", "-걷기", "(걷기)", "titles:걷기", "NOT 걷기"])
 def test_signs_of_the_search_language_are_no_operators(store: Store, query: str) -> None:
     assert found(store, query) == ["daily-walk"]

@@ -67,7 +67,6 @@ def test_a_fresh_store_has_foreign_keys_too(store: Store) -> None:
         insert_habit(store, wish("no-protocol"), created_on=DAY)
 
 
-@pytest.mark.promise("lifehelper.newer_file")
 def test_a_file_of_a_newer_version_is_refused_with_file_and_versions(
     tmp_path: Path, catalog: ProtocolCatalog
 ) -> None:
@@ -223,7 +222,6 @@ def test_a_file_that_another_program_keeps_is_refused_with_a_sentence(
             Store.open(path, catalog)
 
 
-@pytest.mark.promise("lifehelper.isolated")
 def test_two_fresh_stores_share_nothing(image: StoreImage) -> None:
     with image.fresh() as one, image.fresh() as other:
         insert_habit(one, wish("daily-walk"), created_on=DAY)
@@ -232,7 +230,6 @@ def test_two_fresh_stores_share_nothing(image: StoreImage) -> None:
         assert [hit.id for hit in search_protocols(other, query="걷기")] == ["daily-walk"]
 
 
-@pytest.mark.promise("lifehelper.isolated")
 @pytest.mark.parametrize(
     "change",
     [

@@ -132,7 +132,6 @@ def test_an_unknown_locale_is_an_error(catalog: ProtocolCatalog) -> None:
         build_registry(catalog, "de")
 
 
-@pytest.mark.promise("lifehelper.confirm_texts")
 def test_adding_a_habit_is_asked_with_title_frame_sentence_and_anchors(
     catalog: ProtocolCatalog,
 ) -> None:
@@ -144,7 +143,6 @@ def test_adding_a_habit_is_asked_with_title_frame_sentence_and_anchors(
     assert "'Walk every day'" in question(catalog, "add_habit", ADD, "en")
 
 
-@pytest.mark.promise("lifehelper.confirm_texts")
 def test_an_anchor_is_asked_with_what_it_is_a_time_or_something_done_before(
     catalog: ProtocolCatalog,
 ) -> None:
@@ -162,7 +160,6 @@ def test_an_unknown_protocol_is_asked_by_its_id(catalog: ProtocolCatalog) -> Non
     assert "'no-such'" in question(catalog, "add_habit", {**ADD, "protocol_id": "no-such"}, "ko")
 
 
-@pytest.mark.promise("lifehelper.confirm_texts")
 @pytest.mark.parametrize(
     ("args", "expected"),
     [

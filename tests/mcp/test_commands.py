@@ -132,7 +132,6 @@ def environment(folder: Path) -> dict[str, str]:
 OWN = ("--toolset", "mcp:notes.toml")
 
 
-@pytest.mark.promise("mcp.commands")
 def test_mutate_spoils_the_gold_calls_of_a_server_and_all_spoilt_ones_are_noticed(
     lhkit: Lhkit,
 ) -> None:
@@ -141,7 +140,6 @@ def test_mutate_spoils_the_gold_calls_of_a_server_and_all_spoilt_ones_are_notice
     assert told["tried"] > 20
 
 
-@pytest.mark.promise("mcp.commands")
 def test_rescore_judges_the_records_of_a_server_anew(lhkit: Lhkit, folder: Path) -> None:
     lhkit("eval", "notes.yaml", *OWN, "--model", "gold", "--name", "gold")
     changed = SCENARIOS.replace("text: milk}]}", "text: bread}]}")
@@ -156,7 +154,6 @@ def test_rescore_judges_the_records_of_a_server_anew(lhkit: Lhkit, folder: Path)
     assert verdicts["again"] == {"write-it": "fail", "leave-it": "pass"}
 
 
-@pytest.mark.promise("mcp.commands")
 def test_a_matrix_plays_a_server_that_is_declared_beside_the_suite(
     lhkit: Lhkit, folder: Path
 ) -> None:
@@ -166,7 +163,6 @@ def test_a_matrix_plays_a_server_that_is_declared_beside_the_suite(
     assert len(Run.load(folder / "runs" / "suite" / "gold").records) == 2
 
 
-@pytest.mark.promise("mcp.commands")
 def test_training_data_are_played_with_a_real_server(lhkit: Lhkit, folder: Path) -> None:
     options = ("--out", "own.jsonl", "--count", "12", "--dev-share", "0", "--seed", "3")
     lhkit("tune", "data", *OWN, "--phrases", "phrases.yaml", *options)
@@ -177,7 +173,6 @@ def test_training_data_are_played_with_a_real_server(lhkit: Lhkit, folder: Path)
     assert str(folder) not in talks
 
 
-@pytest.mark.promise("mcp.commands")
 @pytest.mark.parametrize(("answer", "text"), [("y", "milk"), ("n", None)])
 async def test_a_chat_in_a_terminal_writes_by_a_server_only_after_a_yes(
     folder: Path, answer: str, text: str | None

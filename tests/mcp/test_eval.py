@@ -54,7 +54,6 @@ def scenario(number: int, **said: Any) -> Scenario:
     )
 
 
-@pytest.mark.promise("mcp.own_worlds")
 async def test_each_sample_has_a_server_and_a_folder_of_its_own(own: McpToolset) -> None:
     scenarios = [scenario(each) for each in range(3)]
     run = await replay(scenarios, gold_model, toolset=own, repeats=2, concurrency=3, progress=False)
@@ -72,7 +71,6 @@ async def test_a_refused_write_leaves_the_state_that_the_server_tells(own: McpTo
     assert run.records[0].judgement.verdict is Verdict.PASS, run.records[0].judgement
 
 
-@pytest.mark.promise("mcp.invalid")
 async def test_a_server_that_dies_makes_the_sample_invalid_and_no_other(own: McpToolset) -> None:
     def model(each: Scenario, _tools: object) -> ScriptedModel:
         dying = call("die") if each.id == "rent-1" else call("add_entry", text="rent")
@@ -86,7 +84,6 @@ async def test_a_server_that_dies_makes_the_sample_invalid_and_no_other(own: Mcp
     assert "the MCP server" in reason
 
 
-@pytest.mark.promise("mcp.content_hash")
 async def test_name_and_version_of_the_server_are_in_the_manifest_and_in_the_hash(
     own: McpToolset, tmp_path: Path
 ) -> None:

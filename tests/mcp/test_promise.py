@@ -20,7 +20,6 @@ def of(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-@pytest.mark.promise("mcp.envelopes")
 @pytest.mark.parametrize(
     ("schema", "told", "why"),
     [
@@ -62,7 +61,6 @@ for _ in range(200):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.promise("mcp.envelopes")
 @pytest.mark.parametrize(
     ("schema", "told"),
     [

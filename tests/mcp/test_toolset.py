@@ -187,7 +187,6 @@ async def test_a_server_that_asks_for_the_clients_model_is_refused(ledger: Ledge
 
 
 # --------------------------------------------------------------------------------- what comes back
-@pytest.mark.promise("mcp.envelopes")
 async def test_answers_become_envelopes(ledger: Ledger) -> None:
     with opened(ledger(), {}, "en") as session:
         refused = await dispatched(session, "refuse", yes())
@@ -203,7 +202,6 @@ async def test_answers_become_envelopes(ledger: Ledger) -> None:
         assert wrong.code == "validation"
 
 
-@pytest.mark.promise("mcp.envelopes")
 @pytest.mark.parametrize(
     ("text", "why"),
     [("rent", 'entries.1 is "no entry" and should be object'), ("nothing", "no structured")],
@@ -235,7 +233,6 @@ async def test_toolset_reads_a_schema_by_its_draft_and_names_tools_that_it_leave
         assert isinstance(session.registry.validator("pair").check({"p": ["a", "b"]}), Invalid)
 
 
-@pytest.mark.promise("mcp.envelopes")
 async def test_a_pattern_of_a_server_holds_up_nobody_and_is_the_servers_to_check(
     ledger: Ledger, file: Path
 ) -> None:
@@ -258,7 +255,6 @@ async def test_a_panel_that_is_closed_ends_its_server(ledger: Ledger) -> None:
     assert not started.is_alive()
 
 
-@pytest.mark.promise("mcp.envelopes")
 async def test_half_a_character_of_a_model_is_an_error_of_its_call_and_ends_no_connection(
     ledger: Ledger,
 ) -> None:
@@ -270,7 +266,6 @@ async def test_half_a_character_of_a_model_is_an_error_of_its_call_and_ends_no_c
         assert done == ToolOk({"result": "added whole"})
 
 
-@pytest.mark.promise("mcp.envelopes")
 async def test_a_call_that_takes_too_long_is_over_and_the_server_goes_on(ledger: Ledger) -> None:
     with opened(ledger(timeout_s=0.5, reads=["read_entries"]), {}, "en") as session:
         late = await dispatched(session, "sleep", yes(), seconds=600)
@@ -279,7 +274,6 @@ async def test_a_call_that_takes_too_long_is_over_and_the_server_goes_on(ledger:
         state_of(session)  # it is still there
 
 
-@pytest.mark.promise("mcp.envelopes")
 @pytest.mark.parametrize(
     ("tool", "args", "why"),
     [("die", {}, "ended"), ("shout", {"megabytes": 40}, "more than 16 MiB")],
@@ -338,7 +332,6 @@ async def test_an_address_where_nobody_is_says_so() -> None:
 
 
 # ------------------------------------------------------------------------------ reference servers
-@pytest.mark.promise("mcp.real_servers")
 async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
     toolset = McpToolset(
         server=shlex.join([server("filesystem"), "{folder}"]),
@@ -371,7 +364,6 @@ async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
         assert len(state_of(session)["files"]) == 2
 
 
-@pytest.mark.promise("mcp.real_servers")
 async def test_the_reference_memory_server_tells_its_state_by_a_read(tmp_path: Path) -> None:
     entry = {
         "command": server("memory"),

@@ -146,7 +146,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new folder" / "cassette.json"
 
 
-@pytest.mark.promise("cassette.exact")
 async def test_a_response_is_replayed_with_every_event_and_all_evidence(path: Path) -> None:
     assert await record(path, Playing(EVENTS), REQUEST) == [list(EVENTS)]
     model = CassetteModel.open(path)
@@ -199,7 +198,6 @@ endings = st.builds(
 )
 
 
-@pytest.mark.promise("cassette.exact")
 @given(before=st.lists(deltas, max_size=4), end=endings, text=texts, args=json_values)
 async def test_any_events_are_replayed_for_any_request(
     before: list[ModelEvent], end: Finished, text: str, args: Any
@@ -242,7 +240,6 @@ async def test_a_pace_that_is_none_is_refused(path: Path, pace: float) -> None:
         CassetteModel.open(path, pace=pace)
 
 
-@pytest.mark.promise("cassette.exact")
 async def test_a_repeated_request_gets_its_answers_in_order_and_then_the_last(path: Path) -> None:
     inner = ScriptedModel([say("하나"), say("다른"), say("둘")])
     one, _, two = await record(path, inner, REQUEST, HELLO, REQUEST)
@@ -284,7 +281,6 @@ def with_message(index: int, message: Any) -> ModelRequest:
     return replace(REQUEST, messages=tuple(messages))
 
 
-@pytest.mark.promise("cassette.unknown")
 @pytest.mark.parametrize(
     ("asked", "part", "gone", "new"),
     [
@@ -329,7 +325,6 @@ async def test_an_unknown_request_is_refused_with_a_diff_of_the_part_that_change
     assert new in "".join(line for line in diff[2:] if line.startswith("+"))
 
 
-@pytest.mark.promise("cassette.unknown")
 @pytest.mark.parametrize(
     ("messages", "sign", "part"),
     [
@@ -412,7 +407,6 @@ async def test_the_nearest_request_is_the_one_that_shares_most(
     assert said in str(caught.value)
 
 
-@pytest.mark.promise("cassette.readable")
 async def test_the_file_reads_well(path: Path) -> None:
     await record(path, Playing(EVENTS), replace(REQUEST, instructions="한 줄씩 읽는다.\n" * 9))
     lines = text_of(path).split("\n")
@@ -423,7 +417,6 @@ async def test_the_file_reads_well(path: Path) -> None:
     assert any('"text": "물 200ml 마셨어", "context": "2026-11-22"' in line for line in lines)
 
 
-@pytest.mark.promise("cassette.readable")
 async def test_instructions_and_tools_stand_once(path: Path) -> None:
     other = with_message(5, UserMessage(text="잘가"))
     await record(path, ScriptedModel([]), REQUEST, other, REQUEST)
@@ -432,7 +425,6 @@ async def test_instructions_and_tools_stand_once(path: Path) -> None:
     assert text.count("Be short.") == 1
 
 
-@pytest.mark.promise("cassette.complete")
 async def test_an_abandoned_response_is_not_recorded(path: Path) -> None:
     model = RecordingModel(ScriptedModel([say("아주 긴 대답이라 여러 조각"), say("둘")]), path)
     async with aclosing(model.stream(REQUEST)) as events:
@@ -443,7 +435,6 @@ async def test_an_abandoned_response_is_not_recorded(path: Path) -> None:
     assert len(read_cassette(path).responses) == 1
 
 
-@pytest.mark.promise("cassette.complete")
 async def test_a_fault_of_the_model_passes_through_and_is_not_recorded(path: Path) -> None:
     fault = StreamBrokenError("gone: look")
     model = RecordingModel(Playing(EVENTS[:2], error=fault), path)
@@ -454,7 +445,6 @@ async def test_a_fault_of_the_model_passes_through_and_is_not_recorded(path: Pat
     assert files_by(path) == []
 
 
-@pytest.mark.promise("cassette.complete")
 async def test_every_response_is_on_disk_before_its_last_event_is_given(path: Path) -> None:
     model = RecordingModel(Playing(EVENTS), path)
     for done in (1, 2):
@@ -463,7 +453,6 @@ async def test_every_response_is_on_disk_before_its_last_event_is_given(path: Pa
                 assert len(read_cassette(path).responses) == done
 
 
-@pytest.mark.promise("cassette.complete")
 async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_the_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -480,7 +469,6 @@ async def test_a_write_that_fails_leaves_the_old_file_whole_and_is_made_good_at_
     assert files_by(path) == ["cassette.json"]
 
 
-@pytest.mark.promise("cassette.complete")
 async def test_a_response_that_a_full_disk_refused_is_written_with_the_next(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,7 +56,6 @@ def heard(deltas: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any, tuple[str
     return [(call.name, call.args, call.repairs) for call in result.calls]
 
 
-@pytest.mark.promise("openai.assembled")
 @pytest.mark.parametrize(
     ("deltas", "expected"),
     [
@@ -160,7 +159,6 @@ def test_calls_are_assembled_from_whatever_pieces_come(
     assert heard(deltas) == expected
 
 
-@pytest.mark.promise("openai.assembled")
 @given(args=ARGUMENTS, cuts=st.lists(st.integers(0, 200), max_size=6), ascii_only=st.booleans())
 def test_every_json_object_survives_any_cutting(
     args: dict[str, Any], cuts: list[int], *, ascii_only: bool
@@ -172,7 +170,6 @@ def test_every_json_object_survives_any_cutting(
     assert heard(calls(*named)) == [("add", args, ())]
 
 
-@pytest.mark.promise("openai.never_cut")
 def test_before_the_close_there_are_no_calls() -> None:
     content = ChatContent(KNOWN)
     for delta in calls(chat_call(0, "add", TEXT), chat_call(1, "add", TEXT)):
@@ -181,7 +178,6 @@ def test_before_the_close_there_are_no_calls() -> None:
     assert content.result is None
 
 
-@pytest.mark.promise("openai.never_cut")
 @pytest.mark.parametrize("end", range(len(TEXT) + 1))
 def test_a_call_that_the_token_limit_may_have_cut_is_a_fragment(end: int) -> None:
     whole, last = chat_call(0, "add", TEXT), chat_call(1, "add", TEXT[:end])

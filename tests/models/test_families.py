@@ -37,7 +37,6 @@ def test_other_names_tell_nothing(name: str) -> None:
     assert family_of(name) is None
 
 
-@pytest.mark.promise("serve.lines")
 def test_a_gpu_line_is_vllm_serve_with_what_records_need() -> None:
     line = " ".join(serve_command("google/gemma-3-4b-it", "gpu"))
     assert line == (
@@ -57,7 +56,6 @@ def test_a_cpu_line_shows_cache_hits_and_sets_its_memory() -> None:
     assert line[line.index("--block-size") + 1] == "32"
 
 
-@pytest.mark.promise("serve.dtype")
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_a_line_names_the_type_of_number_only_where_it_is_not_left_to_vllm(device: Device) -> None:
     line = serve_command("google/gemma-3-1b-it", device, dtype="float32")
@@ -82,7 +80,6 @@ def test_no_family_asks_for_a_parser_of_the_server_by_itself(family: Family) -> 
     assert family.server_dialect in DIALECTS
 
 
-@pytest.mark.promise("serve.lines")
 @pytest.mark.parametrize(
     ("model", "parser"),
     [

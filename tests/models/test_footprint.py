@@ -20,7 +20,7 @@ from lhkit.scale import SCRIPTED
 from lhkit.settings import Settings, load_settings
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("runtimes.footprint")]
+pytestmark = pytest.mark.anyio
 
 FAKE = Path(__file__).parent / "fakes" / "fake_vllm.py"
 

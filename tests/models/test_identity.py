@@ -51,7 +51,6 @@ async def test_the_weights_are_named_where_the_served_name_does_not(
     assert model.identity.weights == weights
 
 
-@pytest.mark.promise("eval.weights")
 @pytest.mark.parametrize("name", [None, "mine"])
 async def test_a_server_tells_which_weights_it_loaded_and_serves_one_model(
     name: str | None,
@@ -65,7 +64,6 @@ async def test_a_server_tells_which_weights_it_loaded_and_serves_one_model(
     assert model.identity.dtype == ""
 
 
-@pytest.mark.promise("eval.dtype")
 @pytest.mark.parametrize("dtype", DTYPES)
 async def test_a_server_tells_what_it_computes_in_also_of_an_adapter_beside(dtype: Dtype) -> None:
     aliases = aliases_of(weights_sha256=HASH, dtype=dtype)
@@ -78,7 +76,6 @@ async def test_a_server_tells_what_it_computes_in_also_of_an_adapter_beside(dtyp
             assert (model.identity.dtype, model.identity.weights_sha256) == (dtype, sha256)
 
 
-@pytest.mark.promise("serve.dtype")
 def test_what_a_graphics_card_computes_in_is_left_to_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "version_of", {"vllm": "0.32.0"}.get)
     assert (served_dtype(None), served_dtype("float32")) == ("auto", "float32")
@@ -104,7 +101,6 @@ async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights
             await connect(server.base_url)
 
 
-@pytest.mark.promise("embedded.known_before")
 async def test_who_will_answer_is_known_before_the_server_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

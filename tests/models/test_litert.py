@@ -39,7 +39,6 @@ from tests.models.fake_litert import ENDLESS, FAULT, FULL, FakeEngine, LiteRtSer
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.timeout(300),
-    pytest.mark.promise("runtimes.litert"),
 ]
 
 

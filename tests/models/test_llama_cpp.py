@@ -63,7 +63,6 @@ def last_of(events: Sequence[ModelEvent]) -> Finished:
     return last
 
 
-@pytest.mark.promise("client.llama_cpp")
 async def test_it_is_recognised_by_what_only_it_answers_and_no_path_gets_into_records() -> None:
     async with FakeLlamaCpp() as server, connected(server) as model:
         told = model.identity
@@ -84,7 +83,6 @@ async def test_an_alias_of_ours_tells_the_hash_of_the_file() -> None:
         assert told.is_sure
 
 
-@pytest.mark.promise("runtimes.build")
 @pytest.mark.parametrize(
     ("told", "server"),
     [
@@ -107,7 +105,6 @@ async def test_an_alias_of_ours_tells_the_build_that_the_wheel_leaves_untold(
         assert model.identity.model == "tuned-Q8_0.gguf"
 
 
-@pytest.mark.promise("client.llama_cpp")
 async def test_the_name_that_a_model_was_given_is_taken_before_that_of_its_file() -> None:
     """So that the address alone is enough, as with a vLLM."""
     alias = alias_of("a" * 64)
@@ -128,7 +125,6 @@ async def test_of_a_path_only_the_files_name_is_told(path: str) -> None:
         assert (model.identity.dtype, model.identity.model) == ("", "gemma")
 
 
-@pytest.mark.promise("client.llama_cpp")
 @pytest.mark.parametrize("wanted", [None, "tuned-Q8_0.gguf"])
 async def test_a_model_that_has_only_its_path_for_a_name_is_called_by_its_file(
     wanted: str | None,
@@ -140,7 +136,6 @@ async def test_a_model_that_has_only_its_path_for_a_name_is_called_by_its_file(
     assert "somebody" not in repr(told)
 
 
-@pytest.mark.promise("client.llama_cpp")
 async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text() -> None:
     _, server = await answer_of(streams(native(["hi"])), sampling=Sampling(max_tokens=7, seed=3))
     assert server.bodies == [
@@ -161,7 +156,6 @@ async def test_the_prompt_goes_as_ids_and_the_marks_that_stop_are_kept_as_text()
     ]
 
 
-@pytest.mark.promise("client.llama_cpp")
 async def test_words_are_streamed_in_order_and_the_evidence_is_kept() -> None:
     events, _ = await answer_of(streams(native(["안", "녕 ", "😀"])))
     told = [each.text for each in events if isinstance(each, TextDelta)]
@@ -241,7 +235,6 @@ async def test_a_server_that_is_neither_is_spoken_to_as_ever() -> None:
     assert not isinstance(model, LlamaCppHttp)
 
 
-@pytest.mark.promise("runtimes.completions")
 @pytest.mark.parametrize(
     ("counted", "sent"),
     [

@@ -128,7 +128,6 @@ def speaks(text: str) -> dict[str, Behaviour]:
 # --- any server
 
 
-@pytest.mark.promise("openai.any_server")
 async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
     async with FakeVllm(streams(PLAIN), routes=ELSEWHERE) as server, connected(server) as model:
         events = await said(model)
@@ -156,7 +155,6 @@ async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
     assert last.prompt_sha256 == hashlib.sha256(last.prompt_text.encode()).hexdigest()
 
 
-@pytest.mark.promise("openai.any_server")
 async def test_a_server_that_tells_no_usage_is_understood() -> None:
     told = chat_completion([{"content": "네"}], token_ids=False)
     async with FakeVllm(streams(told), routes=ELSEWHERE) as server, connected(server) as model:
@@ -218,7 +216,6 @@ async def test_an_address_alone_is_an_endpoint() -> None:
 # --- the second opinion, of a vLLM
 
 
-@pytest.mark.promise("openai.second_opinion")
 async def test_both_readings_of_what_a_vllm_wrote_are_kept() -> None:
     deltas = [{}, *DELTAS[1:3], {"tool_calls": [chat_call(0, None, '"200"}')]}]
     told = chat_completion(deltas, reason="tool_calls", tokens=5)
@@ -238,7 +235,6 @@ async def test_both_readings_of_what_a_vllm_wrote_are_kept() -> None:
     assert (own.name, own.args, own.repairs) == ("log_water", {"ml": 200}, ("array",))
 
 
-@pytest.mark.promise("openai.second_opinion")
 async def test_the_end_of_turn_is_not_part_of_what_was_written() -> None:
     asked: list[Any] = []
 
@@ -291,7 +287,6 @@ async def test_the_servers_own_account_is_kept() -> None:
 # --- faults
 
 
-@pytest.mark.promise("openai.never_cut")
 async def test_no_prefix_of_a_stream_gives_a_call() -> None:
     body = b"".join(PLAIN)
     ends = range(0, len(body) - len(DONE), 53)

@@ -232,7 +232,6 @@ def as_vllm_does(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.promise("serve.templates")
 @pytest.mark.parametrize("length", range(1, len(CONVERSATION) + 1))
 @pytest.mark.parametrize("tools", [TOOLS, ()], ids=["tools", "no tools"])
 @pytest.mark.parametrize("instructions", ["비서 <bos>", ""])

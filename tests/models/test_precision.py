@@ -21,7 +21,6 @@ def processor(cpuinfo: str, folder: Path) -> Processor:
     return this_processor(path)
 
 
-@pytest.mark.promise("serve.dtype")
 @pytest.mark.parametrize(
     ("cpuinfo", "dtype", "why"),
     [
@@ -42,7 +41,6 @@ def test_bf16_is_chosen_where_all_cores_have_instructions_for_it(
     assert (found.dtype, found.why) == (dtype, why)
 
 
-@pytest.mark.promise("serve.dtype")
 def test_where_the_flags_cannot_be_read_the_type_that_is_quick_everywhere_is_taken(
     tmp_path: Path,
 ) -> None:

@@ -77,7 +77,6 @@ async def asked(
     return events[-1], server, time
 
 
-@pytest.mark.promise("retries.safe")
 @pytest.mark.parametrize("dialect", ["json", "openai"])
 @pytest.mark.parametrize(
     "failure",
@@ -93,7 +92,6 @@ async def test_what_may_pass_is_asked_again_with_the_same_words(
     assert len(time.slept_s) == 2
 
 
-@pytest.mark.promise("retries.safe")
 @pytest.mark.parametrize(
     ("failure", "error"),
     [
@@ -125,7 +123,6 @@ async def test_silence_is_not_asked_again() -> None:
         assert len(server.bodies) == 1
 
 
-@pytest.mark.promise("retries.safe")
 async def test_after_the_last_try_the_fault_is_told_as_ever() -> None:
     came, server, _ = await asked(BUSY, BUSY, BUSY, STREAMS["json"])
     assert isinstance(came, ServerOverloadedError)
@@ -173,7 +170,6 @@ async def test_connecting_is_tried_once() -> None:
     assert time.slept_s == []
 
 
-@pytest.mark.promise("retries.told")
 async def test_second_tries_are_told_and_no_other_time_contains_them() -> None:
     asked_to_wait = answers(503, "", retry_after="7")
     came, _, time = await asked(asked_to_wait, STREAMS["json"])

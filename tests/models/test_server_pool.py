@@ -128,7 +128,6 @@ def addresses(record: SampleRecord) -> set[str]:
     return {call.response.identity.base_url for call in calls if call.response.identity}
 
 
-@pytest.mark.promise("scale.stays")
 async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_least_busy() -> None:
     async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
         first, second, third = (pool.conversation() for _ in range(3))
@@ -141,7 +140,6 @@ async def test_a_conversation_stays_where_it_began_and_a_new_one_goes_to_the_lea
         assert (a.talks(), b.talks()) == ([1, 1, 3], [2, 2])
 
 
-@pytest.mark.promise("scale.same_verdicts")
 async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
@@ -167,7 +165,6 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
     assert len({*a.talks(), *b.talks()} - {0}) >= MANY - 2  # of the dead one at most two were whole
 
 
-@pytest.mark.promise("scale.told")
 async def test_records_and_manifest_say_which_server_played_and_never_the_key(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
@@ -225,7 +222,6 @@ async def test_every_server_reads_the_common_beginning_before_all_ask() -> None:
         ({"/version": answers(200, '{"version":"0.33.0"}')}, "server (vllm 0.32.0, vllm 0.33.0)"),
     ],
 )
-@pytest.mark.promise("scale.one_model")
 async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: str) -> None:
     async with Replica() as a, Replica(routes=route) as b:
         with pytest.raises(UsageError) as refused:

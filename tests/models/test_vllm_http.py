@@ -185,7 +185,6 @@ async def test_the_api_key_goes_with_every_request(api_key: str | None, header: 
 # --- the response
 
 
-@pytest.mark.promise("client.evidence")
 async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
     events, server = await answer_of(streams(HELLO))
     *deltas, last = events
@@ -258,7 +257,6 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
 # --- faults
 
 
-@pytest.mark.promise("client.faults")
 @pytest.mark.parametrize(
     ("behaviour", "error", "sentence"),
     [
@@ -343,7 +341,6 @@ async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() 
 # --- leaving early
 
 
-@pytest.mark.promise("client.cancel")
 async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
     async with FakeVllm(streams(HELLO[:2], "stall")) as server, connected(server) as model:
         async with aclosing(model.stream(REQUEST)) as events:  # type: ignore[type-var]

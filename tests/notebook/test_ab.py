@@ -155,7 +155,6 @@ async def test_a_vote_says_the_same_whoever_stands_where(make_ab: MakeAB, tmp_pa
     assert [each.judgement.verdict for each in tuned] == [Verdict.PASS, Verdict.FAIL]
 
 
-@pytest.mark.promise("ab.crash")
 @pytest.mark.parametrize("moment", ["after a vote", "between the two"])
 def test_a_killed_kernel_loses_no_vote(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)
@@ -210,7 +209,6 @@ async def test_a_model_that_calls_tools_without_end_is_voted_on(
     assert [run.records[0].judgement.verdict for run in runs(tmp_path)] == ["fail", "pass"]
 
 
-@pytest.mark.promise("ab.worlds")
 async def test_each_side_writes_into_a_world_of_its_own_and_a_new_one_for_each_conversation(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -267,7 +265,6 @@ class Shelves:
         return Shelf(world)
 
 
-@pytest.mark.promise("ab.worlds")
 async def test_what_handlers_of_a_toolset_close_over_is_each_sides_own(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -157,7 +157,6 @@ async def test_a_screen_that_breaks_means_no(gate: ButtonConfirmGate, page: Any)
     assert await gate.confirm(REQUEST) is False
 
 
-@pytest.mark.promise("notebook.no_hang")
 async def test_in_a_plain_script_the_answer_is_no_at_once() -> None:
     gate = ButtonConfirmGate()
     async with asyncio.timeout(60):  # it would wait for a page for ever

@@ -126,7 +126,6 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
     assert told.state.needs_opt_in
 
 
-@pytest.mark.promise("chats.crash")
 @pytest.mark.parametrize("moment", ["after a turn", "half a line"])
 def test_a_killed_kernel_loses_no_finished_turn(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)
@@ -278,7 +277,6 @@ async def test_kept_chats_are_listed_shown_and_exported(
     assert '"name":"write"' in out.read_text(encoding="utf-8")
 
 
-@pytest.mark.promise("chats.forget")
 async def test_a_forgotten_chat_is_gone_from_the_disk_and_the_others_stay(
     make_panel: MakePanel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

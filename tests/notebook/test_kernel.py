@@ -60,7 +60,6 @@ def run(client: BlockingKernelClient, code: str, *, typed: str | None = None) ->
     return "".join(printed)
 
 
-@pytest.mark.promise("notebook.no_hang")
 def test_a_cell_where_nobody_can_click_or_type_ends_with_no(kernel: BlockingKernelClient) -> None:
     assert run(kernel, ASK) == "False nobody True\n"
 

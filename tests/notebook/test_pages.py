@@ -31,7 +31,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[ChatPanel], list[Any]]:
     return recorded
 
 
-@pytest.mark.promise("notebook.nothing_lost")
 async def test_words_sent_while_another_page_speaks_are_given_back(
     make_panel: MakePanel, front_end: MakeFrontEnd, sent: Callable[[ChatPanel], list[Any]]
 ) -> None:

@@ -224,7 +224,6 @@ async def test_an_answer_from_code_that_was_not_needed_answers_no_later_card(
     assert not panel.state.has_written({"write"})
 
 
-@pytest.mark.promise("notebook.no_hang")
 async def test_without_anybody_to_ask_nothing_is_written(make_panel: MakePanel) -> None:
     panel = make_panel(WRITES)
     async with asyncio.timeout(3):
@@ -327,7 +326,6 @@ async def test_tools_of_all_languages_offer_each_by_the_name_it_has_for_itself(
     assert named.items() >= {"en": "English", "ko": "한국어"}.items()
 
 
-@pytest.mark.promise("notebook.opt_in")
 async def test_nothing_is_sent_before_the_user_agrees_and_that_is_remembered(
     make_panel: MakePanel, front_end: MakeFrontEnd, settings: Settings
 ) -> None:

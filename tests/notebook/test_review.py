@@ -98,7 +98,6 @@ def judge_all(review: Review, *, call: str = "right", reply: str = "fine") -> No
         review.judge(reply if review.state.call is None else call)
 
 
-@pytest.mark.promise("review.resumes")
 async def test_a_review_goes_on_where_it_was_and_half_a_line_is_nothing(chats: Path) -> None:
     review = Review(chats, reviewer="kim", locale="en")
     assert len(review.state.places) == 4
@@ -140,7 +139,6 @@ async def test_a_turn_that_was_asked_again_has_to_be_judged_again(chats: Path) -
     assert len(kept.of(replace(record, evidence=evidence))) == 1
 
 
-@pytest.mark.promise("review.form")
 async def test_a_form_is_made_of_the_schema_and_a_refused_call_is_told_in_it(notes: Path) -> None:
     review = Review(notes, reviewer="kim", locale="en")
     press(review, "judge", "should_be")
@@ -269,7 +267,6 @@ async def test_a_reply_without_better_words_only_has_to_be_there_and_lint_says_s
     assert {each.judgement.verdict for each in run.records} == {Verdict.PASS}
 
 
-@pytest.mark.promise("review.training")
 async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     chats: Path, tmp_path: Path
 ) -> None:
@@ -310,7 +307,6 @@ SCENARIO = """
 """
 
 
-@pytest.mark.promise("review.accepts")
 async def test_arguments_of_a_call_held_for_right_are_accepted_into_the_old_scenario(
     tmp_path: Path,
 ) -> None:
@@ -338,7 +334,6 @@ async def test_arguments_of_a_call_held_for_right_are_accepted_into_the_old_scen
     assert read_sources(made).scenarios[0].world["now"] == "2026-06-15T09:00:00+09:00"
 
 
-@pytest.mark.promise("review.agreement")
 async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: Path) -> None:
     kim, lee = (Review(chats, reviewer=name, locale="en") for name in ("kim", "lee"))
     judge_all(kim)
@@ -362,7 +357,6 @@ async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: 
     assert "Name two" in kim.state.told[0].text
 
 
-@pytest.mark.promise("review.agreement")
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=60))
 def test_kappa_and_its_interval_are_those_of_statsmodels(pairs: list[tuple[str, str]]) -> None:
     found = cohens_kappa(pairs)

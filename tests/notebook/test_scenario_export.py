@@ -53,7 +53,6 @@ async def passes(panel: ChatPanel, tmp_path: Path) -> Any:
     return scenario
 
 
-@pytest.mark.promise("notebook.scenario")
 @pytest.mark.parametrize(
     ("turns", "ac"),
     [

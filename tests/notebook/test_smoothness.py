@@ -18,7 +18,7 @@ from lhkit.models.base import ModelRequest
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.widget import UPDATE_S, HomeLoop, Screen
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 MakePanel = Callable[..., ChatPanel]
 
@@ -39,7 +39,6 @@ class Slow:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("notebook.smooth")
 async def test_there_are_at_most_twenty_updates_a_second(
     make_panel: MakePanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

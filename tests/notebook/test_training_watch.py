@@ -12,7 +12,7 @@ from lhkit.notebook import TrainingWatch
 from lhkit.tuning.curves import save_curves
 from lhkit.tuning.scores import SCORES, Score, add_score, shown_scores
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300), pytest.mark.promise("watch.training")]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
 
 def log(steps: int) -> list[dict[str, Any]]:

@@ -60,7 +60,6 @@ def model(passing: int) -> ScriptedModel:
     return ScriptedModel([*good * passing, *[say(EVIL)] * 20])
 
 
-@pytest.mark.promise("watch.told")
 async def test_replay_tells_it_each_sample_and_it_shows_what_the_run_shows(
     scenarios: tuple[Scenario, ...],
 ) -> None:
@@ -82,7 +81,6 @@ async def test_replay_tells_it_each_sample_and_it_shows_what_the_run_shows(
     assert EVIL[1:] not in "".join(watch.widget.parts)
 
 
-@pytest.mark.promise("watch.folder")
 async def test_a_folder_that_another_process_writes_is_followed_to_its_end(
     scenarios: tuple[Scenario, ...], tmp_path: Path
 ) -> None:
@@ -102,7 +100,6 @@ async def test_a_folder_that_another_process_writes_is_followed_to_its_end(
     watch.close()
 
 
-@pytest.mark.promise("watch.folder")
 async def test_a_folder_is_counted_as_the_run_is_read_also_when_it_is_taken_up_again(
     scenarios: tuple[Scenario, ...], tmp_path: Path
 ) -> None:
@@ -128,7 +125,6 @@ async def test_a_folder_is_counted_as_the_run_is_read_also_when_it_is_taken_up_a
     assert [name(each) for each in followed.state.failures] == ["chat-4", "chat-5"]
 
 
-@pytest.mark.promise("watch.folder")
 async def test_a_broken_record_is_told_in_the_view_and_ends_it(
     scenarios: tuple[Scenario, ...], tmp_path: Path
 ) -> None:

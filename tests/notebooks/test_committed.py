@@ -75,7 +75,6 @@ def faults(notebook: NotebookNode) -> list[str]:
     return found
 
 
-@pytest.mark.promise("notebooks.whole")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_committed_notebook_is_whole(path: Path) -> None:
     assert faults(read(path)) == []
@@ -113,7 +112,6 @@ def keep_widgets(notebook: NotebookNode) -> None:
     notebook.metadata["widgets"] = {}
 
 
-@pytest.mark.promise("notebooks.whole")
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [

@@ -41,14 +41,11 @@ def require_all_passed(ran: "CompletedProcess[str]", path: Path) -> None:
     assert f"{code} passed" in ran.stdout
 
 
-@pytest.mark.promise("notebooks.compared")
 @pytest.mark.parametrize("path", QUICK, ids=lambda path: path.stem)
 def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
     require_all_passed(nbval(path), path)
 
 
-@pytest.mark.promise("notebooks.compared")
-@pytest.mark.promise("notebooks.trains")
 @pytest.mark.gemma
 @pytest.mark.timeout(5 * 3600)
 @pytest.mark.usefixtures("base_weights")
@@ -71,7 +68,6 @@ def test_a_notebook_finds_the_modules_that_the_tests_find(
     require_all_passed(nbval(path), path)
 
 
-@pytest.mark.promise("notebooks.changed_output")
 def test_a_changed_output_fails(copies: Path, nbval: Nbval) -> None:
     path = copies / "01_tools_and_gate.ipynb"
     change(path, "'left': 1", "'left': 7", in_output=True)
@@ -80,7 +76,6 @@ def test_a_changed_output_fails(copies: Path, nbval: Nbval) -> None:
     assert "1 failed" in ran.stdout
 
 
-@pytest.mark.promise("notebooks.changed_output")
 def test_a_cell_that_was_changed_after_its_output_fails(copies: Path, nbval: Nbval) -> None:
     path = copies / "01_tools_and_gate.ipynb"
     change(path, "basket[name] -= count", "basket[name] -= count + 1")

@@ -44,7 +44,6 @@ def notebook_of(source: str) -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
 
 
-@pytest.mark.promise("notebooks.renewed")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cassette_of_a_notebook_can_be_recorded(path: Path, renew: ModuleType) -> None:
     sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
@@ -72,7 +71,6 @@ def test_one_address_is_that_of_the_default_model(renew: ModuleType) -> None:
     assert f'lhkit.RecordingModel(await lhkit.connect({endpoint}), "cassettes/chat.json")' in cell
 
 
-@pytest.mark.promise("notebooks.renewed")
 def test_each_of_two_models_is_asked_at_its_own_address(renew: ModuleType) -> None:
     cell = renew.recording(TWO, {"gemma": TUNED, "gemma-base": BARE}, set())
     assert f"LIVE = {{'gemma': '{TUNED}', 'gemma-base': '{BARE}'}}" in cell
@@ -106,7 +104,6 @@ def test_a_notebook_in_the_place_of_an_address_is_no_address(renew: ModuleType) 
         renew.addresses_of(["05_tune.ipynb"])
 
 
-@pytest.mark.promise("notebooks.renewed")
 def test_models_without_an_address_are_served_and_ended(
     renew: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,6 @@ def said(text: str) -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.timeout(1_200)  # hundreds of conversations: minutes on a busy machine
 @pytest.mark.parametrize("name", OWN)
-@pytest.mark.promise("own_tools.phrases")
 async def test_phrases_play_with_their_tools_and_nothing_is_near_any_scenario(
     name: str, tmp_path: Path
 ) -> None:

@@ -194,7 +194,6 @@ def verdicts(run: Run) -> dict[str, Verdict]:
     return {each.sample_id.scenario: each.judgement.verdict for each in run.records}
 
 
-@pytest.mark.promise("replicas.same_verdicts")
 async def test_replicas_write_the_journal_that_one_process_writes(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
@@ -219,7 +218,6 @@ async def test_a_run_of_one_process_goes_on_with_replicas(
     assert (run.kept, len(read_records(tmp_path))) == (5, FEW)
 
 
-@pytest.mark.promise("replicas.deaths")
 @pytest.mark.parametrize("takes", [0, 1, 2])
 async def test_what_a_lost_replica_had_is_played_once_by_another(
     takes: int, scenarios: Sequence[Scenario], tmp_path: Path
@@ -321,7 +319,6 @@ async def test_a_server_that_cannot_be_had_is_told_before_the_first_sample(
     assert not (tmp_path / "records.jsonl").exists()
 
 
-@pytest.mark.promise("replicas.agree")
 async def test_a_node_with_another_version_is_refused_and_told_which(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
@@ -330,7 +327,6 @@ async def test_a_node_with_another_version_is_refused_and_told_which(
         await played(scenarios, here(), tmp_path, part)
 
 
-@pytest.mark.promise("replicas.agree")
 async def test_a_node_that_would_ask_something_else_is_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
@@ -340,7 +336,6 @@ async def test_a_node_that_would_ask_something_else_is_refused(
     assert read_records(tmp_path) == ()
 
 
-@pytest.mark.promise("replicas.agree")
 async def test_two_replicas_of_different_models_are_refused(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:
@@ -401,7 +396,6 @@ def test_without_ray_all_else_is_as_ever(tmp_path: Path) -> None:
     assert len(read_records(tmp_path / "run")) == 2
 
 
-@pytest.mark.promise("replicas.told")
 def test_what_ray_would_print_goes_to_the_runs_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

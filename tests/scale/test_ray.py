@@ -165,7 +165,6 @@ def results(found: tuple[SampleRecord, ...], key: str) -> set[Any]:
     return {told[key] for told in payloads if key in told}
 
 
-@pytest.mark.promise("replicas.same_verdicts")
 def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, suite: Path) -> None:
     here = lhkit(suite, name="here")
     os.mkfifo(suite.parent / "deeds" / "1")
@@ -180,7 +179,6 @@ def test_two_nodes_give_every_sample_the_verdict_of_one_process(nodes: Nodes, su
     assert "sample/s" in there.stderr
 
 
-@pytest.mark.promise("replicas.told")
 def test_the_terminal_is_the_commands_alone_and_the_runs_log_tells_the_rest(
     nodes: Nodes, suite: Path
 ) -> None:
@@ -192,7 +190,6 @@ def test_the_terminal_is_the_commands_alone_and_the_runs_log_tells_the_rest(
     assert f"a replica plays on node {platform.node()}" in log
 
 
-@pytest.mark.promise("replicas.tools")
 def test_a_toolset_of_a_file_travels_with_what_lies_beside_it(nodes: Nodes, suite: Path) -> None:
     done = lhkit(suite, *on(nodes))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -202,7 +199,6 @@ def test_a_toolset_of_a_file_travels_with_what_lies_beside_it(nodes: Nodes, suit
     assert (file.parent / "neighbour.py").exists()
 
 
-@pytest.mark.promise("replicas.tools")
 def test_a_toolset_that_needs_what_no_node_has_is_refused_and_told_why(
     nodes: Nodes, suite: Path
 ) -> None:
@@ -225,7 +221,6 @@ def test_a_toolset_that_needs_what_no_node_has_is_refused_and_told_why(
     assert records(suite) == ()
 
 
-@pytest.mark.promise("replicas.tools")
 def test_a_folder_that_is_too_large_to_travel_is_told_with_what_to_do(
     nodes: Nodes, suite: Path
 ) -> None:
@@ -240,7 +235,6 @@ def test_a_folder_that_is_too_large_to_travel_is_told_with_what_to_do(
     assert ".gitignore" in told
 
 
-@pytest.mark.promise("replicas.agree")
 def test_a_cluster_of_another_ray_or_with_a_token_is_refused_with_what_to_do(suite: Path) -> None:
     token = "t" * 64
     asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
@@ -255,7 +249,6 @@ def test_a_cluster_of_another_ray_or_with_a_token_is_refused_with_what_to_do(sui
     assert token not in stranger.stderr + other.stderr
 
 
-@pytest.mark.promise("replicas.deaths")
 def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite: Path) -> None:
     deed(suite, 7, "replica")
     done = lhkit(suite, *on(nodes))
@@ -265,7 +258,6 @@ def test_a_replica_that_is_killed_gives_back_what_it_played(nodes: Nodes, suite:
     assert "1 replica was lost" in done.stdout
 
 
-@pytest.mark.promise("replicas.deaths")
 def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
     deed(suite, 9, "node")
     done = lhkit(suite, *on(nodes))
@@ -276,7 +268,6 @@ def test_a_node_that_is_killed_loses_nothing(nodes: Nodes, suite: Path) -> None:
     assert "raylet" not in done.stdout + done.stderr
 
 
-@pytest.mark.promise("replicas.deaths")
 def test_after_the_driver_was_killed_the_same_command_plays_the_rest(
     nodes: Nodes, suite: Path
 ) -> None:
@@ -311,7 +302,6 @@ def test_a_sample_that_kills_every_replica_is_invalid_and_all_others_are_played(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("replicas.secrets")
 async def test_a_key_of_the_nodes_reaches_the_server_and_is_written_nowhere(
     nodes: Nodes, suite: Path
 ) -> None:

@@ -50,7 +50,6 @@ def raising(error: BaseException) -> Any:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.unknown_tool")
 async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -71,7 +70,6 @@ async def test_a_wrong_type_names_field_expected_and_actual() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.missing_field", "dispatch.empty_args")
 async def test_empty_arguments_are_caught_by_the_required_fields() -> None:
     trace = await traced("search_catalog", {})
     assert trace.result == ToolErr(
@@ -94,7 +92,6 @@ async def test_a_destructive_call_with_no_gate_is_cancelled() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.accept")
 async def test_an_accepted_call_returns_the_handlers_result_as_it_is() -> None:
     refusal = ToolErr("r3_quota", "one a week")
     tool = replace(WRITE, handler=lambda _args, _deps: refusal)
@@ -104,7 +101,6 @@ async def test_an_accepted_call_returns_the_handlers_result_as_it_is() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.reject")
 async def test_a_rejected_call_is_cancelled() -> None:
     trace = await traced("add_habit", ARGS, confirm=ScriptedGate([False]))
     assert (trace.result, trace.gate, trace.ran) == (ToolCancelled(), GateOutcome.REJECTED, False)
@@ -162,7 +158,6 @@ async def test_undeclared_keys_are_dropped_even_where_the_schema_forbids_them() 
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.handler_raises")
 @pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(3), asyncio.CancelledError()])
 async def test_a_handler_that_raises_gives_the_type_only_and_a_logged_traceback(
     error: BaseException, caplog: pytest.LogCaptureFixture
@@ -174,7 +169,6 @@ async def test_a_handler_that_raises_gives_the_type_only_and_a_logged_traceback(
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.handler_timeout")
 async def test_a_handler_that_exceeds_its_timeout_is_ended() -> None:
     ended = asyncio.Event()
 
@@ -193,7 +187,6 @@ async def test_a_handler_that_exceeds_its_timeout_is_ended() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.handler_returns")
 @pytest.mark.parametrize("returned", [None, {"status": "ok"}, "ok", ToolOk])
 async def test_a_handler_that_returns_something_else_failed(returned: Any) -> None:
     tool = replace(READ, handler=lambda _args, _deps: returned)
@@ -201,14 +194,12 @@ async def test_a_handler_that_returns_something_else_failed(returned: Any) -> No
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.read_only")
 async def test_a_read_only_call_runs_without_a_gate() -> None:
     trace = await traced("search_catalog", ARGS)
     assert (trace.result, trace.gate) == (ToolOk({"args": ARGS}), GateOutcome.NOT_NEEDED)
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.integers")
 async def test_an_integral_float_becomes_an_integer_and_true_is_none() -> None:
     trace = await traced("search_catalog", {**ARGS, "n": 2.0})
     assert trace.args is not None
@@ -218,7 +209,6 @@ async def test_an_integral_float_becomes_an_integer_and_true_is_none() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.started_write")
 async def test_cancelling_the_caller_lets_a_started_handler_finish() -> None:
     started, finish = asyncio.Event(), asyncio.Event()
 
@@ -263,7 +253,6 @@ async def test_cancelling_the_caller_while_the_user_is_asked_runs_nothing() -> N
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.trace")
 async def test_waiting_for_a_person_is_not_tool_latency() -> None:
     moments = iter(range(100))
     seen: list[DispatchTrace] = []
@@ -340,7 +329,6 @@ async def test_nobody_who_changes_what_they_are_given_changes_what_runs_or_is_re
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("gate.summary_looks_up")
 async def test_a_person_in_a_terminal_reads_whom_an_id_means_and_the_trace_keeps_it() -> None:
     shown: list[str] = []
 
@@ -606,7 +594,6 @@ LIKELY = st.sampled_from(["a", "가나", "", "zzzz", 1, 1.0, 0.5, -2, 5, True, N
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.verdict")
 @settings(max_examples=300)
 @given(
     args=st.dictionaries(st.sampled_from([*PROPERTIES, "other"]), LIKELY | JSON_VALUES),

@@ -16,7 +16,6 @@ from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 
 
-@pytest.mark.promise("registry.name")
 @pytest.mark.parametrize("name", ["", "add.habit", "습관", "a" * 65, "a b", "a\n", None, 3])
 def test_a_bad_name_is_refused_at_once(name: Any) -> None:
     with pytest.raises(RegistrationError, match="name must match"):
@@ -24,7 +23,6 @@ def test_a_bad_name_is_refused_at_once(name: Any) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("registry.name")
 @pytest.mark.parametrize("name", ["startEngine", "add-habit", "3d", "_", "-x", "Z" * 64])
 async def test_a_name_is_one_that_openai_and_mcp_allow(name: str) -> None:
     registry = ToolRegistry([echo_tool(name)])
@@ -32,13 +30,11 @@ async def test_a_name_is_one_that_openai_and_mcp_allow(name: str) -> None:
     assert isinstance(result, ToolOk)
 
 
-@pytest.mark.promise("registry.duplicate")
 def test_a_name_can_be_registered_once() -> None:
     with pytest.raises(RegistrationError, match=r"'echo'.*already"):
         ToolRegistry([echo_tool(), echo_tool()])
 
 
-@pytest.mark.promise("registry.schema")
 @pytest.mark.parametrize(
     ("schema", "fault"),
     [
@@ -192,7 +188,6 @@ def test_a_decorator_without_parentheses_is_told_to_have_some() -> None:
 DAYS = object_schema("kind", day={"type": "string"}, kind={"type": "string"})
 
 
-@pytest.mark.promise("registry.implied")
 def test_what_a_left_out_argument_means_is_a_default_for_those_who_compare() -> None:
     tool = replace(echo_tool(parameters=DAYS), implied={"day": TODAY})
     assert ToolRegistry([tool])["echo"].parameters is DAYS, "the model reads no default"
@@ -231,7 +226,6 @@ def test_a_function_says_what_it_fills_in() -> None:
     assert look_at.schema_on(date(2026, 6, 15))["properties"]["day"]["default"] == "2026-06-15"
 
 
-@pytest.mark.promise("eval.claims_of_tools")
 @pytest.mark.parametrize(
     ("claims", "is_write", "said"),
     [

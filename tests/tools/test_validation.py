@@ -88,7 +88,6 @@ async def _called(kind: Any, value: Any) -> tuple[ToolResult, list[ConfirmReques
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("dispatch.typed")
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -163,7 +162,6 @@ async def test_a_value_that_its_type_reads_is_what_the_card_showed(
     assert ran == [runs]
 
 
-@pytest.mark.promise("dispatch.formats")
 @pytest.mark.parametrize(
     ("name", "fits", "refused"),
     [
@@ -207,7 +205,6 @@ def test_a_tools_own_check_refuses_what_a_schema_cannot_say() -> None:
 A, B = {"properties": {"a": INTEGER}}, {"properties": {"b": {"type": "string"}}}
 
 
-@pytest.mark.promise("dispatch.declared_anywhere")
 @pytest.mark.parametrize(
     ("schema", "args", "kept"),
     [
@@ -261,7 +258,6 @@ ONE = {"n": 1.0}
 REFERRED = {"$ref": "#/$defs/N"}
 
 
-@pytest.mark.promise("dispatch.integers_anywhere")
 @pytest.mark.parametrize(
     ("schema", "args", "expected"),
     [
@@ -311,7 +307,6 @@ def test_an_integral_float_becomes_an_integer_wherever_the_schema_wants_one(
     assert repr(found) == repr(expected), "1 == 1.0, so the types are compared, too"
 
 
-@pytest.mark.promise("dispatch.nfc_names")
 def test_an_argument_name_is_the_same_in_either_unicode_form() -> None:
     for declared, given_name in ((NFC, NFD), (NFD, NFC)):
         inner = {"properties": {declared: INTEGER}, "required": [declared]}
@@ -338,7 +333,6 @@ DEFS = {"$defs": {"N": INTEGER, "T": {"required": ["t"], "type": "object",
         "properties": {"t": {"$ref": "#/$defs/T"}}}}}  # fmt: skip
 
 
-@pytest.mark.promise("registry.fillable")
 @pytest.mark.parametrize(
     ("schema", "said"),
     [

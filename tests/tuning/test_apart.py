@@ -43,7 +43,6 @@ async def said(folder: Path, *, apart: tuple[Path, ...]) -> set[str]:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("tune.apart")
 async def test_a_conversation_that_is_nearly_a_scenario_is_left_out_and_that_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,8 +17,6 @@ from lhkit.tuning.recipe import AdapterShape, TuneSettings
 from lhkit.tuning.train import Checkpoint, recipe_of, require_same
 from tests.tuning.test_training import material, settings, trained
 
-pytestmark = pytest.mark.promise("tune.device")
-
 NO_CARD = r"torch .* finds no graphics card here: leave --device out, or install"
 
 

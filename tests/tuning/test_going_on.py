@@ -39,7 +39,6 @@ def trained(
     )
 
 
-@pytest.mark.promise("tune.going_on")
 def test_what_an_adapter_has_learnt_is_where_the_next_training_begins(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -63,7 +62,6 @@ def test_a_stopped_training_is_not_mixed_with_one_from_another_adapter(
         trained(tiny_gemma, folder, steps=1)
 
 
-@pytest.mark.promise("tune.bad_input")
 def test_an_adapter_of_another_shape_is_told_with_the_rank_that_would_do(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -73,7 +71,6 @@ def test_an_adapter_of_another_shape_is_told_with_the_rank_that_would_do(
         trained(tiny_gemma, tmp_path / "second", start=start)
 
 
-@pytest.mark.promise("tune.bad_input")
 def test_a_start_that_is_no_adapter_of_this_base_is_one_sentence(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:

@@ -26,7 +26,6 @@ from tests.tuning.test_training import material, settings, ticking, trained
 # measuring.
 
 
-@pytest.mark.promise("tune.minutes")
 def test_a_training_of_so_many_minutes_ends_with_them_and_its_rate_with_it(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -41,7 +40,6 @@ def test_a_training_of_so_many_minutes_ends_with_them_and_its_rate_with_it(
     assert (tmp_path / "adapter" / "manifest.json").is_file()
 
 
-@pytest.mark.promise("tune.minutes")
 def test_minutes_count_in_all_parts_and_the_end_is_the_same(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -54,7 +52,6 @@ def test_minutes_count_in_all_parts_and_the_end_is_the_same(
     assert again == parts
 
 
-@pytest.mark.promise("tune.minutes")
 def test_what_is_read_is_told_before_and_how_long_it_takes_after_ten_steps(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -95,7 +92,6 @@ def test_a_forecast_goes_by_the_pace_of_the_process_that_goes_on(
     assert [each.done for each in told if isinstance(each, Forecast)] == [15]
 
 
-@pytest.mark.promise("tune.patience")
 def test_a_training_that_gets_no_better_ends_and_its_best_adapter_is_kept(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -169,7 +165,6 @@ def test_a_model_that_was_made_of_another_adapter_is_not_taken_for_this_ones(
         is_merged(adapter, model)
 
 
-@pytest.mark.promise("tune.kept")
 def test_an_adapter_is_kept_every_so_many_minutes_and_the_end_is_the_same(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:

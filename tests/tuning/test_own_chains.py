@@ -182,7 +182,6 @@ def call(name: str, **args: Any) -> str:
     )
 
 
-@pytest.mark.promise("tune_own.chains")
 @pytest.mark.anyio
 async def test_an_id_comes_from_what_the_real_tool_returned(tmp_path: Path) -> None:
     texts = await played(book_of(tmp_path))
@@ -192,7 +191,6 @@ async def test_an_id_comes_from_what_the_real_tool_returned(tmp_path: Path) -> N
     assert all(each[:2] == calls for each in asked)
 
 
-@pytest.mark.promise("tune_own.chains")
 @pytest.mark.anyio
 async def test_a_look_up_may_need_another_one_first(tmp_path: Path) -> None:
     texts = await played(book_of(tmp_path))
@@ -202,7 +200,6 @@ async def test_a_look_up_may_need_another_one_first(tmp_path: Path) -> None:
     assert [*calls, "It stays."] in dropped
 
 
-@pytest.mark.promise("tune_own.chains")
 @pytest.mark.anyio
 async def test_what_is_not_found_is_said_and_nothing_is_called_with_an_invented_id(
     tmp_path: Path,
@@ -329,7 +326,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_look_up_is_told_by_file_line_and_field(
     tmp_path: Path, fault: tuple[str, str, str]

@@ -110,7 +110,6 @@ SUNDAY = {"now": "2026-06-21T09:00:00+09:00"}
 WEDNESDAY = {"now": "2026-06-17T09:00:00+09:00"}
 
 
-@pytest.mark.promise("tune_own.odd_days")
 @pytest.mark.anyio
 async def test_a_span_that_ends_before_it_begins_is_told_with_its_value_and_what_was_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -128,7 +127,6 @@ async def test_a_span_that_ends_before_it_begins_is_told_with_its_value_and_what
     ]
 
 
-@pytest.mark.promise("tune_own.odd_days")
 @pytest.mark.anyio
 async def test_a_day_that_the_context_names_otherwise_is_told_with_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -144,7 +142,6 @@ async def test_a_day_that_the_context_names_otherwise_is_told_with_both(
     assert lines == [OTHER, f"  {place} (6): {told_day}, and to_day is 2026-06-19"]
 
 
-@pytest.mark.promise("tune_own.odd_days")
 @pytest.mark.parametrize(
     ("world", "is_told"), [(WEDNESDAY, False), ({**WEDNESDAY, "silent": 1}, True)]
 )
@@ -163,7 +160,6 @@ async def test_a_day_that_stands_nowhere_is_counted_and_one_that_the_context_tel
         assert example == "'what is free on Friday?': to_day is 2026-06-19"
 
 
-@pytest.mark.promise("tune_own.odd_days")
 @pytest.mark.anyio
 async def test_what_a_result_said_was_read_and_what_a_schema_says_was_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -182,7 +178,6 @@ async def test_what_a_result_said_was_read_and_what_a_schema_says_was_not(
     assert lines[1].endswith("'book it': day is 2026-06-24")
 
 
-@pytest.mark.promise("tune_own.odd_days")
 @pytest.mark.anyio
 async def test_spans_that_a_tool_is_to_refuse_may_be_the_wrong_way_round(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -200,7 +195,6 @@ async def test_spans_that_a_tool_is_to_refuse_may_be_the_wrong_way_round(
     assert await told(tmp_path, capsys, WEDNESDAY, say=say, values=values, failing=failing) == []
 
 
-@pytest.mark.promise("tune_own.odd_days")
 @pytest.mark.anyio
 async def test_of_many_places_some_are_named_and_the_rest_is_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

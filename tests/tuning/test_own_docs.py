@@ -49,7 +49,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.promise("tune_own.docs")
 def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path) -> None:
     init, data, show, whole, train, merge, more, further, _talks = (
         command[1:] for command in COMMANDS
@@ -92,7 +91,6 @@ def test_the_commands_lead_from_tools_to_a_model(folder: Path, tiny_gemma: Path)
     assert manifest["start"]
 
 
-@pytest.mark.promise("tune_own.code")
 def test_conversations_of_ones_own_code_are_played_with_the_same_tools(folder: Path) -> None:
     (folder / "talks.py").write_text(blocks("python")[1], encoding="utf-8")
     run = lhkit(*COMMANDS[-1][1:], "--count", "20")

@@ -127,7 +127,6 @@ async def played(book: PhraseFile, count: int = 150) -> tuple[TrainingSequence, 
     return await simulate(drawn(book, count), Timers(), progress=False)
 
 
-@pytest.mark.promise("tune_own.played")
 @pytest.mark.anyio
 async def test_what_the_model_learns_to_say_is_what_the_real_tools_did(tmp_path: Path) -> None:
     sequences = await played(book_of(tmp_path))
@@ -188,7 +187,6 @@ def test_every_kind_has_its_share_also_where_few_phrases_stand_for_it(tmp_path: 
         assert kinds[kind] > 30
 
 
-@pytest.mark.promise("tune_own.shares")
 def test_shares_say_how_many_conversations_begin_with_a_kind(tmp_path: Path) -> None:
     shares = "shares: {two_wishes: 0.5, small_talk: 0, failing: 0.2}\n"
     kinds = Counter(each.kind for each in drawn(book_of(tmp_path, shares + PHRASES), 1_000))
@@ -198,7 +196,6 @@ def test_shares_say_how_many_conversations_begin_with_a_kind(tmp_path: Path) -> 
     assert kinds["call"] > 3 * kinds["cancelled"] > 30, "the others share the rest as ever"
 
 
-@pytest.mark.promise("tune_own.shares")
 def test_kinds_may_have_all_conversations_and_none(tmp_path: Path) -> None:
     all_talk = "shares: {small_talk: 0.5, out_of_scope: 0.5}\n"
     kinds = Counter(each.kind for each in drawn(book_of(tmp_path, all_talk + PHRASES), 100))
@@ -215,7 +212,6 @@ FOLLOW_UP = """\
 """
 
 
-@pytest.mark.promise("tune_own.shares")
 @pytest.mark.parametrize(("share", "words"), [("1", {"비가"}), ("0", {"차"})])
 def test_words_around_a_wish_have_a_share_and_a_talk_begins_with_a_wish(
     tmp_path: Path, share: str, words: set[str]
@@ -226,7 +222,6 @@ def test_words_around_a_wish_have_a_share_and_a_talk_begins_with_a_wish(
     assert {each.lines[1].user for each in told} == {"역시"}
 
 
-@pytest.mark.promise("tune_own.shares")
 @pytest.mark.parametrize(
     ("shares", "sentence"),
     [

@@ -89,7 +89,6 @@ def test_a_word_that_something_else_is_said_with_is_no_name(
     assert {word for group in found for word in group} - {"keller"} == still
 
 
-@pytest.mark.promise("tune_own.names")
 @pytest.mark.anyio
 async def test_a_name_is_the_same_one_in_the_world_in_what_is_said_and_in_the_call(
     tmp_path: Path,
@@ -270,7 +269,6 @@ async def test_only_what_is_said_as_it_is_called_becomes_another(
     assert not {called for _, called in pairs} <= kept | {"milk", "soda", "bottle opener"}
 
 
-@pytest.mark.promise("tune_own.names")
 @pytest.mark.anyio
 async def test_what_does_not_fit_with_another_name_is_left_out_and_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

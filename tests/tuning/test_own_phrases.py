@@ -135,7 +135,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_told_with_line_and_field(
     tmp_path: Path, fault: tuple[str, str, int, str, str]

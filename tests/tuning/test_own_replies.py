@@ -33,7 +33,6 @@ async def answers(folder: Path, follow_up: dict[str, Any], **of: Any) -> set[str
     return {talk[-1] for talk in await learnt(folder, text, count=12)}
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_each_call_of_a_line_may_have_replies_of_its_own(tmp_path: Path) -> None:
     """Those of a call go before those of the line, and these before those of the tool."""
@@ -43,7 +42,6 @@ async def test_each_call_of_a_line_may_have_replies_of_its_own(tmp_path: Path) -
     assert told == {"Lunch is off. golf is on."}
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_no_text_is_said_twice_in_an_answer(tmp_path: Path) -> None:
     two = both(CANCELLING, GOLF, replies={"ok": ["Done.", "{title} is on."]})
@@ -54,7 +52,6 @@ async def test_no_text_is_said_twice_in_an_answer(tmp_path: Path) -> None:
     assert await answers(tmp_path, neither) == {"Fine, I did neither."}
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_a_fault_in_the_reply_of_a_call_is_told_with_its_place(tmp_path: Path) -> None:
     wrong = {**GOLF, "replies": {"ok": ["fine", "{title is on."]}}
@@ -65,7 +62,6 @@ async def test_a_fault_in_the_reply_of_a_call_is_told_with_its_place(tmp_path: P
         await answers(tmp_path, both(silent))
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_the_user_may_say_yes_to_one_call_of_a_line_and_no_to_the_next(
     tmp_path: Path,
@@ -84,7 +80,6 @@ async def test_the_user_may_say_yes_to_one_call_of_a_line_and_no_to_the_next(
     ]
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize("confirm", ["no", ["accept", "no"], [], "absent"])
 @pytest.mark.anyio
 async def test_a_yes_or_no_that_is_none_is_told_with_its_line(tmp_path: Path, confirm: Any) -> None:
@@ -109,7 +104,6 @@ async def test_a_reply_may_hold_only_where_an_argument_was_not_given(tmp_path: P
     }
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_what_a_reply_is_to_be_without_is_an_argument(tmp_path: Path) -> None:
     wrong = {"text": "Nothing.", "without": ["customer"]}
@@ -171,7 +165,6 @@ def test_what_is_no_list_has_no_count(slot: str) -> None:
         word_in(RESULT, slots_of(slot)[0])
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize(
     "spec", ["xx", "을를", "를", "는", "라고", "으로로", "은는", "counts", "Q을", "이상", "님"]
 )

@@ -168,7 +168,6 @@ def call(name: str, **args: Any) -> str:
     return f'{{"name": "{name}", "parameters": {given}}}'
 
 
-@pytest.mark.promise("tune_own.days")
 @pytest.mark.anyio
 async def test_days_are_told_as_people_say_them_in_args_of_a_sentence_in_rows_and_in_worlds(
     tmp_path: Path,
@@ -194,7 +193,6 @@ async def test_days_are_told_as_people_say_them_in_args_of_a_sentence_in_rows_an
     ] in told
 
 
-@pytest.mark.promise("tune_own.rows")
 @pytest.mark.anyio
 async def test_values_of_a_row_are_drawn_together_and_only_what_is_said_is_called_with(
     tmp_path: Path,
@@ -222,7 +220,6 @@ async def test_values_of_a_row_are_drawn_together_and_only_what_is_said_is_calle
     assert ["Kim is in."] in [talk[2:3] for talk in told]
 
 
-@pytest.mark.promise("tune_own.rows")
 @pytest.mark.anyio
 async def test_one_sentence_says_every_hour_of_a_look_up(tmp_path: Path) -> None:
     found = {"tool": "list_events", "take": "events.id", "where": {"title": "lunch with {who}"}}
@@ -247,7 +244,6 @@ async def test_one_sentence_says_every_hour_of_a_look_up(tmp_path: Path) -> None
     assert ["cancel it with my boss", look, "There is nothing with your boss."] in told
 
 
-@pytest.mark.promise("tune_own.rows")
 @pytest.mark.anyio
 async def test_a_reply_tells_each_row_with_the_fields_that_it_has(tmp_path: Path) -> None:
     world = WORLD.replace("{title: lunch with Lee,", "{title: lunch with Lee, room: 7,")
@@ -338,7 +334,6 @@ WHICH: dict[str, Any] = {
 }
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_an_answer_to_which_one_uses_the_id_that_was_found_before(tmp_path: Path) -> None:
     told = await learnt(tmp_path, WORLD + phrases(tools=tools(), follow_ups=[WHICH]), count=2)
@@ -357,7 +352,6 @@ def adding(say: str, day: str, **more: Any) -> dict[str, Any]:
     return {"say": [say], "calls": [wished], **more}
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_corrections_a_yes_and_another_try_follow_on_what_was_said(tmp_path: Path) -> None:
     taken = {"taken": ["{day} is taken. Shall I take {other}?"]}
@@ -406,7 +400,6 @@ async def test_corrections_a_yes_and_another_try_follow_on_what_was_said(tmp_pat
     ] in told
 
 
-@pytest.mark.promise("tune_own.told")
 @pytest.mark.anyio
 async def test_a_value_of_a_result_is_told_in_the_words_that_are_written_for_it(
     tmp_path: Path,
@@ -423,7 +416,6 @@ async def test_a_value_of_a_result_is_told_in_the_words_that_are_written_for_it(
         assert [talk[-1] for talk in await learnt(tmp_path, text, 3, "ko")] == [answer] * 3
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_two_wishes_share_a_day_and_a_near_miss_calls_nothing(tmp_path: Path) -> None:
     both = {
@@ -461,7 +453,6 @@ async def test_two_wishes_share_a_day_and_a_near_miss_calls_nothing(tmp_path: Pa
     assert ["should I play golf?", "golf is fun."] in [talk[:2] for talk in told]
 
 
-@pytest.mark.promise("tune_own.follow_ups")
 @pytest.mark.anyio
 async def test_lines_that_belong_together_may_begin_in_a_world_of_their_own(tmp_path: Path) -> None:
     one = {**WHICH, "lines": WHICH["lines"][:1]}
@@ -474,7 +465,6 @@ async def test_lines_that_belong_together_may_begin_in_a_world_of_their_own(tmp_
     assert any(talk[0] == "cancel my lunch" for talk in await learnt(tmp_path, text, count=9))
 
 
-@pytest.mark.promise("tune_own.all_faults")
 @pytest.mark.anyio
 async def test_everything_that_goes_wrong_in_the_play_is_told_at_once_each_cause_once(
     tmp_path: Path,
@@ -501,7 +491,6 @@ async def test_everything_that_goes_wrong_in_the_play_is_told_at_once_each_cause
     assert not (tmp_path / "out.jsonl").exists()
 
 
-@pytest.mark.promise("tune_own.all_faults")
 @pytest.mark.anyio
 async def test_a_result_that_is_too_long_for_the_model_is_told_as_that(tmp_path: Path) -> None:
     world = WORLD.replace("    events:", "    bytes: 256\n    events:")
@@ -538,7 +527,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize(("change", "sentence"), FAULTS)
 @pytest.mark.anyio
 async def test_a_fault_of_lines_that_belong_together_is_told_by_file_line_and_field(
@@ -551,7 +539,6 @@ async def test_a_fault_of_lines_that_belong_together_is_told_by_file_line_and_fi
     assert re.search(rf"p\.yaml:\d+: {re.escape(place)}", str(raised.value)), raised.value
 
 
-@pytest.mark.promise("tune_own.faults")
 def test_a_day_of_a_world_without_a_clock_is_told_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(WORLD.replace("now:", "then:") + phrases(tools={}), encoding="utf-8")
@@ -559,7 +546,6 @@ def test_a_day_of_a_world_without_a_clock_is_told_with_its_line(tmp_path: Path) 
         read_phrases(file)
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize(
     ("part", "place"),
     [
@@ -603,7 +589,6 @@ async def test_a_day_of_the_calendar_may_be_written_as_a_date_beside_a_sentence(
     assert told[0][1] == call("list_events", to="2026-06-19")
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.parametrize(
     ("reply", "place", "slot"),
     [
@@ -631,7 +616,6 @@ async def test_a_misspelt_slot_of_a_reply_is_named_with_those_that_are_there(
     )
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_a_misspelt_slot_of_a_line_is_named_at_the_line_or_at_the_tool_that_has_the_reply(
     tmp_path: Path,
@@ -649,7 +633,6 @@ async def test_a_misspelt_slot_of_a_line_is_named_at_the_line_or_at_the_tool_tha
             await learnt(tmp_path, text, count=1)
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_who_says_no_to_calls_that_only_read_is_told(tmp_path: Path) -> None:
     line = {"say": ["what is on?"], "calls": [{"tool": "list_events"}], "confirm": "reject"}
@@ -679,7 +662,6 @@ async def test_who_says_no_and_was_not_asked_is_told_in_the_end(
         assert (remark in capsys.readouterr().out) is is_told
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_a_field_of_a_slot_that_has_no_rows_is_told(tmp_path: Path) -> None:
     called = {"tool": "add_event", "args": {"title": "{what.text}", "day": "2026-06-19"}}
@@ -711,7 +693,6 @@ async def test_a_place_with_a_line_is_printed_as_it_is(
     assert "p.yaml:100: " in capsys.readouterr().out  # Rich reads :100: as a picture
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_a_wrong_day_of_a_span_is_told_once_and_one_value_is_not_called_several(
     tmp_path: Path,
@@ -728,7 +709,6 @@ async def test_a_wrong_day_of_a_span_is_told_once_and_one_value_is_not_called_se
         await learnt(tmp_path, WORLD + phrases(tools=tools(add_event=adds)), count=1)
 
 
-@pytest.mark.promise("tune_own.faults")
 @pytest.mark.anyio
 async def test_a_way_to_tell_rows_that_the_reply_has_not_is_told(tmp_path: Path) -> None:
     reply = {"text": "{events.title}", "each": {"evnts": ["{title}"]}}

@@ -157,7 +157,6 @@ LISTED = {"say": [TODO], "tool": "list_tags", "take": "TODO.id", "where": {TODO:
 FOUND = {"say": [TODO], "tool": "find_note", "args": {"query": "{say}"}, "take": "TODO.id"}
 
 
-@pytest.mark.promise("tune_own.chains")
 @pytest.mark.parametrize(
     ("readers", "argument", "schema", "entry"),
     [

@@ -48,7 +48,7 @@ from tests.tuning.test_device import as_if_on_a_card
 from tests.tuning.test_own_docs import blocks
 from tests.tuning.test_training import material, settings, ticking
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600), pytest.mark.promise("tune.scored")]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
 SCENARIOS = """
 - id: add-it
@@ -500,7 +500,6 @@ async def test_who_interrupts_while_it_is_scored_ends_that_and_the_same_command_
     assert [each.step for each in shown_scores(own / "tuned" / "training")] == [0, 3]
 
 
-@pytest.mark.promise("tune.device")
 async def test_what_was_trained_on_a_card_is_merged_and_scored_without_one(
     own: Path, whole_gemma: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,6 @@ def test_a_folder_of_another_training_is_refused_by_name(tiny_gemma: Path, tmp_p
         trained(tiny_gemma, tmp_path, given=material(tiny_gemma, 31))
 
 
-@pytest.mark.promise("tune.dtype")
 @pytest.mark.parametrize(("dtype", "other"), [DTYPES, DTYPES[::-1]])
 def test_a_training_computes_in_one_type_says_so_and_is_not_gone_on_with_in_another(
     tiny_gemma: Path, tmp_path: Path, dtype: Dtype, other: Dtype
@@ -171,7 +170,6 @@ def test_a_training_computes_in_one_type_says_so_and_is_not_gone_on_with_in_anot
         trained(tiny_gemma, tmp_path, steps=40, learning_rate=0.1, dtype=other)
 
 
-@pytest.mark.promise("tune.dtype")
 def test_where_nobody_says_a_training_computes_in_what_this_processor_is_quick_in(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -320,7 +318,6 @@ def test_what_is_too_long_to_learn_is_told(tiny_gemma: Path, tmp_path: Path) -> 
         trained(tiny_gemma, tmp_path / "none", max_sequence_tokens=5)
 
 
-@pytest.mark.promise("tune.bad_input")
 @pytest.mark.parametrize(
     ("machine", "sentence"),
     [

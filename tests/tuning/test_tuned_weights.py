@@ -100,7 +100,6 @@ def world(tmp_path: Path) -> World:
     return World(cache=tmp_path / "cache", adapter=adapter)
 
 
-@pytest.mark.promise("embedded.merged_once")
 async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) -> None:
     folder = await world.ensure()
     assert folder == world.folder
@@ -159,7 +158,6 @@ async def test_an_altered_file_of_the_same_size_is_noticed_when_hashes_are_asked
     assert (folder / "model.safetensors").read_bytes() == b"B and AB and A"
 
 
-@pytest.mark.promise("embedded.merged_once")
 async def test_another_adapter_or_base_is_another_folder_and_the_old_one_stays(
     world: World,
 ) -> None:
@@ -179,7 +177,6 @@ async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -
     assert WeightsStage.WAITING in {progress.stage for progress in world.told}
 
 
-@pytest.mark.promise("embedded.adapter_faults")
 @pytest.mark.parametrize("name", [ADAPTER_CARD, ADAPTER_WEIGHTS])
 async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, name: str) -> None:
     (world.adapter / name).unlink()
@@ -194,7 +191,6 @@ async def test_a_missing_package_is_told_before_anything_is_made(world: World) -
     assert not world.merged
 
 
-@pytest.mark.promise("embedded.adapter_faults")
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
@@ -228,7 +224,6 @@ async def test_too_little_room_is_told_before_anything_is_merged(
 # --- the process that merges
 
 
-@pytest.mark.promise("embedded.adapter_faults")
 async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) -> None:
     with pytest.raises(TuningError, match="no-adapter holds no adapter: it needs adapter_config"):
         await merge_in_subprocess(tmp_path, tmp_path / "no-adapter", tmp_path / "target")
@@ -288,7 +283,6 @@ def told_base(adapter: Path, name: str, sha256: str) -> None:
     (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
 
 
-@pytest.mark.promise("tune.other_base")
 def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_other(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -308,7 +302,6 @@ def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_o
     merge(other, adapter, tmp_path / "by-shapes")
 
 
-@pytest.mark.promise("tune.other_base")
 def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on_packages(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -322,7 +315,6 @@ def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on
     assert (tmp_path / "merged" / "model.safetensors").is_file()
 
 
-@pytest.mark.promise("embedded.adapter_faults")
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [

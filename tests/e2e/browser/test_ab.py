@@ -73,7 +73,6 @@ def faults(page: Page, within: str = ".lhkit-ab, .lhkit-board") -> list[Any]:
     ]
 
 
-@pytest.mark.promise("ab.keys")
 def test_ten_votes_by_keys_alone_become_pairs(open_notebook: OpenNotebook, tmp_path: Path) -> None:
     folder = tmp_path / "ab"
     page = open_notebook(cell(folder, "say('I cannot do that.')"))
@@ -135,7 +134,6 @@ def test_each_side_has_its_card_and_a_doubled_enter_answers_one_of_them(
     assert ran == {"bare": [True], "tuned": [False]}
 
 
-@pytest.mark.promise("ab.accessible")
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_axe_finds_nothing_serious_and_all_can_be_read_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str
@@ -188,7 +186,6 @@ def test_the_words_of_a_model_run_nothing_and_its_name_is_not_in_the_page(
     assert page.requested == []  # type: ignore[attr-defined] - set when the page was opened
 
 
-@pytest.mark.promise("ab.crash")
 def test_a_kernel_killed_after_a_vote_has_kept_it_and_the_board_takes_no_more(
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:

@@ -61,7 +61,6 @@ def addresses() -> Iterator[list[str]]:
             yield [bare.identity.base_url, tuned.identity.base_url]
 
 
-@pytest.mark.promise("ab.real")
 def test_ten_votes_on_two_real_models_by_keys_are_read_by_lhkit_compare(
     addresses: list[str], open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:

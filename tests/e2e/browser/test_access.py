@@ -67,7 +67,6 @@ def ask(page: Page) -> Locator:
     return page.locator('.lhkit-confirm[data-state="open"]')
 
 
-@pytest.mark.promise("notebook.accessible")
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_every_text_of_the_panel_has_the_contrast_of_aa(
     open_notebook: OpenNotebook, shots: Path, theme: str
@@ -88,7 +87,6 @@ def test_every_text_of_the_panel_has_the_contrast_of_aa(
     assert page.evaluate(LOW_CONTRAST) == {}
 
 
-@pytest.mark.promise("notebook.accessible")
 def test_names_focus_order_small_pages_and_stillness(
     open_notebook: OpenNotebook, shots: Path
 ) -> None:
@@ -159,7 +157,6 @@ WATCH = """() => {
 }"""
 
 
-@pytest.mark.promise("notebook.smooth")
 def test_a_thousand_tokens_after_two_hundred_messages_stay_smooth_in_the_page(
     open_notebook: OpenNotebook, record_property: Callable[[str, object], None]
 ) -> None:

@@ -57,7 +57,6 @@ def answer(page: Page) -> None:
     page.evaluate("() => window.model.say({ type: 'here' })")
 
 
-@pytest.mark.promise("notebook.nothing_lost")
 def test_an_opt_in_before_the_kernel_answers_is_shown_as_taken_and_sent_once(page: Page) -> None:
     agree = page.locator('[data-action="opt_in"]')
     agree.dblclick()

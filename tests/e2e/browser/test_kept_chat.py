@@ -34,7 +34,6 @@ def say(page: Page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.promise("chats.note")
 @pytest.mark.parametrize(
     ("theme", "locale"), [("Light", "en"), ("Dark", "ko")], ids=["light", "dark"]
 )
@@ -52,7 +51,6 @@ def test_the_note_that_a_chat_is_kept_can_be_read_in_both_themes(
     page.locator(".lhkit-chat").screenshot(path=shots / f"kept-note-{theme.lower()}.png")
 
 
-@pytest.mark.promise("chats.crash")
 def test_a_killed_kernel_has_kept_what_was_said_and_clicked(
     open_notebook: OpenNotebook, tmp_path: Path
 ) -> None:

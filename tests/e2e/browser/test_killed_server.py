@@ -48,7 +48,6 @@ def kill_api_server(watcher_pid: int) -> None:
         process.kill()
 
 
-@pytest.mark.promise("real.killed_in_panel")
 def test_a_killed_server_is_a_sentence_in_the_panel_and_retry_works_after_a_restart(
     start_server: StartServer,
     open_notebook: Callable[..., Page],

@@ -100,7 +100,6 @@ def test_cancel_and_escape_and_stop_write_nothing_and_say_so(page: Page, databas
     expect(answer(page)).to_contain_text("안녕하세요")  # the history is still good
 
 
-@pytest.mark.promise("notebook.early_key")
 def test_the_keyboard_alone_will_do_and_an_early_or_held_enter_approves_nothing(
     page: Page, database: Path
 ) -> None:
@@ -180,7 +179,6 @@ def test_stop_ends_an_answer_that_streams_and_the_actions_do_theirs(
     )
 
 
-@pytest.mark.promise("notebook.reload")
 def test_a_reloaded_page_keeps_the_conversation_and_its_open_card(
     page: Page, database: Path
 ) -> None:
@@ -207,7 +205,6 @@ async def ask():
 """
 
 
-@pytest.mark.promise("notebook.in_cell")
 def test_a_question_in_a_running_cell_takes_a_click_an_interrupt_and_being_cleared_away(
     open_notebook: OpenNotebook,
 ) -> None:

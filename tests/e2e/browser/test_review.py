@@ -68,7 +68,6 @@ def review_one(page: Page, number: int, shots: Path) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.promise("review.keys")
 def test_twenty_conversations_are_reviewed_by_keys_alone_and_their_scenarios_play(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:
@@ -104,7 +103,6 @@ def in_a_loop_of_its_own(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return pool.submit(lambda: anyio.run(work)).result()
 
 
-@pytest.mark.promise("review.accessible")
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_axe_finds_nothing_serious_in_a_review_in_both_themes(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path, theme: str

@@ -36,7 +36,6 @@ def ask(panel: Locator) -> Locator:
     return card
 
 
-@pytest.mark.promise("notebook.meant_keys")
 def test_the_keys_that_run_cells_approve_nothing_and_an_interrupt_ends_the_turn(
     open_notebook: OpenNotebook, database: Path
 ) -> None:
@@ -57,7 +56,6 @@ def test_the_keys_that_run_cells_approve_nothing_and_an_interrupt_ends_the_turn(
     expect(panel.locator('[data-role="assistant"]').last).to_contain_text("안녕하세요")
 
 
-@pytest.mark.promise("notebook.meant_keys")
 def test_a_card_takes_the_focus_from_nobody_who_writes_and_from_no_other_card(
     open_notebook: OpenNotebook, database: Path
 ) -> None:
@@ -91,7 +89,6 @@ def test_a_card_takes_the_focus_from_nobody_who_writes_and_from_no_other_card(
     assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.promise("notebook.nothing_lost")
 def test_after_a_restart_the_panel_says_so_and_keeps_what_is_being_written(
     open_notebook: OpenNotebook, database: Path, shots: Path
 ) -> None:
@@ -110,7 +107,6 @@ def test_after_a_restart_the_panel_says_so_and_keeps_what_is_being_written(
     assert habits(database) == []
 
 
-@pytest.mark.promise("notebook.nothing_lost")
 def test_two_tabs_share_a_panel_and_a_cleared_one_ends_its_turn_even_after_a_reload(
     open_notebook: OpenNotebook, database: Path
 ) -> None:

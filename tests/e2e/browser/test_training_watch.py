@@ -18,7 +18,6 @@ OpenNotebook = Callable[..., Page]
 WATCH = "from lhkit.notebook import TrainingWatch\nTrainingWatch({folder!r}, locale='en')"
 
 
-@pytest.mark.promise("watch.training")
 def test_curves_and_scores_come_onto_the_page_as_they_are_written(
     open_notebook: OpenNotebook, tmp_path: Path, shots: Path
 ) -> None:

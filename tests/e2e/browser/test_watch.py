@@ -88,7 +88,6 @@ def scenarios(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.promise("watch.page")
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_failures_are_opened_by_keys_while_the_run_plays_and_all_can_be_read(
     open_notebook: OpenNotebook, scenarios: Path, shots: Path, theme: str
@@ -118,7 +117,6 @@ def test_failures_are_opened_by_keys_while_the_run_plays_and_all_can_be_read(
     assert page.requested == []  # type: ignore[attr-defined] - set when the page was opened
 
 
-@pytest.mark.promise("watch.page")
 def test_a_run_of_another_process_is_followed_to_its_end(
     open_notebook: OpenNotebook, scenarios: Path, tmp_path: Path
 ) -> None:

@@ -25,7 +25,6 @@ async def played(model: Any) -> tuple[SampleRecord, ...]:
     return run.records
 
 
-@pytest.mark.promise("ac.covered")
 def test_every_criterion_has_a_file_and_a_scenario() -> None:
     counts = Counter(scenario.ac for scenario in SCENARIOS)
     assert set(counts) == {f"AC-{number}" for number in range(1, 13)}
@@ -43,7 +42,6 @@ def test_editors_find_the_schema_and_accept_the_file(file: Path) -> None:
     Draft202012Validator(scenario_json_schema()).validate(read_yaml(text).value)
 
 
-@pytest.mark.promise("eval.gold")
 @pytest.mark.anyio
 async def test_gold_passes_every_scenario_without_a_violation() -> None:
     records = await played(gold_model)
@@ -60,7 +58,6 @@ async def test_gold_passes_every_scenario_without_a_violation() -> None:
 RECITED = instructions("ko")
 
 
-@pytest.mark.promise("ac.covered")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "words",
@@ -98,7 +95,6 @@ async def test_a_nod_passes_only_where_any_friendly_words_will_do(words: str) ->
     assert {(r.ac, "restraint" in r.tags) for r in passed} <= {("AC-12", True)}
 
 
-@pytest.mark.promise("eval.silent")
 @pytest.mark.anyio
 async def test_the_silent_model_passes_nothing() -> None:
     assert {record.judgement.verdict for record in await played(silent_model())} == {Verdict.FAIL}

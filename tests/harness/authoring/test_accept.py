@@ -79,7 +79,6 @@ def changed(edit: Edit) -> list[str]:
     return [line for line in edit.diff.splitlines() if re.match(r"[+-](?![+-])", line)]
 
 
-@pytest.mark.promise("eval.accept")
 @pytest.mark.parametrize(
     ("written", "value", "after"),
     [
@@ -113,7 +112,6 @@ def test_the_value_becomes_one_of_and_nothing_else_changes(
     assert edit.after == edit.before.replace(f"query: {written} #", f"query: {after} #")
 
 
-@pytest.mark.promise("eval.accept")
 def test_a_block_of_alternatives_gets_one_more_line(tmp_path: Path) -> None:
     block = "\n                one_of:\n                  - 호흡 # 흔함\n                  - 숨"
     edit = edited(tmp_path, block, "들숨")

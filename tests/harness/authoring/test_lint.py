@@ -84,12 +84,10 @@ def found(tmp_path: Path) -> Callable[[str], asyncio.Future[tuple[Finding, ...]]
     return of
 
 
-@pytest.mark.promise("eval.lint")
 async def test_a_good_scenario_has_no_finding(found: Findings) -> None:
     assert await found(GOOD) == ()
 
 
-@pytest.mark.promise("eval.lint")
 @pytest.mark.parametrize(
     ("old", "new", "code", "line", "field"),
     [
@@ -160,7 +158,6 @@ NOTES = """\
 """
 
 
-@pytest.mark.promise("eval.lint")
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
@@ -187,7 +184,6 @@ async def test_one_mistake_is_one_finding(
     assert fields == ([] if field is None else [field])
 
 
-@pytest.mark.promise("eval.lint")
 async def test_two_mistakes_are_two_findings(toolset: Toolset, tmp_path: Path) -> None:
     file = tmp_path / "notes.yaml"
     more = (

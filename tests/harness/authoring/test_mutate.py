@@ -79,7 +79,6 @@ def survivors(report: MutationReport) -> set[str]:
     return {each.key for each in report.survivors}
 
 
-@pytest.mark.promise("eval.mutate")
 async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> None:
     report = await reported(load, TIGHT)
     assert survivors(report) == set()
@@ -88,7 +87,6 @@ async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> Non
     assert report.by_ac == {"AC-6": report.total}
 
 
-@pytest.mark.promise("eval.mutate")
 @pytest.mark.parametrize(
     ("old", "new", "survivor"),
     [

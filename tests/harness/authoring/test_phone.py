@@ -35,7 +35,6 @@ async def test_the_scenarios_are_fit() -> None:
     assert await lint(read_sources([FILE]), PhoneToolset()) == ()
 
 
-@pytest.mark.promise("eval.mutate_domain")
 async def test_of_an_outsiders_mistakes_nearly_all_are_noticed_and_all_can_be_made(
     report: MutationReport,
 ) -> None:
@@ -51,7 +50,6 @@ def changes(report: MutationReport, scenario: str, kind: str) -> Mapping[str, st
     }
 
 
-@pytest.mark.promise("eval.mutate_domain")
 @pytest.mark.parametrize(
     ("scenario", "lie"),
     [
@@ -71,7 +69,6 @@ async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
     assert all(each.is_noticed for each in told)
 
 
-@pytest.mark.promise("eval.mutate_domain")
 @pytest.mark.parametrize(
     ("scenario", "place", "wrong"),
     [
@@ -99,7 +96,6 @@ async def test_optional_arguments_are_tried_one_at_a_time(report: MutationReport
     assert {"0.0.days", "0.0.label"} <= set(changes(report, "wake-no-en", "add_argument"))
 
 
-@pytest.mark.promise("eval.mutate_domain")
 async def test_what_cannot_be_tried_is_told_with_its_reason() -> None:
     odd = r"^(?=.*[A-Z])(?=.*\d)[A-Z\d]{6}(?<!0)$"
     bare = [
@@ -136,7 +132,6 @@ async def test_the_always_call_baseline_lies_in_the_words_of_the_domain() -> Non
     )
 
 
-@pytest.mark.promise("gate.summary_looks_up")
 async def test_the_record_keeps_whom_the_question_named() -> None:
     played = await tried(SCENARIOS["late-no-ko"], gold_model, PhoneToolset())
     asked = [call.summary for call in played.evidence.turns[0].calls]

@@ -56,7 +56,6 @@ def reason_of(result: MatchResult, name: str) -> str:
 # --------------------------------------------------------------------------------------- values
 
 
-@pytest.mark.promise("eval.edge_cases")
 def test_bfcl_refuses_the_float_1_0_where_the_integer_1_is_meant() -> None:
     assert judge([book(count=1)], [book(count=1.0)]).matched
     assert values_equal(1, 1.0, INTEGER)
@@ -140,7 +139,6 @@ def test_pydantic_evals_compares_the_top_level_only_where_a_default_is_nested() 
 # ------------------------------------------------------------------------------------ arguments
 
 
-@pytest.mark.promise("eval.edge_cases")
 @pytest.mark.parametrize("given", [{"count": 1}, {}])
 def test_tau2_and_deepeval_accept_a_call_without_its_arguments(given: dict[str, Any]) -> None:
     result = judge([book(count=1, city="Seoul")], [book(**given)])
@@ -187,7 +185,6 @@ def test_deepeval_and_agentevals_crash_on_arguments_that_are_no_object(args: Any
 # ---------------------------------------------------------------------------------------- calls
 
 
-@pytest.mark.promise("eval.edge_cases")
 @pytest.mark.parametrize("surplus", [1, 2, 3])
 def test_tau2_and_deepeval_give_full_marks_to_extra_calls(surplus: int) -> None:
     extra = [book(count=100 + n) for n in range(surplus)]
@@ -232,7 +229,6 @@ def test_bfcl_and_tau2_ignore_the_order_where_it_matters() -> None:
     assert judge(wanted, wanted, order="strict").matched
 
 
-@pytest.mark.promise("eval.edge_cases")
 def test_promptfoo_throws_where_no_call_is_expected() -> None:
     assert judge([], []).matched
     result = judge([], [book(count=1)])

@@ -34,7 +34,6 @@ REFERRING = {
 }
 
 
-@pytest.mark.promise("eval.typed_equality")
 @pytest.mark.parametrize(
     ("expected", "actual", "schema", "is_equal"),
     [

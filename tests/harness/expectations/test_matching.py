@@ -287,7 +287,6 @@ def literal(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.promise("eval.never_lenient")
 @given(GOLD, st.randoms())
 @settings(deadline=None)
 def test_gold_matches_itself_in_any_order(gold: list[dict[str, Any]], random: Any) -> None:
@@ -324,7 +323,6 @@ def _renamed(call: dict[str, Any]) -> dict[str, Any]:
     return {**call, "tool": "drop"}
 
 
-@pytest.mark.promise("eval.never_lenient")
 @pytest.mark.parametrize(
     "mutate", [_other_value, _other_type, _boolean, _dropped, _added, _suffixed, _renamed]
 )
@@ -376,7 +374,6 @@ def brute_force(
     return False
 
 
-@pytest.mark.promise("eval.optimal")
 @given(
     st.lists(WISH, max_size=4),
     st.lists(SMALL.map(lambda args: {"tool": "go", "args": args}), max_size=4),

@@ -96,7 +96,6 @@ def test_equality_is_symmetric_under_any_schema(first: Any, second: Any, schema:
     assert values_equal(first, first, schema)
 
 
-@pytest.mark.promise("eval.typed_equality")
 @given(VALUES, VALUES, SCHEMAS)
 @settings(max_examples=300)
 def test_no_schema_makes_values_of_two_types_equal(first: Any, second: Any, schema: Any) -> None:
@@ -126,7 +125,6 @@ def mutated(calls: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
                 yield [*before, {**call, "args": {**rest, name: each}}, *after]
 
 
-@pytest.mark.promise("eval.never_lenient")
 @given(
     st.lists(ARGS.map(lambda args: {"tool": "go", "args": args}), min_size=1, max_size=2),
     st.sampled_from(["any", "strict"]),
@@ -198,7 +196,6 @@ def can_match(wishes: Any, calls: Any, before: set[tuple[int, int]], extra: str)
     )
 
 
-@pytest.mark.promise("eval.optimal")
 @given(
     st.lists(WISH, max_size=4),
     st.lists(CALL, max_size=4),
@@ -297,7 +294,6 @@ def spelled_out(args: Mapping[str, Any]) -> dict[str, Any]:
     return {**DEFAULTS, **args, **listed}
 
 
-@pytest.mark.promise("eval.unfilled_defaults")
 @given(GIVEN, GIVEN)
 @settings(deadline=None)
 def test_matching_is_unaffected_by_spelling_out_defaults(

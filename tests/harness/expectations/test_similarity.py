@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from lhkit.harness.matchers import NEAR, near_duplicates, similarity
 
 
-@pytest.mark.promise("data.near_duplicates")
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -233,7 +233,6 @@ GATES: list[tuple[str, SampleRecord, ConfirmScore]] = [
 
 
 @pytest.mark.parametrize(("_what", "record", "expected"), GATES)
-@pytest.mark.promise("eval.gate")
 def test_the_gate_is_counted(_what: str, record: SampleRecord, expected: ConfirmScore) -> None:
     found = confirm_score([record])
     bare = replace(found, wrong_interval=None, stopped_interval=None, done_interval=None)

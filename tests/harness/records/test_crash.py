@@ -184,7 +184,6 @@ def test_a_changed_scenario_is_played_again_and_nothing_else_is(command: Command
     assert re.search(rf"runs/r .*\b1\D+{SAMPLES - 1}\D", again.stdout.replace("\n", " "))
 
 
-@pytest.mark.promise("eval.second_writer")
 def test_a_second_process_on_one_run_is_told_so_and_touches_nothing(command: Command) -> None:
     program = (
         "import sys; from pathlib import Path\n"

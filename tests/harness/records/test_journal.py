@@ -99,7 +99,6 @@ def test_a_record_carries_what_a_reader_looks_for() -> None:
     assert turn["model_calls"][0]["response"].keys() >= {"raw_text", "token_ids", "usage", "timing"}
 
 
-@pytest.mark.promise("eval.on_disk")
 def test_what_was_appended_is_there(tmp_path: Path) -> None:
     with open_journal(tmp_path / "run") as journal:
         assert journal.found == ()
@@ -110,7 +109,6 @@ def test_what_was_appended_is_there(tmp_path: Path) -> None:
         assert journal.found == (record("a"), record("b"))
 
 
-@pytest.mark.promise("eval.on_disk")
 @pytest.mark.parametrize("half", [b"{", b'{"schema": 2', encode_record(record("b")).encode()])
 def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, half: bytes) -> None:
     whole = encode_record(record("a")).encode() + b"\n"
@@ -121,7 +119,6 @@ def test_a_half_written_last_line_is_dropped_and_overwritten(tmp_path: Path, hal
     assert read_records(tmp_path) == (record("a"), record("c"))
 
 
-@pytest.mark.promise("eval.old_records")
 @pytest.mark.parametrize("schema", [1, 3])
 def test_a_run_of_another_versions_shape_says_so_and_stays_as_it_is(
     tmp_path: Path, schema: int
@@ -165,7 +162,6 @@ def test_any_other_bad_line_is_named(tmp_path: Path, bad: bytes) -> None:
     assert (tmp_path / RECORDS).read_bytes() == whole + bad + b"\n" + whole
 
 
-@pytest.mark.promise("eval.second_writer")
 def test_a_second_writer_is_refused_with_a_sentence(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from lhkit.errors import RunError\n"

@@ -41,7 +41,6 @@ async def calls_of(
     return run.records[0].evidence.turns[0].calls
 
 
-@pytest.mark.promise("eval.faults")
 async def test_the_first_calls_fail_as_after_an_exception_and_then_the_tool_works(
     load: Load, toolset: Toolset
 ) -> None:

@@ -99,7 +99,6 @@ def notebook(tmp_path: Path) -> Iterator[Notebook]:
         manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.promise("eval.one_kernel")
 def test_run_interrupt_run_again_and_run_any_cell_again_in_one_kernel(notebook: Notebook) -> None:
     plain = notebook.run("plain")
     assert [verdict for _, verdict in plain["verdicts"]] == ["pass"] * 12

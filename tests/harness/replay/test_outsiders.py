@@ -264,7 +264,6 @@ def spoilt(scenario: Scenario, registry: ToolRegistry) -> dict[str, tuple[TurnTr
     return found
 
 
-@pytest.mark.promise("eval.outsiders")
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_golds_pass_on_every_repeat_in_one_process(
     load: Load, domain: Callable[[], Toolset], text: str
@@ -341,7 +340,6 @@ class Vandal:
         return session
 
 
-@pytest.mark.promise("eval.worlds_are_copied")
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_what_changes_all_that_it_gets_changes_no_scenario(
     load: Load, domain: Callable[[], Toolset], text: str
@@ -410,7 +408,6 @@ LOOK = """
 """
 
 
-@pytest.mark.promise("eval.state_is_json")
 @pytest.mark.parametrize(
     ("state", "words"),
     [

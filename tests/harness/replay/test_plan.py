@@ -53,7 +53,6 @@ def hash_of(
     return job.content_hash
 
 
-@pytest.mark.promise("eval.questions")
 @pytest.mark.parametrize("name", [each.name for each in fields(Assistant)])
 def test_whatever_an_assistant_is_told_makes_another_question(
     toolset: MakeToolset, name: str
@@ -84,7 +83,6 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
     assert hash_of(toolset(context=one), scenario=short) == hash_of(toolset(), scenario=short)
 
 
-@pytest.mark.promise("eval.questions")
 @pytest.mark.parametrize(
     ("dialect", "module", "name"),
     [
@@ -141,7 +139,6 @@ def test_weights_are_their_content_and_where_it_is_unknown_their_name(
     assert asked("tuned", "") != asked("renamed", "")
 
 
-@pytest.mark.promise("eval.dtype")
 def test_answers_from_before_a_server_told_its_type_of_number_are_those_of_bfloat16(
     toolset: MakeToolset,
 ) -> None:
@@ -209,7 +206,6 @@ HASH = "[0-9a-f]{12}"
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("eval.questions")
 @pytest.mark.parametrize(
     ("what", "where", "before", "after"),
     [

@@ -70,7 +70,6 @@ def play(toolset: Any, clock: Any, tmp_path: Path) -> Callable[..., Any]:
 Play = Callable[..., Any]
 
 
-@pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
 async def test_what_has_not_changed_is_scored_as_it_was(
@@ -96,7 +95,6 @@ WORLD = """
 """
 
 
-@pytest.mark.promise("eval.small_records")
 @pytest.mark.anyio
 @pytest.mark.parametrize("text", ["milk", "bread"])
 @pytest.mark.parametrize("keep_states", [False, True])
@@ -119,7 +117,6 @@ async def test_a_record_holds_what_changed_and_is_judged_again_the_same(
     assert "unlisted row" in record.judgement.reasons[-1]
 
 
-@pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_the_fault_of_an_old_scorer_is_mended(
     play: Play, load: Load, toolset: Any, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +133,6 @@ async def test_the_fault_of_an_old_scorer_is_mended(
     assert [score.due_calls for score in record.judgement.scores] == [1, 1, 1]
 
 
-@pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_an_expectation_that_was_too_narrow_is_mended(
     play: Play, load: Load, toolset: Any
@@ -203,7 +199,6 @@ async def test_every_world_that_was_opened_is_closed(play: Play, load: Load, too
     assert all(session.is_closed for session in toolset.sessions)
 
 
-@pytest.mark.promise("eval.rescore")
 @pytest.mark.anyio
 async def test_a_rescored_run_is_a_folder_of_its_own_that_can_be_made_again(
     play: Play, load: Load, toolset: Any, tmp_path: Path
@@ -313,7 +308,6 @@ def claiming(toolset: Any, words: Sequence[str]) -> Any:
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("eval.claims_of_tools")
 async def test_the_words_of_a_tools_success_are_those_of_when_the_run_was_made(
     play: Play, load: Load, toolset: Any
 ) -> None:

@@ -145,7 +145,6 @@ async def test_the_gate_answers_as_the_script_says_and_then_no(
     assert [each.gate == "accepted" for each in record.evidence.turns[0].calls] == answers
 
 
-@pytest.mark.promise("eval.isolated")
 @pytest.mark.anyio
 async def test_every_sample_has_a_world_of_its_own(play: Play, load: Load, toolset: Any) -> None:
     scenarios = scenarios_of(load, 2, ADD)
@@ -322,7 +321,6 @@ async def test_a_server_that_comes_back_is_not_given_up(play: Play, load: Load) 
     assert run.summary().total.passed == 5
 
 
-@pytest.mark.promise("eval.our_bug")
 @pytest.mark.anyio
 async def test_a_bug_of_ours_spoils_its_own_sample_only(
     play: Play, load: Load, toolset: Any
@@ -515,7 +513,6 @@ class Interrupted:
         pass
 
 
-@pytest.mark.promise("eval.interrupt")
 def test_an_interrupt_keeps_what_is_finished(toolset: Any, load: Load, tmp_path: Path) -> None:
     async def run() -> None:
         await replay(
@@ -579,7 +576,6 @@ async def test_the_manifest_says_where_the_records_come_from(
     assert [each["kept"] for each in again.manifest["invocations"]] == [0, 2]
 
 
-@pytest.mark.promise("eval.rejudge")
 @pytest.mark.anyio
 @pytest.mark.parametrize("model", [gold_model, silent_model()], ids=["gold", "silent"])
 async def test_what_is_on_disk_is_enough_to_judge_again(

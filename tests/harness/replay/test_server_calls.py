@@ -29,8 +29,6 @@ CALLED = [{"tool_calls": [chat_call(0, "find_notes", '{"query": 101, "limit": "3
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("openai.second_opinion")
-@pytest.mark.promise("audit.recorded")
 async def test_what_the_server_parsed_is_recorded_beside_what_we_read(
     load: Callable[[str], tuple[Scenario, ...]], toolset: Toolset, tmp_path: Path
 ) -> None:

@@ -53,7 +53,6 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("eval.stress")
 @pytest.mark.parametrize(
     "label",
     ["distractors=20", "rename", "shuffle", "distractors=10,rename,shuffle,seed=7"],
@@ -145,7 +144,6 @@ async def test_the_order_of_the_tools_follows_the_seed(toolset: Any, load: Load)
 
 
 @pytest.mark.anyio
-@pytest.mark.promise("eval.stress")
 async def test_a_run_under_stress_is_another_question_and_the_manifest_says_so(
     toolset: Any, load: Load, tmp_path: Path
 ) -> None:

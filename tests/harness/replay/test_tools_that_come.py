@@ -28,7 +28,7 @@ from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.tools_that_come")]
+pytestmark = pytest.mark.anyio
 
 
 def tool(name: str, handler: Callable[..., Any], **options: Any) -> ToolDefinition:

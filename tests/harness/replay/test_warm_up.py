@@ -76,7 +76,6 @@ def play(toolset: Any) -> Callable[..., Any]:
 Play = Callable[..., Any]
 
 
-@pytest.mark.promise("eval.warm_up")
 async def test_each_beginning_that_samples_share_is_shown_once_before_anybody_asks(
     play: Play, load: Load, tmp_path: Path
 ) -> None:

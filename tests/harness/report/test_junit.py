@@ -26,7 +26,6 @@ def test_each_criterion_is_a_suite_and_each_sample_a_case(full_run: Run, english
     assert suite.get("timestamp") == "2026-06-15T09:00:00+09:00"
 
 
-@pytest.mark.promise("report.junit_counts")
 def test_fail_is_failure_invalid_is_error_and_the_counts_add_up(
     full_run: Run, english: Catalog
 ) -> None:

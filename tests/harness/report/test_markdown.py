@@ -43,7 +43,6 @@ def test_a_pass_that_did_harm_is_no_green_mark(
     assert shown.startswith("## ❌")
 
 
-@pytest.mark.promise("report.markdown_fits")
 @pytest.mark.parametrize("max_chars", [65_000, 5_000])
 def test_it_is_cut_at_the_limit_with_a_line_that_says_how_much_is_missing(
     max_chars: int,

@@ -199,7 +199,6 @@ def test_a_narrow_screen_does_not_scroll_sideways(
         assert page.evaluate("document.documentElement.scrollWidth") <= 380
 
 
-@pytest.mark.promise("report.large")
 def test_two_thousand_samples_open_and_filter_at_once(
     browser: Browser,
     written: Callable[..., str],

@@ -66,7 +66,6 @@ def parsed(file: Path) -> dict[str, Any]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-@pytest.mark.promise("export.dart_grammar")
 @pytest.mark.parametrize("locale", ["ko", "en"])
 async def test_a_grammar_of_dart_reads_the_tools_of_life_helper_without_a_fault(
     tmp_path: Path, locale: str
@@ -83,7 +82,6 @@ async def test_a_grammar_of_dart_reads_the_tools_of_life_helper_without_a_fault(
     assert parsed(file)["faults"] != []
 
 
-@pytest.mark.promise("export.dart_grammar")
 def test_a_grammar_of_dart_reads_hostile_texts_as_texts(tmp_path: Path) -> None:
     hostile = ["'];", "$x ${y}", "r'", "//", "\ud83d"]
     hostile += ["\\", "\n\r\t\0", "\u2028\u202e", "'''", '"""']
@@ -97,7 +95,6 @@ def test_a_grammar_of_dart_reads_hostile_texts_as_texts(tmp_path: Path) -> None:
     assert "template_substitution" not in found["kinds"]
 
 
-@pytest.mark.promise("export.dart")
 @pytest.mark.parametrize("locale", ["ko", "en"])
 async def test_the_tools_of_life_helper_are_declared_as_the_registry_has_them(
     tmp_path: Path, locale: str
@@ -120,7 +117,6 @@ async def test_the_tools_of_life_helper_are_declared_as_the_registry_has_them(
     assert sum(each["isDestructive"] for each in found) >= 1
 
 
-@pytest.mark.promise("export.dart")
 async def test_the_tools_that_a_run_had_are_declared_too(
     tmp_path: Path, settings_of: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +136,6 @@ def settings_of(tmp_path: Path) -> Settings:
     return Settings(config_dir=tmp_path / "config", locale="en")
 
 
-@pytest.mark.promise("export.dart")
 @given(name=st.text(), value=JSON)
 def test_nothing_in_a_schema_ends_a_string_early_or_is_read_as_code(name: str, value: Any) -> None:
     tool = {"name": name, "description": "$x ${y} \\ ' \n", "parameters": {"x": value}}

@@ -114,7 +114,6 @@ def run_of(folder: Path, *records: SampleRecord, tail: str = "") -> Path:
     return folder
 
 
-@pytest.mark.promise("export.messages")
 async def test_a_conversation_is_told_as_the_model_had_it(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -147,7 +146,6 @@ async def test_a_conversation_is_told_as_the_model_had_it(
     assert names == ["find_notes", "add_note", "finish_note"]
 
 
-@pytest.mark.promise("export.round_trip")
 async def test_what_was_exported_comes_back_as_the_same_conversations(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -171,7 +169,6 @@ async def test_what_was_exported_comes_back_as_the_same_conversations(
     assert [each["messages"] for each in after] == [each["messages"] for each in before]
 
 
-@pytest.mark.promise("export.messages")
 async def test_what_was_no_call_is_told_as_it_was_written(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -192,7 +189,6 @@ async def test_what_was_no_call_is_told_as_it_was_written(
     assert read["messages"][4][1] == "없어요\ufffd."
 
 
-@pytest.mark.promise("export.inspect")
 async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_clicked(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -217,7 +213,6 @@ async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_click
     assert (sample["input"], sample["scores"]) == ("우유 메모 찾아 줘", {"lhkit": "C"})
 
 
-@pytest.mark.promise("export.inspect")
 async def test_repeats_are_epochs_and_an_invalid_sample_is_an_error_for_inspect(
     tmp_path: Path,
 ) -> None:
@@ -238,7 +233,6 @@ async def test_repeats_are_epochs_and_an_invalid_sample_is_an_error_for_inspect(
     assert read["accuracy"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.promise("export.parquet")
 async def test_tables_hold_the_frames_of_the_run_with_their_types(
     load: Load, toolset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,14 +263,12 @@ async def test_tables_hold_the_frames_of_the_run_with_their_types(
             assert kept == meant, (name, column)
 
 
-@pytest.mark.promise("export.parquet")
 async def test_an_empty_run_gives_tables_with_all_columns(tmp_path: Path) -> None:
     await exported(run_of(tmp_path / "run"), parquet=tmp_path / "tables")
     calls = table(tmp_path / "tables" / "calls.parquet")
     assert (len(calls), [*calls.columns]) == (0, [*Run.load(tmp_path / "run").calls.columns])
 
 
-@pytest.mark.promise("export.whole")
 @pytest.mark.parametrize("kind", ["openai_messages", "inspect", "parquet"])
 async def test_a_fault_midway_leaves_what_was_there_and_no_half(tmp_path: Path, kind: str) -> None:
     place = tmp_path / {"openai_messages": "a.jsonl", "inspect": "a.eval", "parquet": "t"}[kind]
@@ -302,7 +294,6 @@ async def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
         assert {each.date_time for each in log.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
-@pytest.mark.promise("export.whole")
 def test_records_left_on_disk_are_those_that_would_be_held(tmp_path: Path) -> None:
     told = (
         record("b", "q1"),

@@ -98,7 +98,6 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[tuple[str, str, byte
         server.server_close()
 
 
-@pytest.mark.promise("export.otel")
 async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user_was_asked(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -135,7 +134,6 @@ async def test_a_conversation_is_one_trace_with_requests_tools_and_what_the_user
     assert told(spans[0])["gen_ai.evaluation.score.label"] == "pass"
 
 
-@pytest.mark.promise("export.otel")
 async def test_a_receiver_gets_what_the_file_would_hold_some_conversations_at_a_time(
     tmp_path: Path,
 ) -> None:
@@ -185,7 +183,6 @@ def _listens(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.promise("export.collector")
 async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -220,7 +217,6 @@ async def test_a_real_collector_takes_a_run_one_trace_a_conversation(
     assert '"content":"우유가 있어요 \U0001f95b."' in received
 
 
-@pytest.mark.promise("export.otel")
 async def test_a_receiver_that_refuses_or_is_not_there_is_told(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "run", record("a"))
     with receiver(status=415) as (address, _), pytest.raises(RunError, match="refuses the traces"):

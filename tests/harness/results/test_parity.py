@@ -101,7 +101,6 @@ def causes(found: Parity) -> set[tuple[Cause, str | None]]:
     return {(each.cause, each.side) for each in (*found.prompts, *found.ends)}
 
 
-@pytest.mark.promise("eval.parity")
 def test_two_runs_that_said_the_same_differ_in_nothing() -> None:
     """Even where one server lists the token that ended a reply and the other does not."""
     found = told(reply(), reply(token_ids=(*map(ord, "done."), 106)))
@@ -109,7 +108,6 @@ def test_two_runs_that_said_the_same_differ_in_nothing() -> None:
     assert found.replies == 1
 
 
-@pytest.mark.promise("eval.parity")
 def test_the_first_reply_that_differs_is_named_with_its_first_token_and_both_ends() -> None:
     a, b = reply("add 1 now"), reply("add 2 now", reason="length")
     found = parity(run((reply(), a, reply("x"))), run((reply(), b, reply("y"))))
@@ -148,7 +146,6 @@ def test_replies_of_different_turns_are_not_set_against_each_other() -> None:
     assert each.reasons == (NOT_ASKED, "stop")
 
 
-@pytest.mark.promise("eval.parity")
 @pytest.mark.parametrize(
     ("a", "b", "kind"),
     [
@@ -172,7 +169,6 @@ def test_calls_differ_by_kind(a: Finished, b: Finished, kind: CallKind) -> None:
     assert told(a, b).calls == {kind: 1}
 
 
-@pytest.mark.promise("eval.parity_causes")
 @pytest.mark.parametrize(
     ("planted", "cause", "side"),
     [
@@ -204,7 +200,6 @@ def test_a_planted_difference_is_named_as_what_it_is(
     assert causes(told(reply(**planted), reply())) == {(cause, mirrored)}
 
 
-@pytest.mark.promise("eval.parity_causes")
 def test_by_how_many_tokens_one_text_grew_is_counted() -> None:
     others = {"prompt_ids_sha256": "o" * 64}
     found = told(reply(), reply(**others, usage=Usage(prompt_tokens=8)))
@@ -213,7 +208,6 @@ def test_by_how_many_tokens_one_text_grew_is_counted() -> None:
     assert causes(told(reply(), reply(usage=Usage()))) == set()  # a server that does not count
 
 
-@pytest.mark.promise("eval.parity_causes")
 def test_what_nobody_recorded_is_said_to_be_not_known() -> None:
     bare = Finished(reason="stop", raw_text="hi", text="hi")
     assert told(bare, bare).unknown == (
@@ -244,7 +238,6 @@ def test_other_weights_precision_sampling_and_server_are_told_from_the_manifests
 PROMPTED = {"prompt_text": "<bos>add", "prompt_sha256": "p" * 64}
 
 
-@pytest.mark.promise("eval.parity_odds")
 @pytest.mark.parametrize(
     ("odds", "is_tie"), [((-0.71, -0.72), True), ((-0.1, -3.0), False), ((-0.1, None), False)]
 )
@@ -266,7 +259,6 @@ def test_a_tie_that_rounding_decides_is_told_apart_from_another_answer(
 GREEDY = {"sampling": [{"temperature": 0.0}]}
 
 
-@pytest.mark.promise("eval.parity_causes")
 @pytest.mark.parametrize("locale", ["ko", "en"])
 def test_a_server_that_does_not_write_its_own_likeliest_token_has_another_sampler(
     locale: str,
@@ -338,7 +330,6 @@ def took(played: int = 1, **footprint: float | None) -> dict[str, Any]:
 MEASURED = {"start_s": 2.5, "memory_bytes": 1_200_000_000, "weights_bytes": 292_000_000}
 
 
-@pytest.mark.promise("eval.parity_footprint")
 @pytest.mark.parametrize("locale", ["ko", "en"])
 def test_start_memory_and_size_of_both_sides_stand_beside_each_other_in_all_that_is_shown(
     locale: str,
@@ -371,7 +362,6 @@ def test_start_memory_and_size_of_both_sides_stand_beside_each_other_in_all_that
     assert (str(sides["memory_bytes"].dtype), str(sides["start_s"].dtype)) == ("Int64", "float64")
 
 
-@pytest.mark.promise("eval.parity_footprint")
 def test_what_one_side_does_not_know_is_left_empty_and_said_once() -> None:
     one = run((reply(),), name="served", invocations=[took(**MEASURED)])
     older = run((reply(),), name="phone", invocations=[{"played": 1}])
@@ -471,7 +461,6 @@ def kept(folder: Path, played: Run) -> Path:
     return folder
 
 
-@pytest.mark.promise("eval.parity_limits")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "case",
@@ -504,7 +493,6 @@ async def test_a_limit_that_is_passed_or_cannot_be_judged_is_an_exit_code(
     assert "<title>Parity: a and b</title>" in (tmp_path / "parity.html").read_text("utf-8")
 
 
-@pytest.mark.promise("eval.parity_odds")
 @pytest.mark.anyio
 async def test_a_server_is_asked_how_likely_both_tokens_were(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
@@ -539,7 +527,6 @@ async def test_a_server_is_asked_how_likely_both_tokens_were(
     assert [each["prompt"] for each in bodies] == [[2, 105, ord("a")]] * 2
 
 
-@pytest.mark.promise("eval.parity_causes")
 @pytest.mark.anyio
 @pytest.mark.parametrize(("temperature", "is_proven"), [(0.0, True), (0.7, False)])
 async def test_the_first_runs_own_server_tells_that_it_samples_otherwise_than_it_was_asked_to(
@@ -571,7 +558,6 @@ async def test_the_first_runs_own_server_tells_that_it_samples_otherwise_than_it
     assert ("its sampler is another" in said) == is_proven
 
 
-@pytest.mark.promise("eval.parity_forced")
 @pytest.mark.anyio
 async def test_servers_read_all_that_the_first_run_said_and_tell_how_far_they_agree(
     tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]

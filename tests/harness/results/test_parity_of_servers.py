@@ -90,7 +90,6 @@ PLANTED: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
 MARKS = {each for _, said in PLANTED.values() for each in said}
 
 
-@pytest.mark.promise("eval.parity_causes")
 @pytest.mark.parametrize("planted", PLANTED)
 async def test_what_is_planted_is_named_as_what_it_is_and_nothing_else_is(planted: str) -> None:
     plant, said = PLANTED[planted]

@@ -66,7 +66,6 @@ def folder_of(path: Path, *records: SampleRecord, tail: str = "") -> Path:
     return path
 
 
-@pytest.mark.promise("eval.load")
 @pytest.mark.anyio
 @pytest.mark.parametrize("options", [{}, {"repeats": 3, "concurrency": 4}])
 async def test_what_is_read_is_what_was_returned(
@@ -79,7 +78,6 @@ async def test_what_is_read_is_what_was_returned(
     assert read == run
 
 
-@pytest.mark.promise("eval.load")
 @pytest.mark.anyio
 async def test_only_what_was_asked_last_is_read(play: Play, load: Load, tmp_path: Path) -> None:
     await play(chats(load, 0, 1, 2))
@@ -200,7 +198,6 @@ def test_every_sample_is_kept_retried_changed_or_new(
     assert resumed.new == len(asked.keys() - seen)
 
 
-@pytest.mark.promise("eval.says_what_changed")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("change", "expected"),

@@ -33,7 +33,7 @@ from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("eval.language")]
+pytestmark = pytest.mark.anyio
 
 PAGE = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text(encoding="utf-8")
 REGISTRY = ToolRegistry()

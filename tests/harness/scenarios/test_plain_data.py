@@ -11,8 +11,6 @@ from lhkit import Scenario
 from lhkit.errors import ScenarioError
 from lhkit.harness.scenario import load_scenarios, read_sources
 
-pytestmark = pytest.mark.promise("eval.plain_data")
-
 HELLO: dict[str, Any] = {
     "id": "hello",
     "ac": "talk",

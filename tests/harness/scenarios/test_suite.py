@@ -20,7 +20,6 @@ def names(folder: Path, text: str) -> list[str]:
     return [arm.name for arm in arms_of(load_suite(written(folder, text)), folder)]
 
 
-@pytest.mark.promise("matrix.errors")
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

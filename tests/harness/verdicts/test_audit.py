@@ -69,7 +69,6 @@ def sample_of(*said: Finished) -> SampleRecord:
 CALL = '{"name": "search", "parameters": {"query": "잠"}}'
 
 
-@pytest.mark.promise("audit.faults")
 @pytest.mark.parametrize(
     ("raw", "faults"),
     [
@@ -144,7 +143,6 @@ def parsed_twice(
 FULL = ("search", {"query": "0101", "limit": 3})
 
 
-@pytest.mark.promise("audit.server")
 @pytest.mark.parametrize(
     ("own", "server", "why"),
     [
@@ -185,7 +183,6 @@ def test_without_the_raw_text_nothing_is_said_of_the_server() -> None:
     assert differences(response(CALL)) == ()
 
 
-@pytest.mark.promise("audit.server")
 def test_strict_repaired_and_server_are_counted_beside_each_other() -> None:
     mended = (ToolCall(name="search", args=FULL[1], repairs=("array",)),)
     said = [
@@ -207,7 +204,6 @@ def test_strict_repaired_and_server_are_counted_beside_each_other() -> None:
 # --- in records
 
 
-@pytest.mark.promise("audit.recorded")
 def test_a_turn_is_recorded_with_the_faults_of_each_response() -> None:
     turn = sample("안녕", CALL[:-4]).evidence.turns[0]
     assert [said.faults for said in audited(turn, SCHEMAS).model_calls] == [
@@ -216,7 +212,6 @@ def test_a_turn_is_recorded_with_the_faults_of_each_response() -> None:
     ]
 
 
-@pytest.mark.promise("audit.recorded")
 def test_the_recorded_faults_are_those_of_the_audit() -> None:
     told = ("dropped_argument", "server_dropped_argument", "a class of a later version")
     sample = sample_of(response(CALL[:-4]))

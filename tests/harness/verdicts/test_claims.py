@@ -319,7 +319,6 @@ REFUSED: Call = ("send_message", "cancelled", {"to": "c1"})
 READ: Call = ("get_people", "ok", {})
 
 
-@pytest.mark.promise("eval.claims_of_tools")
 @pytest.mark.parametrize(
     ("reply", "calls", "words"),
     [
@@ -335,7 +334,6 @@ def test_success_words_count_where_no_such_write_ran(
     assert success_words(reply, CLAIMS, after("tell Tom", *calls)) == words
 
 
-@pytest.mark.promise("eval.claims_of_tools")
 @pytest.mark.parametrize(
     ("reply", "calls"),
     [

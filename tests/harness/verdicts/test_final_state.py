@@ -111,7 +111,6 @@ def test_two_values_have_one_normal_form_exactly_if_they_are_equal(one: Any, oth
         ({"id": "a", "tags": [1, {"n": 2}]}, {"tags": (1.0, {"n": 2.0}), "id": "a"}),
     ],
 )
-@pytest.mark.promise("eval.state_by_value")
 def test_a_row_whose_values_are_the_same_has_not_changed(before: Any, after: Any) -> None:
     assert check_state({}, before={"t": (before,)}, after={"t": (after,)}) == StateVerdict()
     assert state_diff({"t": (before,)}, {"t": (after,)}) == {}
@@ -133,7 +132,6 @@ def row(**fields: Any) -> dict[str, Any]:
     ["id", "uuid", "note_id", "noteId", "ticket_id", "key", "name", "user_id", "no_key_at_all"],
 )
 @pytest.mark.parametrize("extra", [{}, {"user": "u1", "done": False, "kind": "x"}])
-@pytest.mark.promise("eval.deletions")
 def test_a_deletion_beside_an_expected_new_row_is_seen_in_any_table(name: str, extra: Any) -> None:
     """Only `user_id` repeats, as a pointer to the one user does."""
 

@@ -31,7 +31,6 @@ def test_a_reply_fits_or_says_why_not(expected: Any, fitting: list[str], wrong: 
     assert [text for text in wrong if not reply_reasons(wanted, text)] == []
 
 
-@pytest.mark.promise("eval.reply_numbers")
 @pytest.mark.parametrize(
     ("phrase", "found", "not_found"),
     [
@@ -75,7 +74,6 @@ def test_a_curly_apostrophe_is_an_apostrophe() -> None:
     assert reply_reasons(ExpectedReply(matches="^it's"), "it\u2019s") == ()
 
 
-@pytest.mark.promise("eval.reply_numbers")
 @pytest.mark.parametrize(
     ("phrase", "found", "not_found"),
     [

@@ -575,7 +575,6 @@ FOUND, ADDED = find(), add()
         ),
     ],
 )
-@pytest.mark.promise("eval.strict")
 def test_strict_counts_only_what_the_first_parse_gave(
     judged: Judged,
     responses: list[ModelCallRecord],

@@ -49,7 +49,6 @@ def codes(
     return [each.code for each in found]
 
 
-@pytest.mark.promise("eval.forbid")
 @pytest.mark.parametrize(
     ("forbid", "args", "is_hit"),
     [
@@ -77,7 +76,6 @@ def test_a_forbidden_call_is_told_as_an_expected_one_is(
     assert found == (["forbidden_call"] if is_hit else [])
 
 
-@pytest.mark.promise("eval.invented_id")
 @pytest.mark.parametrize(
     ("value", "text", "is_known"),
     [

@@ -153,7 +153,6 @@ def is_valid(name: str, args: dict[str, Any]) -> bool:
     return set(args) <= set(declared) and Draft202012Validator(PARAMETERS[name]).is_valid(args)
 
 
-@pytest.mark.promise("dialect.constrained_auto", "dialect.constrained_required")
 @settings(max_examples=300)
 @given(call=calls(), words=KOREAN)
 def test_every_valid_call_can_be_written(
@@ -168,7 +167,6 @@ def test_every_valid_call_can_be_written(
     assert not accepts("auto", raw + raw)
 
 
-@pytest.mark.promise("dialect.constrained_auto", "dialect.constrained_required")
 @settings(max_examples=300)
 @given(call=calls(), data=st.data())
 def test_no_invalid_call_can_be_written(
@@ -187,7 +185,6 @@ def test_no_invalid_call_can_be_written(
         assert not accepts(constraint, raw) or is_valid(name, args)
 
 
-@pytest.mark.promise("dialect.constrained_auto", "dialect.constrained_required")
 def test_the_model_ends_its_turn_as_it_learned_to(grammars: dict[str, Grammar]) -> None:
     assert grammars["auto"].may_end_after("네, 그럴게요") == set(SPECIAL)
     assert grammars["auto"].may_end_after(CALL) == set(SPECIAL)
@@ -207,7 +204,6 @@ CALL = '{"name": "list_habits", "parameters": {"status":"all"}}'
 SEARCH = '{{"name": "search_catalog", "parameters": {}}}'
 
 
-@pytest.mark.promise("dialect.constrained_auto", "dialect.constrained_required")
 @pytest.mark.parametrize(
     "raw",
     [
@@ -237,7 +233,6 @@ def test_no_call_can_be_spelled_around_the_grammar(accepts: Accepts, raw: str) -
     assert not accepts("auto", f"네!\n{raw}")
 
 
-@pytest.mark.promise("dialect.constrained_auto")
 @given(words=KOREAN)
 def test_words_are_free_in_auto_and_impossible_in_required(accepts: Accepts, words: str) -> None:
     assert accepts("auto", words)

@@ -58,7 +58,6 @@ def test_the_answer_ends_where_the_model_waits_for_a_result() -> None:
     assert DIALECT.stop_texts == ("<start_function_response>",)
 
 
-@pytest.mark.promise("dialect.repairs")
 @pytest.mark.parametrize(
     ("body", "args", "repairs"),
     [
@@ -156,7 +155,6 @@ def test_a_declaration_keeps_nested_types_and_values_that_only_look_like_types()
     ) in prompt
 
 
-@pytest.mark.promise("dialect.streaming")
 def test_an_escape_that_is_cut_in_two_does_not_end_its_string() -> None:
     raw = marked(r'call:f{a:"\"<end_function_call>\\"}')
     parser = DIALECT.incremental()

@@ -72,13 +72,11 @@ def test_every_value_keeps_its_type(arguments: str, args: dict[str, Any]) -> Non
     assert (call.args, call.repairs) == (args, ())
 
 
-@pytest.mark.promise("dialect.repairs")
 def test_a_value_without_its_delimiters_is_a_listed_repair() -> None:
     [call] = DIALECT.parse(marked("call:f{a:서울}")).calls
     assert (call.args, call.repairs) == ({"a": "서울"}, ("bare_string",))
 
 
-@pytest.mark.promise("dialect.repairs")
 @pytest.mark.parametrize(
     ("arguments", "args"),
     [

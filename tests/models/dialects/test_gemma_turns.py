@@ -366,7 +366,6 @@ def prompt_of(steps: Sequence[Sequence[Message]], tools: Sequence[Any] = (TOOL,)
     return DIALECT.encode(messages, tools, "너는 비서다.")
 
 
-@pytest.mark.promise("dialect.defused")
 @given(steps=conversations(), instructions=HOSTILE, has_tools=st.booleans())
 def test_only_the_structure_has_control_tokens_and_the_roles_alternate(
     steps: list[list[Message]], instructions: str, has_tools: bool

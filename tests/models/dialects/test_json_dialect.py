@@ -97,7 +97,6 @@ def names(result: ParseResult) -> list[str]:
 # --- what was written is read
 
 
-@pytest.mark.promise("dialect.round_trip")
 @given(name=NAMES, args=ARGS)
 @example(name="f", args={"phone": "010", "n": "1", "b": "true"})
 @example(name="f", args={"a": '"}{\\" ``` </tool_code> <end_of_turn> \n\t\u2028'})
@@ -140,7 +139,6 @@ def test_parallel_calls_come_in_order(calls: list[tuple[str, dict[str, Any]]]) -
 # --- streaming is parsing
 
 
-@pytest.mark.promise("dialect.streaming")
 @settings(max_examples=500)
 @given(raw=ADVERSARIAL, sizes=SIZES)
 def test_a_stream_says_the_same_at_every_chunking(raw: str, sizes: list[int]) -> None:
@@ -198,7 +196,6 @@ def test_no_prefix_of_a_call_is_a_call(call: str, wrapping: str) -> None:
     assert names(DIALECT.parse(wrapping + call, TOOLS)) == ["f"]
 
 
-@pytest.mark.promise("dialect.no_prefix")
 @given(args=ARGS)
 def test_no_prefix_of_any_call_is_a_call(args: dict[str, Any]) -> None:
     raw = DIALECT.render_call("f", args)
@@ -270,7 +267,6 @@ def test_marks_around_calls_are_left_out_and_words_kept(
 # --- what is mended
 
 
-@pytest.mark.promise("dialect.repairs")
 @pytest.mark.parametrize(
     ("raw", "args", "repairs"),
     [

@@ -88,7 +88,6 @@ def test_python_values_are_read(value: str, expected: Any) -> None:
     assert calls_of(f"[f(a={value})]") == [("f", {"a": expected}, ())]
 
 
-@pytest.mark.promise("dialect.repairs")
 @pytest.mark.parametrize(
     ("raw", "args", "repair"),
     [
