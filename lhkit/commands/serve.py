@@ -128,7 +128,7 @@ async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> 
 
 async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if not await asyncio.to_thread(file.is_file):
-        raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
+        raise UsageError(f"there is no file {file}")
     sha256 = await asyncio.to_thread(file_sha256, file)
     told = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE), alias_of(sha256))
     command = ("python", gguf_serving.__file__, str(file), *told)
@@ -141,7 +141,7 @@ async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
 
 async def _litert_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if not await asyncio.to_thread(file.is_file):
-        raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
+        raise UsageError(f"there is no file {file}")
     sha256 = await asyncio.to_thread(file_sha256, file)
     plan = LiteRtSettings(model=file, served_name=file.name, log_path=Path(), weights_sha256=sha256)
     command = ("python", *plan.arguments(port or _DRY_PORT))
@@ -195,8 +195,8 @@ async def _light_line(name: str, port: int | None, settings: Settings, weights: 
 
 def _not_by_llama_cpp(weights: Path) -> UsageError:
     return UsageError(
-        f"llama.cpp serves files: `lhkit export-model {weights} --to gguf:Q8_0 --into FILE.gguf`, "
-        "then `lhkit serve FILE.gguf`"
+        f"llama.cpp serves files: turn {weights} into one by its `convert_hf_to_gguf.py`, then "
+        "`lhkit serve FILE.gguf`"
     )
 
 

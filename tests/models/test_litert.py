@@ -357,7 +357,7 @@ async def test_a_litertlm_file_is_served_by_litert_lm(
     sha256 = hashlib.sha256(b"weights").hexdigest()
     assert words[1:5] == ["-m", "lhkit.models.litert_serving", str(file), "8099"]
     assert words[6:] == [sha256, "tuned.litertlm", alias_of(sha256)]
-    with pytest.raises(UsageError, match="lhkit export-model"):
+    with pytest.raises(UsageError, match="there is no file"):
         await served("nowhere.litertlm", dry_run=True)
 
 
