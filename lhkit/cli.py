@@ -29,7 +29,6 @@ from lhkit.commands.options import (
     ChatOptions,
     DoctorOptions,
     EvalOptions,
-    ExportModelOptions,
     ExportOptions,
     ImportChatsOptions,
     LintOptions,
@@ -229,7 +228,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit export runs/chats --otel http://127.0.0.1:4318",
             "lhkit export --schema dart --toolset mine.py:own --into tools.dart",
         ),
-        "export-model": ("lhkit export-model gemma --to gguf:Q8_0 --into gemma-Q8_0.gguf",),
         "lint": (
             "lhkit lint datasets/ac/dev",
             "lhkit lint mine.yaml --toolset mine.py:own --json",
@@ -626,21 +624,6 @@ def add_export(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: command(options, settings))
 
 
-# `export-model`: the command that writes a model for another runtime.
-
-
-def add_export_model(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit export-model`."""
-
-    @cli.command("export-model")
-    @_spelt_out
-    def export_model_(options: ExportModelOptions) -> None:
-        """Write a model as the file that another runtime loads, with a manifest beside it."""
-        from lhkit.commands.export_model import export_model  # noqa: PLC0415 - aiohttp
-
-        finish(run, lambda settings: export_model(options, settings))
-
-
 # `eval` and `audit`: the commands that play scenarios and read records.
 
 
@@ -889,7 +872,6 @@ def build_parser(run: Run) -> typer.Typer:
     add_merge(cli, run)
     add_report(cli, run)
     add_export(cli, run)
-    add_export_model(cli, run)
     add_lint(cli, run)
     add_mutate(cli, run)
     add_prompt(cli, run)

@@ -11,7 +11,6 @@ settings.load_profile("lhkit")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--litertlm", metavar="FILE", help="try LiteRT-LM with this .litertlm file")
     parser.addoption(
         "--record-contract", action="store_true", help="record tests/contract/recorded anew"
     )

@@ -14,7 +14,7 @@ from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.families import family_of
-from lhkit.models.http import LITERT_LM, Endpoint
+from lhkit.models.http import Endpoint
 from lhkit.models.llama_cpp import is_llama_cpp
 from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
@@ -152,8 +152,7 @@ async def _of_the_server(model: ChatModel, catalog: Catalog) -> list[Checked]:
         first, second = await _answer(model), await _answer(model)
     except LhkitError as error:
         return [*lines, Checked(is_well=False, said=str(error))]
-    is_litert = identity.server.startswith(f"{LITERT_LM} ")
-    if is_litert or is_llama_cpp(identity):  # they tell both without being asked to
+    if is_llama_cpp(identity):  # it tells both without being asked to
         return [*lines, _prompt(first, catalog), _cache(second, catalog)]
     if not identity.server.startswith("vllm "):  # what follows has words for vLLM only
         return [*lines, Checked(is_well=True, said=catalog.text("doctor.answers"))]

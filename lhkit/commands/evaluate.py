@@ -221,10 +221,10 @@ def unsure_lines(manifest: Mapping[str, Any], catalog: Catalog) -> Iterator[str]
 
 
 def left_lines(opened: "Opened", catalog: Catalog) -> Iterator[str]:
-    """Yield how often each of several servers was left, and how many replicas were lost."""
+    """Yield which of several servers were left, and how many replicas were lost."""
     if isinstance(opened.source, ServerPool):
-        for address, count in opened.source.times_left.items():
-            yield catalog.text("eval.left", address=address, count=count)
+        for address in opened.source.left:
+            yield catalog.text("eval.left", address=address)
     if opened.players is not None and opened.players.deaths:
         why = opened.players.causes[-1]
         yield catalog.text("eval.lost_replicas", count=opened.players.deaths, why=why)

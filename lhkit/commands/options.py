@@ -6,7 +6,6 @@ heavy is imported here, since every `--help` reads it. The options of `lhkit tun
 `tune_options`.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -483,7 +482,7 @@ class ImportChatsOptions:
     as_jsonl: AsJsonl = False
 
 
-# `parity`, `rescore`, `report`, `export` and `export-model`: of what is there already.
+# `parity`, `rescore`, `report` and `export`: of what is there already.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -604,52 +603,3 @@ class ExportOptions:
     into: Annotated[
         Path, typer.Option(allow_dash=True, dir_okay=False, help="Where --schema writes.")
     ] = Path("-")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportModelOptions:
-    """What `lhkit export-model` writes: `source` is a folder or the name of an embedded model.
-
-    With `is_checked` the file is asked `PROMPTS` as soon as it is written. `converter` is the
-    Python that has LiteRT's converter, for `litertlm`.
-    """
-
-    source: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="gemma, gemma-base, or a folder of `tune merge`."),
-    ]
-    to: Annotated[
-        str,
-        typer.Option(
-            help="gguf:Q8_0, gguf:Q4_K_M, gguf:Q4_0, gguf:Q2_0, gguf:BF16 or gguf:F16, for "
-            "llama.cpp; litertlm:none or litertlm:int8, for phones."
-        ),
-    ]
-    into: Annotated[
-        Path, typer.Option(metavar="FILE", dir_okay=False, help="Such as tuned-Q8_0.gguf.")
-    ]
-    is_checked: Annotated[
-        bool,
-        typer.Option(
-            "--check/--no-check",
-            help="Have the file answer five prompts, and ask the source how far it agrees.",
-        ),
-    ] = True
-    converter: Annotated[
-        str,
-        typer.Option(
-            metavar="PYTHON",
-            show_default=False,
-            help="For litertlm: the Python of an environment that has litert-torch.",
-        ),
-    ] = sys.executable
-
-    @property
-    def kind(self) -> str:
-        """The format without its quantisation."""
-        return self.to.partition(":")[0]
-
-    @property
-    def quantisation(self) -> str:
-        """The quantisation of the format."""
-        return self.to.partition(":")[2]

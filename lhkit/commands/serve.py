@@ -19,7 +19,6 @@ from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.families import CPU_SERVER, Device, serve_command
 from lhkit.models.light import LlamaCppSettings, require_llama_cpp
-from lhkit.models.litert import LiteRtSettings, require_litert_lm
 from lhkit.models.serving import (
     LocalServer,
     RunningServer,
@@ -48,8 +47,6 @@ from lhkit.text import printable
 
 GGUF = ".gguf"
 """How the name of a file ends that llama.cpp serves."""
-LITERTLM = ".litertlm"
-"""How the name of a file ends that LiteRT-LM serves."""
 _GGUF_AT_ONCE = 2  # conversations; each has a cache of its own
 _WATCH_S = 0.5
 _DRY_PORT = 8000  # shown where a free one would be taken
@@ -60,12 +57,12 @@ async def serve_model(options: ServeOptions, settings: Settings) -> int:
 
     The embedded models and a folder of `weights`, under its name, are lhkit's own to serve: they
     can be found. Any other line is run as it is printed, and the exit code is that of the server. A
-    GGUF file is served by llama.cpp, a `.litertlm` by LiteRT-LM, any other name by vLLM.
+    GGUF file is served by llama.cpp, any other name by vLLM.
 
     Raises:
         UsageError: no such model or device, options that do not go together, no model in the
             folder, or one with a name that is taken.
-        MissingPackageError: vLLM, or for a file llama.cpp or LiteRT-LM, is not installed here.
+        MissingPackageError: vLLM, or for a file llama.cpp, is not installed here.
         WeightsError: the folder cannot be read.
         SetupError: the server cannot be started, or died.
     """
@@ -84,7 +81,7 @@ async def serve_model(options: ServeOptions, settings: Settings) -> int:
 
 def _is_served_by_a_line(model: str, options: ServeOptions) -> bool:
     is_dry_other = options.dry_run and model not in EMBEDDED_NAMES
-    return "/" in model or model.endswith((GGUF, LITERTLM)) or is_dry_other
+    return "/" in model or model.endswith(GGUF) or is_dry_other
 
 
 async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> int:
@@ -97,8 +94,6 @@ async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> 
     device, port, dry_run = options.device or "gpu", options.port, options.dry_run
     if model.endswith(GGUF):
         return await _gguf_line(Path(model), port, dry_run=dry_run)
-    if model.endswith(LITERTLM):
-        return await _litert_line(Path(model), port, dry_run=dry_run)
     if device not in ("gpu", "cpu"):
         raise UsageError(f"no device {device!r}: choose gpu or cpu")
     if options.compiled:
@@ -128,7 +123,7 @@ async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> 
 
 async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if not await asyncio.to_thread(file.is_file):
-        raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
+        raise UsageError(f"there is no file {file}")
     sha256 = await asyncio.to_thread(file_sha256, file)
     told = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE), alias_of(sha256))
     command = ("python", gguf_serving.__file__, str(file), *told)
@@ -136,19 +131,6 @@ async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
     if dry_run:
         return 0
     require_llama_cpp()
-    return await _ended(command)
-
-
-async def _litert_line(file: Path, port: int | None, *, dry_run: bool) -> int:
-    if not await asyncio.to_thread(file.is_file):
-        raise UsageError(f"there is no file {file}: make one with `lhkit export-model`")
-    sha256 = await asyncio.to_thread(file_sha256, file)
-    plan = LiteRtSettings(model=file, served_name=file.name, log_path=Path(), weights_sha256=sha256)
-    command = ("python", *plan.arguments(port or _DRY_PORT))
-    Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
-    if dry_run:
-        return 0
-    require_litert_lm()
     return await _ended(command)
 
 
@@ -195,8 +177,8 @@ async def _light_line(name: str, port: int | None, settings: Settings, weights: 
 
 def _not_by_llama_cpp(weights: Path) -> UsageError:
     return UsageError(
-        f"llama.cpp serves files: `lhkit export-model {weights} --to gguf:Q8_0 --into FILE.gguf`, "
-        "then `lhkit serve FILE.gguf`"
+        f"llama.cpp serves files: turn {weights} into one by its `convert_hf_to_gguf.py`, then "
+        "`lhkit serve FILE.gguf`"
     )
 
 

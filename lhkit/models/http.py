@@ -1238,8 +1238,6 @@ def _name_of(entry: Any) -> str:
 
 LLAMA_CPP = "llama.cpp"
 """How the name of a llama.cpp server begins."""
-LITERT_LM = "litert-lm"
-"""How the name of a server of lhkit begins that has LiteRT-LM in it (`litert_serving`)."""
 _NO_BUILD = "b0-unknown"
 """What llama.cpp calls a build whose makers did not tell it of which commit it is."""
 
@@ -1253,7 +1251,7 @@ def _with_build(software: str, build: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Software:
-    """What serves: its name and version; of llama.cpp also the file, of files the quantisation."""
+    """What serves: its name and version; of llama.cpp also the file and its quantisation."""
 
     name: str
     file: str = ""
@@ -1261,15 +1259,10 @@ class _Software:
 
 
 async def _software(connection: Connection) -> _Software:
-    """Return what serves, by the addresses that vLLM, lhkit's LiteRT-LM or llama.cpp answers."""
+    """Return what serves, by the addresses that vLLM or llama.cpp answers."""
     missing = (RequestRefusedError, ServerFailedError, StreamBrokenError, KeyError)
     with suppress(*missing):
         told = await connection.get("/version")
-        if told.get("engine") == LITERT_LM:
-            return _Software(
-                name=f"{LITERT_LM} {told['version']} ({told['threads']} threads)",
-                quantisation=str(told.get("quantisation") or ""),
-            )
         return _Software(name=f"vllm {told['version']}")
     with suppress(*missing):
         props = await connection.get("/props")

@@ -1,7 +1,7 @@
 """The embedded Gemma as one quantised file, served by llama.cpp: without torch and vLLM.
 
 The file is made once, straight from the wheels of the base and the shipped adapter, and holds the
-numbers that `lhkit export-model` makes of the folder that vLLM serves.
+numbers of the folder that vLLM serves.
 """
 
 import asyncio

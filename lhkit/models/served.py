@@ -6,7 +6,7 @@ from lhkit.errors import UsageError
 from lhkit.messages import ModelIdentity
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.http import LITERT_LM, Endpoint, Pace, connecting
+from lhkit.models.http import Endpoint, Pace, connecting
 from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.openai import OpenAiHttp, require_promised
 from lhkit.models.request import OPENAI
@@ -41,10 +41,7 @@ async def connect(
     async with connecting(endpoint, pace) as (connection, identity):
         if is_llama_cpp(identity):
             return LlamaCppHttp(identity, connection)
-        is_litert = identity.server.startswith(f"{LITERT_LM} ")
-        if is_litert and endpoint.constraint != "off":
-            raise UsageError("nothing constrains what LiteRT-LM writes: give --constrain off")
-        is_known = is_litert or identity.server.startswith("vllm ")
+        is_known = identity.server.startswith("vllm ")
         adds_start = not is_known and await adding_start(connection, identity.model)
         return VllmHttp(identity, connection, adds_start=adds_start)
 
@@ -53,11 +50,8 @@ def fitting_concurrency(identity: ModelIdentity) -> int:
     """Return how many conversations to have at once with a model where nobody says.
 
     As many as a vLLM that lhkit starts runs at once: fewer leave it idle, of more some wait in its
-    queue, and their times with them. A vLLM of somebody else runs 128 or more by default. LiteRT-LM
-    has one at a time, as on a phone.
+    queue, and their times with them. A vLLM of somebody else runs 128 or more by default.
     """
-    if identity.server.startswith(f"{LITERT_LM} "):
-        return 1
     return MAX_NUM_SEQS if identity.server.startswith("vllm ") else UNKNOWN_CONCURRENCY
 
 

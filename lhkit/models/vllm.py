@@ -181,14 +181,6 @@ class VllmHttp:
         """
         return await detokenized(self._connection, self._identity.model, token_ids)
 
-    async def tokenize(self, text: str) -> tuple[int, ...]:
-        """Return the server's own token ids of a text, with no start token of its own before it.
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        return tuple(await self._tokenized(text))
-
     async def likely_next(self, prompt: str, token_ids: Sequence[int]) -> dict[int, float]:
         """Return the likeliest tokens after a prompt and the ids that follow it.
 

@@ -493,12 +493,12 @@ async def with_progress(
             await asyncio.wait({task})
 
 
-async def run_offline(*arguments: str, python: str = sys.executable) -> tuple[int, str]:
-    """Run a Python in a process of its own, offline, so that its memory goes away with it.
+async def run_offline(*arguments: str) -> tuple[int, str]:
+    """Run Python in a process of its own, offline, so that its memory goes away with it.
 
     Returns its exit code and the last line that it wrote to standard error.
     """
-    code, output = await run_to_end("env", "HF_HUB_OFFLINE=1", python, "-P", *arguments)
+    code, output = await run_to_end("env", "HF_HUB_OFFLINE=1", sys.executable, "-P", *arguments)
     return code, (output.strip().splitlines() or ["no message"])[-1]
 
 

@@ -15,7 +15,6 @@ from lhkit.commands.options import (
     ChatOptions,
     DoctorOptions,
     EvalOptions,
-    ExportModelOptions,
     ExportOptions,
     ImportChatsOptions,
     LintOptions,
@@ -76,10 +75,6 @@ def taken(line: str) -> Any:
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),
         ("export --schema dart", ExportOptions(schema="dart")),
-        (
-            "export-model gemma --to gguf:F16 --into x.gguf",
-            ExportModelOptions(source="gemma", to="gguf:F16", into=Path("x.gguf")),
-        ),
         ("tune init --toolset own.py:own --out new", InitOptions(toolset="own.py:own", out=NEW)),
         ("tune data --out new", DataOptions(out=NEW)),
         ("tune show one.yaml", ShowOptions(data=ONE)),
@@ -139,12 +134,6 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
         (
             f"parity runs/one two --score {A} --markdown -",
             ParityOptions(run_a=RUN, run_b=Path("two"), score=(A,), markdown=Path("-")),
-        ),
-        (
-            "export-model gemma --to gguf:F16 --into x.gguf --no-check",
-            ExportModelOptions(
-                source="gemma", to="gguf:F16", into=Path("x.gguf"), is_checked=False
-            ),
         ),
         (
             "tune train one.yaml --into new --from life-helper --keep-every 5",

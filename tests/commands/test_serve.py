@@ -12,12 +12,12 @@ from lhkit import app
 from lhkit.commands import serve
 from lhkit.commands.options import ServeOptions
 from lhkit.commands.serve import serve_model
-from lhkit.errors import UsageError
+from lhkit.errors import MissingPackageError, UsageError
 from lhkit.models import vllm_options, weights
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.serving import alias_of
 from lhkit.models.vllm import VllmHttp
-from lhkit.models.weights import weights_sha256
+from lhkit.models.weights import file_sha256, weights_sha256
 from lhkit.precision import DTYPES, Dtype, chosen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -298,3 +298,27 @@ async def test_a_constraint_that_nobody_promises_is_refused_before_anything_is_s
     with pytest.raises(UsageError, match="cannot promise --constrain auto"):
         async with app.open_model(choice, Settings()):
             pass
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+async def test_a_file_that_is_not_there_is_told_in_a_sentence(tmp_path: Path, is_dry: bool) -> None:
+    options = ServeOptions(model="nowhere.gguf", dry_run=is_dry)
+    with pytest.raises(UsageError, match=r"there is no file nowhere\.gguf"):
+        await serve_model(options, Settings(cache_dir=tmp_path))
+
+
+async def test_a_gguf_file_is_served_by_llama_cpp(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tuned.gguf"
+    file.write_text("")
+    settings = Settings(cache_dir=tmp_path)
+    dry = ServeOptions(model=str(file), port=8099, dry_run=True)
+    assert await serve_model(dry, settings) == 0
+    line = capsys.readouterr().out
+    assert "gguf_serving.py" in line
+    assert line.split()[-4:-1] == [str(file), "8099", "2"]
+    assert line.rstrip().endswith(file_sha256(file))  # as an alias: clients learn which file it is
+    monkeypatch.setattr("lhkit.models.light.find_spec", lambda _name: None)
+    with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
+        await serve_model(replace(dry, dry_run=False), settings)

@@ -28,7 +28,6 @@ from lhkit.models.openai import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.models.served import connect
 from lhkit.models.vllm import VllmHttp
-from tests.models.fake_litert import FAULT, FULL, FakeEngine, LiteRtServed
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (
     FakeVllm,
@@ -81,16 +80,6 @@ async def served_by_llama_cpp(*replies: Reply) -> AsyncIterator[ChatModel]:
 
 
 @asynccontextmanager
-async def served_by_litert_lm(*replies: Reply) -> AsyncIterator[ChatModel]:
-    engine = FakeEngine(*map(_pieces, replies))
-    async with (
-        LiteRtServed(engine) as server,
-        aclosing(await connect(server.base_url)) as model,
-    ):
-        yield model
-
-
-@asynccontextmanager
 async def parsed_by_the_server(*replies: Reply) -> AsyncIterator[ChatModel]:
     behaviours = [
         streams(_deltas_of(reply)[: -1 if reply.error else None], "drop" if reply.error else "end")
@@ -131,10 +120,6 @@ def _native(reply: Reply) -> list[bytes]:
     return native(_tokens_of(reply), stop_type="limit" if reply.fragment else "eos")
 
 
-def _pieces(reply: Reply) -> list[str]:
-    return [*_tokens_of(reply), *([FULL] if reply.fragment else [FAULT] if reply.error else [])]
-
-
 def _tokens_of(reply: Reply) -> list[str]:
     calls = [DIALECTS["json"].render_call(each.name, each.args) for each in reply.calls]
     raw = "\n".join(part for part in [reply.text, *calls, reply.fragment] if part)
@@ -159,7 +144,6 @@ MAKERS = {
     "ScriptedModel": scripted,
     "VllmHttp": served,
     "LlamaCppHttp": served_by_llama_cpp,
-    "LiteRT-LM": served_by_litert_lm,
     "OpenAiHttp": parsed_by_the_server,
     "RecordingModel": recorded,
     "CassetteModel": replayed,
@@ -262,7 +246,7 @@ async def test_the_last_event_names_who_answered(model_of: Maker) -> None:
 
 @pytest.mark.parametrize(
     "model_of",
-    [scripted, served, served_by_litert_lm, parsed_by_the_server, recorded],
+    [scripted, served, parsed_by_the_server, recorded],
     indirect=True,
 )  # a failure is not recorded, so no cassette replays one
 async def test_a_world_that_fails_raises_after_the_words_and_never_finishes(

@@ -1,9 +1,8 @@
 """The real Gemma by each runtime. vLLM's server is one for all tests, found running or started."""
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from http import HTTPStatus
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -13,17 +12,9 @@ from lhkit import app
 from lhkit.commands.progress import opened_model
 from lhkit.models.base import ChatModel
 from lhkit.models.http import Endpoint
-from lhkit.models.litert import LiteRtServer, LiteRtSettings
 from lhkit.models.served import connect
-from lhkit.models.weights import file_sha256
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings, load_settings
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What needs a file that no test can make is no test at all, but for who names one."""
-    needs_file = collection_path.name == "test_litert.py"
-    return True if needs_file and config.getoption("--litertlm") is None else None
 
 
 @pytest.fixture(scope="session")
@@ -87,23 +78,3 @@ async def plain_gemma(light_gemma: ChatModel) -> AsyncIterator[ChatModel]:
     finally:
         await model.aclose()
         await runner.cleanup()
-
-
-@pytest.fixture(scope="session")
-def litertlm_file(request: pytest.FixtureRequest) -> Path:
-    return Path(request.config.getoption("--litertlm"))
-
-
-@pytest.fixture(scope="module")
-async def phone_gemma(litertlm_file: Path, settings: Settings) -> AsyncIterator[ChatModel]:
-    """By LiteRT-LM, of the file that `--litertlm` names."""
-    plan = LiteRtSettings(
-        model=litertlm_file,
-        served_name="gemma",
-        log_path=settings.cache_dir / "logs" / "litert-test.log",
-        weights_sha256=file_sha256(litertlm_file),
-    )
-    async with LiteRtServer(plan) as server:
-        model = await connect(Endpoint(base_url=server.base_url))
-        async with aclosing(model):
-            yield model

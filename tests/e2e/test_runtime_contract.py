@@ -18,7 +18,6 @@ from lhkit.errors import ContextTooLongError
 from lhkit.messages import ModelMessage, UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
-from lhkit.models.http import LITERT_LM
 from lhkit.models.light import AT_ONCE
 from lhkit.models.weights import ensure_tuned
 from lhkit.runtimes import LLAMA_CPP, VLLM
@@ -60,7 +59,6 @@ SERVED = {
     VLLM: Row(fixture="gemma", busy=running_requests),
     LLAMA_CPP: Row(fixture="light_gemma", busy=processing_slots),
     "v1": Row(fixture="plain_gemma", tells=Tells.CACHED),
-    LITERT_LM: Row(fixture="phone_gemma", tells=Tells.PROMPT_IDS | Tells.CACHED),
 }
 """Each runtime; `v1` is a server of which nothing but `/v1` can be seen."""
 
@@ -68,10 +66,8 @@ BESIDE = 4
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test all rows, but LiteRT-LM's only where a file for it is named."""
-    has_file = metafunc.config.getoption("--litertlm") is not None
-    names = [name for name in SERVED if has_file or name != LITERT_LM]
-    metafunc.parametrize("row", [SERVED[name] for name in names], ids=names, scope="module")
+    """Give each test all rows."""
+    metafunc.parametrize("row", SERVED.values(), ids=SERVED, scope="module")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from lhkit.commands.evaluate import addresses_of, concurrency_for, evaluate
 from lhkit.commands.options import EvalOptions
-from lhkit.errors import ModelError, ServerUnreachableError, UsageError
+from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.log import read_manifest, read_records
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import SampleRecord, Verdict, encode_record
@@ -24,7 +24,7 @@ from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
-from lhkit.models.http import Endpoint, Pace
+from lhkit.models.http import Endpoint
 from lhkit.models.pool import ServerPool, connected_pool
 from lhkit.models.served import connect, fitting_concurrency
 from lhkit.settings import Settings
@@ -150,13 +150,12 @@ async def test_a_server_that_is_killed_loses_nothing_and_gets_no_more(
         a, b = [await stack.enter_async_context(Replica()) for _ in range(2)]
         dying = Replica(dies_at=5)
         await dying.__aenter__()
-        pace = Pace(sleep=lambda _: asyncio.Event().wait())  # nobody asks it again
-        pool = await stack.enter_async_context(connected_pool(endpoints(a, dying, b), pace=pace))
+        pool = await stack.enter_async_context(connected_pool(endpoints(a, dying, b)))
         playing = asyncio.create_task(played(talks, pool, tmp_path / "three"))
         await dying.is_dying.wait()
         await dying.__aexit__(None, None, None)
         three = await playing
-        assert dict(pool.times_left) == {dying.base_url: 1}
+        assert pool.left == (dying.base_url,)
     assert verdicts(three) == verdicts(one)
     assert set(verdicts(one).values()) == {Verdict.PASS, Verdict.FAIL}
     assert all(len(addresses(record)) == 1 for record in three.records)
@@ -231,65 +230,13 @@ async def test_servers_of_two_models_are_refused(route: dict[str, Any], told: st
     assert a.base_url in str(refused.value)
 
 
-async def test_one_that_does_not_answer_at_first_is_left_and_taken_when_it_comes() -> None:
-    late = Replica()
-    async with late, Replica() as a:
-        two = endpoints(a, late)
-        await late.__aexit__(None, None, None)
-        pauses: asyncio.Queue[float] = asyncio.Queue()
-        go_on = asyncio.Event()
-
-        async def pause(pause_s: float) -> None:
-            pauses.put_nowait(pause_s)
-            await go_on.wait()
-            go_on.clear()
-
-        async with connected_pool(two, pace=Pace(sleep=pause)) as pool:
-            assert await pauses.get() == 1.0
-            go_on.set()
-            assert await pauses.get() == 2.0  # nobody came
-            busy = pool.conversation()
-            await ask(busy, asked(1))
-            async with Replica(port=late.port) as come:
-                go_on.set()
-                while pool.least_busy().talks:  # noqa: ASYNC110 - nobody is told of a return
-                    await asyncio.sleep(0)
-                await ask(pool.conversation(), asked(2))
-                assert (a.talks(), come.talks()) == ([1], [2])
-
-
-async def test_one_that_comes_back_with_another_model_gets_nothing() -> None:
-    dying = Replica(dies_at=1)
-    async with dying, Replica() as a:
-        pauses: asyncio.Queue[float] = asyncio.Queue()
-        go_on = asyncio.Semaphore(0)
-
-        async def pause(pause_s: float) -> None:
-            pauses.put_nowait(pause_s)
-            await go_on.acquire()
-
-        async with connected_pool(endpoints(dying, a), pace=Pace(sleep=pause)) as pool:
-            broken = asyncio.create_task(ask(pool.conversation(), asked(1)))
-            await dying.is_dying.wait()
-            await dying.__aexit__(None, None, None)
-            with pytest.raises(ModelError):
-                await broken
-            async with Replica(port=dying.port, routes={"/v1/models": models("other")}) as other:
-                for seen in (1.0, 2.0, 4.0):
-                    assert await pauses.get() == seen
-                    go_on.release()
-                await ask(pool.conversation(), asked(2))
-                assert (a.talks(), other.talks()) == ([2], [])
-
-
 async def test_where_all_are_dead_it_is_as_with_one_server(
     talks: Sequence[Scenario], tmp_path: Path
 ) -> None:
     async with Replica() as a, Replica() as b:
         two = endpoints(a, b)
         stack = AsyncExitStack()
-        pace = Pace(sleep=lambda _: asyncio.Event().wait())
-        pool = await stack.enter_async_context(connected_pool(two, pace=pace))
+        pool = await stack.enter_async_context(connected_pool(two))
     async with stack:
         run = await played(talks, pool, tmp_path)
     assert set(verdicts(run).values()) == {Verdict.INVALID}
