@@ -37,7 +37,6 @@ from lhkit.commands.options import (
     MatrixOptions,
     MutateOptions,
     NewFolder,
-    ParityOptions,
     PromptOptions,
     ReportOptions,
     RescoreOptions,
@@ -213,10 +212,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "audit": ("lhkit audit runs/gemma-json",),
         "matrix": ("lhkit matrix evals/smoke.toml",),
         "compare": ("lhkit compare runs/before runs/after --locale en",),
-        "parity": (
-            "lhkit parity runs/served runs/phone --html parity.html",
-            "lhkit parity runs/served runs/phone --max-flips 2 --max-lost-points 3",
-        ),
         "merge": ("lhkit merge runs/part-1 runs/part-2 --into runs/whole",),
         "rescore": ("lhkit rescore runs/gemma-json --into runs/gemma-today",),
         "report": (
@@ -505,7 +500,7 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: import_benchmark(read, path, into, settings, as_jsonl=jsonl))
 
 
-# `compare`, `parity` and `rescore`: the commands that look at runs which are over.
+# `compare` and `rescore`: the commands that look at runs which are over.
 
 
 def add_compare(cli: typer.Typer, run: Run) -> None:
@@ -521,18 +516,6 @@ def add_compare(cli: typer.Typer, run: Run) -> None:
         from lhkit.commands.report import compare_runs  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: compare_runs(run_a, run_b, settings, locale))
-
-
-def add_parity(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit parity`."""
-
-    @cli.command("parity")
-    @_spelt_out
-    def parity_(options: ParityOptions) -> None:
-        """Show whether one model comes out the same by two runtimes, and where it parts."""
-        from lhkit.commands.parity import parity_runs  # noqa: PLC0415 - aiohttp, scipy
-
-        finish(run, lambda settings: parity_runs(options, settings))
 
 
 def add_rescore(cli: typer.Typer, run: Run) -> None:
@@ -884,7 +867,6 @@ def build_parser(run: Run) -> typer.Typer:
     add_audit(cli, run)
     add_matrix(cli, run)
     add_compare(cli, run)
-    add_parity(cli, run)
     add_rescore(cli, run)
     add_merge(cli, run)
     add_report(cli, run)

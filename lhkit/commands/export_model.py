@@ -17,7 +17,6 @@ from lhkit.commands.options import ExportModelOptions
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, UsageError, WeightsError
 from lhkit.files import drafted, version_of
-from lhkit.harness.parity import TIE
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models import gguf_check, gguf_export, litert_export
@@ -59,6 +58,8 @@ PROMPTS = (
 )
 """What a file is asked when it has been written: the same for every model."""
 _MOST_TOKENS = 64
+TIE = 0.2
+"""Log-probabilities that differ by less are called a tie: some steps of bfloat16 at such sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -483,50 +483,7 @@ class ImportChatsOptions:
     as_jsonl: AsJsonl = False
 
 
-# `parity`, `rescore`, `report`, `export` and `export-model`: of what is there already.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParityOptions:
-    """Which runs `lhkit parity` lays side by side; without a limit nothing is asked of them.
-
-    `max_flips`: the most verdicts that may differ, either way. `max_lost_points`: by how many
-    points b's pass rate may be below a's. `ask` is the address of a server that tells how likely
-    both tokens were where the replies part. `score` are addresses of servers that read all that the
-    first run said, token by token, and tell how far they agree.
-    """
-
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run of the reference.")]
-    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")]
-    html: Annotated[Path | None, typer.Option(dir_okay=False, help="One self-contained file.")] = (
-        None
-    )
-    markdown: Markdown = None
-    max_flips: Annotated[
-        int | None, typer.Option(min=0, help="Exit 1 if more verdicts differ, either way.")
-    ] = None
-    max_lost_points: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=100, help="Exit 1 if RUN_B's pass rate is more points below RUN_A's."
-        ),
-    ] = None
-    ask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="A vLLM or llama.cpp server: how likely were both tokens where replies part?",
-        ),
-    ] = None
-    score: Annotated[
-        tuple[str, ...],
-        typer.Option(
-            metavar="URL",
-            help="Such a server reads all that RUN_A said, token by token: how far does it "
-            "agree? May be given for both sides.",
-        ),
-    ] = ()
-    locale: Locale = None
+# `rescore`, `report`, `export` and `export-model`: of what is there already.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

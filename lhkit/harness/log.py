@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeAlias, TypeVar, overload
@@ -887,28 +887,6 @@ class Invocation:
     model_s: float = 0.0
     writing_s: float = 0.0
     footprint: Footprint | None = None
-
-
-_FOOTPRINT = TypeAdapter(Footprint)
-
-
-def footprint_of(manifest: Mapping[str, Any]) -> Footprint:
-    """Return what a run's server took, as its newest invocation that played says it.
-
-    Its memory is the most of all invocations that loaded as large weights: one that only played
-    what was left over saw less.
-    """
-    told = []
-    for each in earlier_invocations(manifest):
-        try:
-            told.append(_FOOTPRINT.validate_python(each["footprint"] if each["played"] else None))
-        except (ValidationError, KeyError, TypeError):  # it does not say, or is older than this
-            continue
-    if not told:
-        return Footprint()
-    newest = told[-1]
-    same = [each.memory_bytes for each in told if each.weights_bytes == newest.weights_bytes]
-    return replace(newest, memory_bytes=max(filter(None, same), default=None))
 
 
 def manifest_of(

@@ -43,8 +43,6 @@ BAD: list[tuple[str, str]] = [
             (EVAL, "--max-tokens", f"0 -1 {HUGE} x"),
             (EVAL, "--fail-under", "-1 101 nan inf -inf x"),
             (EVAL, "--max-violations", "-1 nan x"),
-            ("parity a b", "--max-flips", "-1 nan x"),
-            ("parity a b", "--max-lost-points", "-1 101 nan inf x"),
             ("mutate one.yaml", "--fail-under", "-1 101 nan inf x"),
             ("accept run sample", "--turn", f"-1 {HUGE} nan"),
             ("accept run sample", "--call", f"-1 {HUGE} nan"),

@@ -21,7 +21,6 @@ from lhkit.commands.options import (
     LintOptions,
     MatrixOptions,
     MutateOptions,
-    ParityOptions,
     PromptOptions,
     ReportOptions,
     RescoreOptions,
@@ -71,7 +70,6 @@ def taken(line: str) -> Any:
         ("accept runs/one a", AcceptOptions(run=RUN, sample="a")),
         ("prompt", PromptOptions()),
         ("import openai-messages runs/one --into new", ImportChatsOptions(file=RUN, into=NEW)),
-        ("parity runs/one two", ParityOptions(run_a=RUN, run_b=Path("two"))),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),
@@ -135,10 +133,6 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
         (
             "accept runs/one a --scenarios one.yaml --scenarios two.yaml --dry-run",
             AcceptOptions(run=RUN, sample="a", paths=(ONE, TWO), is_dry=True),
-        ),
-        (
-            f"parity runs/one two --score {A} --markdown -",
-            ParityOptions(run_a=RUN, run_b=Path("two"), score=(A,), markdown=Path("-")),
         ),
         (
             "export-model gemma --to gguf:F16 --into x.gguf --no-check",

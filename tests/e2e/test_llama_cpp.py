@@ -14,16 +14,10 @@ from lhkit import app
 from lhkit.commands.export_model import export_model
 from lhkit.commands.options import ExportModelOptions
 from lhkit.errors import ModelError
-from lhkit.harness.parity import forced, parity, said_first
-from lhkit.harness.report.parity import facts_of
-from lhkit.harness.run import replay
-from lhkit.lifehelper.toolset import LIFE_HELPER, LifeHelperToolset
-from lhkit.locales import load_catalog
+from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import Finished, ModelIdentity, Sampling, TextDelta, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.http import Endpoint
-from lhkit.models.light import LlamaCppServer, LlamaCppSettings, ensure_light
-from lhkit.models.llama_cpp import LlamaCppHttp
+from lhkit.models.light import ensure_light
 from lhkit.models.served import connect
 from lhkit.models.weights import file_sha256
 from lhkit.settings import Settings
@@ -98,48 +92,3 @@ async def test_the_file_holds_the_numbers_of_the_folder_that_vllm_serves(
     assert ours.keys() == theirs.keys()
     apart = sum(int((ours[name] != theirs[name]).sum()) for name in ours)
     assert apart <= 20  # bytes of 290 million; one on the machine where this was written
-
-
-@pytest.mark.promise("eval.parity_causes")
-@pytest.mark.promise("eval.parity_forced")
-async def test_a_real_build_of_two_bits_is_named_and_read_token_by_token_is_another_model(
-    light_gemma: ChatModel, light: Settings, tmp_path: Path
-) -> None:
-    into = tmp_path / "two.gguf"
-    options = ExportModelOptions(source="gemma", to="gguf:Q2_0", into=into, is_checked=False)
-    await export_model(options, light)
-    plan = LlamaCppSettings(
-        model=into, served_name="gemma", log_path=tmp_path / "two.log", at_once=1
-    )
-    toolset = LifeHelperToolset(sampling=Sampling(max_tokens=16))
-    async with LlamaCppServer(plan) as server:
-        two = await connect(Endpoint(base_url=server.base_url, model="gemma"))
-        assert isinstance(two, LlamaCppHttp)
-        assert isinstance(light_gemma, LlamaCppHttp)
-        try:
-            eight_bits, two_bits = [
-                await replay(
-                    app.shipped_scenarios("ac12-small-talk-ko-01"),
-                    model,
-                    toolset=toolset,
-                    keep_prompts=True,
-                    progress=False,
-                )
-                for model in (light_gemma, two)
-            ]
-            told = parity(eight_bits, two_bits)
-            agreed = []
-            for model in (light_gemma, two):
-                read = [
-                    (ids, await model.likely_along(text, ids)) for text, ids in said_first(told)
-                ]
-                agreed.append(forced(model.identity.server, read))
-        finally:
-            await two.aclose()
-    facts = " ".join(facts_of(told, load_catalog("en")))
-    assert "Q8_0 → Q2_0" in facts
-    assert told.divergences
-    ours, theirs = agreed
-    assert 0 < ours.tokens == theirs.tokens
-    assert ours.agreed + ours.ties == ours.tokens
-    assert theirs.agreed < theirs.tokens / 2

@@ -23,7 +23,6 @@ from lhkit.harness.export import write_inspect, write_openai_messages, write_par
 from lhkit.harness.log import Provenance
 from lhkit.harness.merge import merged
 from lhkit.harness.otel import trace_lines
-from lhkit.harness.parity import parity
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.text import junit_xml, markdown
 from lhkit.harness.results import Run
@@ -141,7 +140,6 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     yield "frames", lambda: (run.scenarios, run.turns, run.calls, run.violations, run.latency)
     yield "compare", lambda: compare(run, run)
     yield "audit", lambda: audit(run.records)
-    yield "parity", lambda: parity(run, run)
     yield "merge", lambda: merged([run, run])
     yield "rescore", lambda: rescore(run, load_scenarios([file]))
     yield "messages", lambda: write_openai_messages(run, out / "messages.jsonl")
