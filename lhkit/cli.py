@@ -40,7 +40,6 @@ from lhkit.commands.options import (
     PromptOptions,
     ReportOptions,
     RescoreOptions,
-    RunFolder,
     ServeOptions,
     ServeToolsOptions,
 )
@@ -209,7 +208,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit prompt --toolset mine.py:own",
             "lhkit prompt mine.yaml --scenario eggs-left --toolset mine.py:own --json",
         ),
-        "audit": ("lhkit audit runs/gemma-json",),
         "matrix": ("lhkit matrix evals/smoke.toml",),
         "compare": ("lhkit compare runs/before runs/after --locale en",),
         "merge": ("lhkit merge runs/part-1 runs/part-2 --into runs/whole",),
@@ -624,7 +622,7 @@ def add_export_model(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: export_model(options, settings))
 
 
-# `eval` and `audit`: the commands that play scenarios and read records.
+# `eval`: the command that plays scenarios.
 
 
 def add_eval(cli: typer.Typer, run: Run) -> None:
@@ -639,19 +637,6 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         words = ("lhkit", *sys.argv[1:])
         begun_s = time.perf_counter() - process_age_s()
         finish(run, lambda settings: evaluate(options, settings, command=words, begun_s=begun_s))
-
-
-def add_audit(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit audit`."""
-
-    @cli.command("audit")
-    def audit_(
-        folder: RunFolder,
-    ) -> None:
-        """Show what the models of a run really wrote, and what had to be mended."""
-        from lhkit.commands.report import audit_run  # noqa: PLC0415 - scipy
-
-        finish(run, lambda settings: audit_run(folder, settings))
 
 
 # `chat`, `serve` and `doctor`: the commands around a served model.
@@ -864,7 +849,6 @@ def build_parser(run: Run) -> typer.Typer:
     add_serve(cli, run)
     add_mcp(cli, run)
     add_doctor(cli, run)
-    add_audit(cli, run)
     add_matrix(cli, run)
     add_compare(cli, run)
     add_rescore(cli, run)

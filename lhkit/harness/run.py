@@ -36,7 +36,6 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
-from lhkit.harness.audit import audited
 from lhkit.harness.log import (
     RESCORED_FROM,
     Answered,
@@ -343,7 +342,7 @@ async def _converse(
         if tools != before_turn:  # a call brought some
             came = ToolRegistry(tool for tool in tools if tool not in before_turn)
             record = replace(record, new_tools=tuple(tool_specs(came)))
-        play.turns.append(audited(record, {tool.name: tool.parameters for tool in tools}))
+        play.turns.append(record)
         if record.ended is EndReason.FAILED:
             break
     play.after = await _state(stage, session, play.after)

@@ -138,7 +138,6 @@ BAD: list[tuple[str, str]] = [
     ("report run --markdown folder", "--markdown"),
     ("report run --junit folder", "--junit"),
     ("report one.yaml", "holds no run"),
-    ("audit one.yaml", "holds no run"),
     ("rescore one.yaml", "holds no run"),
     ("rescore run --into one.yaml", "--into"),
     ("accept one.yaml x", "holds no run"),

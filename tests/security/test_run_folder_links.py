@@ -92,7 +92,6 @@ DOORS: list[Callable[[Path], object]] = [
     lambda run: lhkit("report", str(run)),
     lambda run: lhkit("report", str(run), "--markdown", str(run / "report.md")),
     lambda run: lhkit("compare", str(run), str(run)),
-    lambda run: lhkit("audit", str(run)),
     lambda run: lhkit("export", str(run), "--inspect", str(run / "log.eval")),
     lambda run: lhkit("export", str(run), "--openai-messages", str(run / "messages.jsonl")),
     lambda run: lhkit("export", str(run), "--otel", str(run / "traces.jsonl")),

@@ -15,7 +15,6 @@ import lhkit
 from lhkit.commands.author import _edit
 from lhkit.commands.options import AcceptOptions
 from lhkit.errors import LhkitError, RunError, UsageError
-from lhkit.harness.audit import audit
 from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
 from lhkit.harness.dart import dart_declarations
@@ -139,7 +138,6 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     )
     yield "frames", lambda: (run.scenarios, run.turns, run.calls, run.violations, run.latency)
     yield "compare", lambda: compare(run, run)
-    yield "audit", lambda: audit(run.records)
     yield "merge", lambda: merged([run, run])
     yield "rescore", lambda: rescore(run, load_scenarios([file]))
     yield "messages", lambda: write_openai_messages(run, out / "messages.jsonl")
