@@ -220,7 +220,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit export runs/gemma-json --inspect gemma.eval",
             "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
             "lhkit export runs/chats --otel http://127.0.0.1:4318",
-            "lhkit export --schema dart --toolset mine.py:own --into tools.dart",
         ),
         "export-model": ("lhkit export-model gemma --to gguf:Q8_0 --into gemma-Q8_0.gguf",),
         "lint": (
@@ -601,10 +600,9 @@ def add_export(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def export_(options: ExportOptions) -> None:
         """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry."""
-        from lhkit.commands.export import export_run, export_schema  # noqa: PLC0415 - scipy
+        from lhkit.commands.export import export_run  # noqa: PLC0415 - scipy
 
-        command = export_run if options.schema is None else export_schema
-        finish(run, lambda settings: command(options, settings))
+        finish(run, lambda settings: export_run(options, settings))
 
 
 # `export-model`: the command that writes a model for another runtime.

@@ -9,7 +9,7 @@ heavy is imported here, since every `--help` reads it. The options of `lhkit tun
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -521,14 +521,9 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What `lhkit export` writes: a run, in each format that has a place, or a `schema` of tools.
+    """What `lhkit export` writes: a run, in each format that has a place."""
 
-    `toolset`, `locale` and `into` are for the schema.
-    """
-
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")
-    ] = None
+    folder: RunFolder
     openai_messages: Annotated[
         Path | None,
         typer.Option(
@@ -552,15 +547,6 @@ class ExportOptions:
             help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
         ),
     ] = None
-    schema: Annotated[
-        Literal["dart"] | None,
-        typer.Option(help="The tools as declarations for an app, in place of a run."),
-    ] = None
-    toolset: OtherToolset = None
-    locale: Locale = None
-    into: Annotated[
-        Path, typer.Option(allow_dash=True, dir_okay=False, help="Where --schema writes.")
-    ] = Path("-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

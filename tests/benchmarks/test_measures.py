@@ -44,7 +44,7 @@ def test_a_peers_chatter_is_no_figure() -> None:
 @pytest.mark.promise("bench.peers")
 @pytest.mark.parametrize(
     "name",
-    [peers.INSPECT, peers.PYDANTIC_EVALS, peers.BFCL, peers.ROTEL, peers.DART],
+    [peers.INSPECT, peers.PYDANTIC_EVALS, peers.BFCL, peers.ROTEL],
 )
 def test_every_peer_is_pinned_to_the_last_package(name: str) -> None:
     text = (peers.HERE / f"requirements-{name}.txt").read_text(encoding="utf-8")

@@ -123,7 +123,6 @@ BAD: list[tuple[str, str]] = [
     (f"{EVAL} --replicas 2", "--replicas is for --ray: give both, or neither"),
     ("matrix suite.toml --cpus-per-replica 1", "--cpus-per-replica is for --ray"),
     ("serve google/gemma-3-4b-it --runtime llama.cpp", "--runtime is for gemma and gemma-base"),
-    ("export", "RUN: name the folder of a run, or give --schema dart"),
     ("import openai-messages one.yaml --into new --data one.yaml", "--handlers begin with"),
     # a folder for a file, a file for a folder, what is not there
     (f"{EVAL} --runs-dir one.yaml", "--runs-dir"),

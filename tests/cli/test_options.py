@@ -73,7 +73,6 @@ def taken(line: str) -> Any:
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),
-        ("export --schema dart", ExportOptions(schema="dart")),
         (
             "export-model gemma --to gguf:F16 --into x.gguf",
             ExportModelOptions(source="gemma", to="gguf:F16", into=Path("x.gguf")),

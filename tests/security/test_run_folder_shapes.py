@@ -17,7 +17,6 @@ from lhkit.commands.options import AcceptOptions
 from lhkit.errors import LhkitError, RunError, UsageError
 from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
-from lhkit.harness.dart import dart_declarations
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.log import Provenance
 from lhkit.harness.merge import merged
@@ -143,8 +142,6 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     yield "messages", lambda: write_openai_messages(run, out / "messages.jsonl")
     yield "inspect", lambda: write_inspect(run, out / "log.eval")
     yield "otel", lambda: list(trace_lines(run))
-    for told in run.manifest.get("locales", {}).values():
-        yield "dart", lambda told=told: dart_declarations(told.get("tools", ()))
     yield "accept", lambda: accept_all(run, file)
     yield "review", lambda: review_all(folder)
 
