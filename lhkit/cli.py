@@ -210,7 +210,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "matrix": ("lhkit matrix evals/smoke.toml",),
         "compare": ("lhkit compare runs/before runs/after --locale en",),
-        "merge": ("lhkit merge runs/part-1 runs/part-2 --into runs/whole",),
         "rescore": ("lhkit rescore runs/gemma-json --into runs/gemma-today",),
         "report": (
             "lhkit report runs/gemma-json",
@@ -527,24 +526,6 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: rescore_run(options, settings))
 
 
-def add_merge(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit merge`."""
-
-    @cli.command("merge")
-    def merge_(
-        runs: Annotated[
-            list[Path], typer.Argument(metavar="RUNS...", help="Folders such as runs/NAME.")
-        ],
-        into: Annotated[
-            Path, typer.Option(file_okay=False, help="Folder of the one run that they become.")
-        ],
-    ) -> None:
-        """Put runs of one model over parts of the scenarios together into one run."""
-        from lhkit.commands.merge import merge_runs  # noqa: PLC0415 - scipy
-
-        finish(run, lambda settings: merge_runs(tuple(runs), into, settings))
-
-
 # `matrix`: the command that plays a suite.
 
 
@@ -850,7 +831,6 @@ def build_parser(run: Run) -> typer.Typer:
     add_matrix(cli, run)
     add_compare(cli, run)
     add_rescore(cli, run)
-    add_merge(cli, run)
     add_report(cli, run)
     add_export(cli, run)
     add_export_model(cli, run)

@@ -350,7 +350,7 @@ a sample takes a GPU ten seconds, it is a tenth of that.
 
 A run has at most 4,096 conversations at once and 100,000 samples: four for each of {GPUS:,} GPUs,
 which is too few to keep them busy. Beyond that, split the scenarios into files, give each driver
-its own with its own `--name`, and put the runs together with `lhkit merge RUNS… --into FOLDER`.
+its own with its own `--name`.
 """
 
 

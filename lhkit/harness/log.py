@@ -119,7 +119,6 @@ class _Manifest(TypedDict, total=False):
     questions: dict[str, Annotated[list[str], Field(min_length=1)]]
     invocations: list[_Invocation]
     rescored_from: str
-    merged_from: list[str]
     rescored_with: dict[str, str]
 
 
@@ -146,8 +145,6 @@ MANIFEST = "manifest.json"
 RESCORED_FROM = "rescored_from"
 """In a manifest: the records were computed from another run and can be computed again."""
 
-MERGED_FROM = "merged_from"
-"""In a manifest: the records are those of other runs and can be put together again."""
 
 _LOCK = "run.lock"
 
@@ -354,7 +351,7 @@ def write_rescored(
         RunError: the folder holds records that were played, is in use, or cannot be written.
     """
     with open_journal(folder) as journal:
-        if journal.found and not {RESCORED_FROM, MERGED_FROM} & read_manifest(folder).keys():
+        if journal.found and RESCORED_FROM not in read_manifest(folder):
             raise RunError(f"{folder} holds a run that was played: give another folder with --into")
         write_manifest(folder, manifest)
         lines = (encode_record(record).encode() + b"\n" for record in records)

@@ -19,7 +19,6 @@ from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.log import Provenance
-from lhkit.harness.merge import merged
 from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.text import junit_xml, markdown
@@ -137,7 +136,6 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     )
     yield "frames", lambda: (run.scenarios, run.turns, run.calls, run.violations, run.latency)
     yield "compare", lambda: compare(run, run)
-    yield "merge", lambda: merged([run, run])
     yield "rescore", lambda: rescore(run, load_scenarios([file]))
     yield "messages", lambda: write_openai_messages(run, out / "messages.jsonl")
     yield "inspect", lambda: write_inspect(run, out / "log.eval")
