@@ -76,7 +76,7 @@ format: venv  ## let ruff mend and format
 	@$(BIN)/ruff format
 
 bench: venv  ## measure what lhkit itself costs, beside bare libraries
-	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up whole_command panel_streaming watching \
+	@for each in client_streaming harness_cost growth dispatch_latency call_matching start_up whole_command panel_streaming \
 	  interval_coverage results; do \
 	  $(BIN)/python evals/benchmarks/$$each.py; done
 

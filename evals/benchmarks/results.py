@@ -21,7 +21,6 @@ ORDER = (
     "start_up",
     "whole_command",
     "panel_streaming",
-    "watching",
     "main_job",
     "main_job_starts",
     "dtypes",

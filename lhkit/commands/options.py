@@ -256,10 +256,6 @@ class EvalOptions:
         bool,
         typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
     ] = False
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Show rates, the slowest and the failures while it plays."),
-    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

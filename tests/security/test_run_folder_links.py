@@ -23,7 +23,6 @@ from lhkit.harness.results import Run
 from lhkit.harness.reviews import Held, Label, ReviewFile, places_of, turn_of, turn_sha256
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.watch import Followed
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 
@@ -100,7 +99,6 @@ DOORS: list[Callable[[Path], object]] = [
     lambda run: lhkit("eval", "--model", "gold", "--limit", "1", "--name", run.name),
     lambda run: lhkit("chats", "list", str(run)),
     label,
-    lambda run: Followed(run).read(),
     lambda run: lhkit("chats", "forget", "--all", "--in", str(run)),
 ]
 

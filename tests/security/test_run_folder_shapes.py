@@ -25,7 +25,6 @@ from lhkit.harness.report.text import junit_xml, markdown
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import load_scenarios, read_sources
-from lhkit.harness.watch import Followed
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.review import Review
@@ -117,7 +116,6 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     """Yield what reads a run folder, by name; drawing a page only if `is_slow`."""
     out = folder.parent / "out"
     out.mkdir(exist_ok=True)
-    yield "watch", lambda: Followed(folder).read()
     yield "stored", lambda: list(Run.load(folder, keep_records=False).records)
     run = Run.load(folder)
     catalog = load_catalog("en")
