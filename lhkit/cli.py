@@ -36,11 +36,9 @@ from lhkit.commands.options import (
     MatrixOptions,
     MutateOptions,
     NewFolder,
-    ParityOptions,
     PromptOptions,
     ReportOptions,
     RescoreOptions,
-    RunFolder,
     ServeOptions,
     ServeToolsOptions,
 )
@@ -209,14 +207,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit prompt --toolset mine.py:own",
             "lhkit prompt mine.yaml --scenario eggs-left --toolset mine.py:own --json",
         ),
-        "audit": ("lhkit audit runs/gemma-json",),
         "matrix": ("lhkit matrix evals/smoke.toml",),
         "compare": ("lhkit compare runs/before runs/after --locale en",),
-        "parity": (
-            "lhkit parity runs/served runs/phone --html parity.html",
-            "lhkit parity runs/served runs/phone --max-flips 2 --max-lost-points 3",
-        ),
-        "merge": ("lhkit merge runs/part-1 runs/part-2 --into runs/whole",),
         "rescore": ("lhkit rescore runs/gemma-json --into runs/gemma-today",),
         "report": (
             "lhkit report runs/gemma-json",
@@ -226,7 +218,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit export runs/gemma-json --inspect gemma.eval",
             "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
             "lhkit export runs/chats --otel http://127.0.0.1:4318",
-            "lhkit export --schema dart --toolset mine.py:own --into tools.dart",
         ),
         "lint": (
             "lhkit lint datasets/ac/dev",
@@ -503,7 +494,7 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: import_benchmark(read, path, into, settings, as_jsonl=jsonl))
 
 
-# `compare`, `parity` and `rescore`: the commands that look at runs which are over.
+# `compare` and `rescore`: the commands that look at runs which are over.
 
 
 def add_compare(cli: typer.Typer, run: Run) -> None:
@@ -521,18 +512,6 @@ def add_compare(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: compare_runs(run_a, run_b, settings, locale))
 
 
-def add_parity(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit parity`."""
-
-    @cli.command("parity")
-    @_spelt_out
-    def parity_(options: ParityOptions) -> None:
-        """Show whether one model comes out the same by two runtimes, and where it parts."""
-        from lhkit.commands.parity import parity_runs  # noqa: PLC0415 - aiohttp, scipy
-
-        finish(run, lambda settings: parity_runs(options, settings))
-
-
 def add_rescore(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit rescore`."""
 
@@ -543,24 +522,6 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
         from lhkit.commands.rescore import rescore_run  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: rescore_run(options, settings))
-
-
-def add_merge(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit merge`."""
-
-    @cli.command("merge")
-    def merge_(
-        runs: Annotated[
-            list[Path], typer.Argument(metavar="RUNS...", help="Folders such as runs/NAME.")
-        ],
-        into: Annotated[
-            Path, typer.Option(file_okay=False, help="Folder of the one run that they become.")
-        ],
-    ) -> None:
-        """Put runs of one model over parts of the scenarios together into one run."""
-        from lhkit.commands.merge import merge_runs  # noqa: PLC0415 - scipy
-
-        finish(run, lambda settings: merge_runs(tuple(runs), into, settings))
 
 
 # `matrix`: the command that plays a suite.
@@ -618,13 +579,12 @@ def add_export(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def export_(options: ExportOptions) -> None:
         """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry."""
-        from lhkit.commands.export import export_run, export_schema  # noqa: PLC0415 - scipy
+        from lhkit.commands.export import export_run  # noqa: PLC0415 - scipy
 
-        command = export_run if options.schema is None else export_schema
-        finish(run, lambda settings: command(options, settings))
+        finish(run, lambda settings: export_run(options, settings))
 
 
-# `eval` and `audit`: the commands that play scenarios and read records.
+# `eval`: the command that plays scenarios.
 
 
 def add_eval(cli: typer.Typer, run: Run) -> None:
@@ -639,19 +599,6 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         words = ("lhkit", *sys.argv[1:])
         begun_s = time.perf_counter() - process_age_s()
         finish(run, lambda settings: evaluate(options, settings, command=words, begun_s=begun_s))
-
-
-def add_audit(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit audit`."""
-
-    @cli.command("audit")
-    def audit_(
-        folder: RunFolder,
-    ) -> None:
-        """Show what the models of a run really wrote, and what had to be mended."""
-        from lhkit.commands.report import audit_run  # noqa: PLC0415 - scipy
-
-        finish(run, lambda settings: audit_run(folder, settings))
 
 
 # `chat`, `serve` and `doctor`: the commands around a served model.
@@ -864,12 +811,9 @@ def build_parser(run: Run) -> typer.Typer:
     add_serve(cli, run)
     add_mcp(cli, run)
     add_doctor(cli, run)
-    add_audit(cli, run)
     add_matrix(cli, run)
     add_compare(cli, run)
-    add_parity(cli, run)
     add_rescore(cli, run)
-    add_merge(cli, run)
     add_report(cli, run)
     add_export(cli, run)
     add_lint(cli, run)

@@ -418,10 +418,6 @@ class Finished:
     were told.
     `strict` is true when no repair was needed. `server_metrics` is the server's own account.
 
-    Where the server parsed the calls (the `openai` dialect), `server_calls` are those: the ones
-    that were handed on. `own_calls` and `own_fragment` are then what lhkit reads in the same raw
-    text, None and empty where the server does not give that text.
-
     `refused_fields` are the request fields that the server refused, so that the request went
     without them: `stream_options`, `temperature` (then the server's default), `max_tokens` (sent as
     `max_completion_tokens`).
@@ -442,9 +438,6 @@ class Finished:
     prompt_ids_sha256: str = ""
     identity: ModelIdentity | None = None
     server_metrics: Mapping[str, Any] | None = None
-    server_calls: tuple[ToolCall, ...] | None = None
-    own_calls: tuple[ToolCall, ...] | None = None
-    own_fragment: str = ""
     refused_fields: tuple[str, ...] = ()
 
     @property

@@ -139,11 +139,6 @@ def number_of_seconds(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
-def megabytes(value: int | None) -> str:
-    """Return a size of so many bytes, and a dash where none was told."""
-    return NOTHING if value is None else f"{value / 1e6:,.0f} MB"
-
-
 def seconds(value: float | None) -> str:
     """Return a duration with three figures, and a dash where none was measured."""
     return NOTHING if value is None else f"{number_of_seconds(value)} s"

@@ -1,7 +1,6 @@
 """The command line as a stranger meets it: sentences and exit codes, never a traceback."""
 
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -60,7 +59,6 @@ def test_it_says_its_version_and_helps() -> None:
         (["accept", "nowhere", "a"], 2, "nowhere holds no run"),
         (["serve", "gpt"], 2, "no embedded model 'gpt'"),
         (["serve", "x", "--dry-run", "--device", "tpu"], 2, "choose gpu or cpu"),
-        (["audit", "nowhere"], 2, "nowhere holds no run"),
         (["compare", "nowhere", "elsewhere"], 2, "nowhere holds no run"),
         (["rescore", "nowhere"], 2, "nowhere holds no run"),
         (["eval", "--model", "gold", "--baseline", "nowhere"], 2, "nowhere holds no run"),
@@ -156,15 +154,6 @@ def test_without_vllm_the_line_is_shown_and_the_next_step_said() -> None:
     assert run.returncode == 3
     assert run.stdout.startswith("vllm serve google/gemma-3-1b-it")
     assert "--dry-run" in run.stderr
-
-
-def test_a_run_is_audited_from_its_folder(tmp_path: Path) -> None:
-    played = lhkit("eval", "--model", "gold", "--limit", "3", "--runs-dir", str(tmp_path))
-    assert played.returncode == 0, played.stderr
-    audited = lhkit("audit", str(tmp_path / "gold-json"), env={"LHKIT_LOCALE": "en"})
-    assert audited.returncode == 0, audited.stderr
-    told = r"(\d+) with a call: \1 read as they stand, 0 mended, 0 lost"
-    assert re.search(told, audited.stdout)
 
 
 def test_ctrl_c_while_the_command_is_still_loading_is_an_interrupt_and_no_traceback(

@@ -19,7 +19,7 @@ from platformdirs import user_cache_path
 
 HERE = Path(__file__).parent
 INSPECT, PYDANTIC_EVALS, BFCL = "inspect", "pydantic-evals", "bfcl"
-ROTEL, DART = "rotel", "dart"
+ROTEL = "rotel"
 
 
 def peer_python(name: str) -> Path:

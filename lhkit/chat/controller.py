@@ -360,12 +360,9 @@ def _kept(call: ToolCall) -> ToolCall:
 
 
 def _kept_calls(response: Finished) -> Finished:
-    server, own = response.server_calls, response.own_calls
-    if not (response.calls or server or own):
+    if not response.calls:
         return response
     return replace(
         response,
         calls=tuple(map(_kept, response.calls)),
-        server_calls=None if server is None else tuple(map(_kept, server)),
-        own_calls=None if own is None else tuple(map(_kept, own)),
     )

@@ -186,8 +186,7 @@ async def _constraint(endpoint: Endpoint, catalog: Catalog) -> Checked:
         return Checked(is_well=True, said=str(error))
     except LhkitError as error:
         return Checked(is_well=False, said=str(error))
-    own = response.own_calls or response.own_fragment
-    is_obeyed = bool(response.calls or response.fragment or own)
+    is_obeyed = bool(response.calls or response.fragment)
     works = "doctor.required_works" if dialect == OPENAI else "doctor.constraint_works"
     key = works if is_obeyed else "doctor.constraint_ignored"
     return Checked(is_well=is_obeyed, said=catalog.text(key, dialect=dialect))

@@ -24,7 +24,6 @@ from lhkit import app, scale
 from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.options import EvalOptions, MatrixOptions, served_by
 from lhkit.commands.progress import opened_model, provenance, setup_progress
-from lhkit.commands.watch import watching
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
@@ -414,18 +413,6 @@ _SHOWN_FAILURES = 10
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-@contextmanager
-def _watched(
-    options: EvalOptions, asked: int, folder: Path, catalog: Catalog
-) -> Iterator[Mapping[str, Any]]:
-    """Yield what `replay` is told so that it can be watched; else it shows its own bar."""
-    if not options.watch:
-        yield {}
-        return
-    with watching(asked, folder, catalog) as watch:
-        yield {"watch": watch, "progress": False}
-
-
 async def evaluate(
     options: EvalOptions,
     settings: Settings,
@@ -475,15 +462,13 @@ async def evaluate(
         model, toolset = stressed(opened.source, plain, stress)
         told = await provenance(settings, command)
         setup_s = time.perf_counter() - begun_s - opened.server_s
-        samples = len(scenarios) * options.repeats
-        with _resumable(run_dir, catalog), _watched(options, samples, run_dir, catalog) as watched:
+        with _resumable(run_dir, catalog):
             run = await replay(
                 scenarios,
                 model,
                 toolset=toolset,
                 players=opened.players,
                 run_dir=run_dir,
-                **watched,
                 repeats=options.repeats,
                 user=user,
                 concurrency=options.concurrency or opened.concurrency,

@@ -1,8 +1,7 @@
-"""`lhkit export`: a run in the formats of others, and tools as declarations."""
+"""`lhkit export`: a run in the formats of others."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
@@ -10,19 +9,15 @@ from rich.text import Text
 
 from lhkit.commands.console import wide_console
 from lhkit.commands.options import ExportOptions
-from lhkit.commands.report import STDOUT, write_report
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
-from lhkit.harness.dart import dart_declarations
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.otel import trace_lines, trace_requests
-from lhkit.harness.plan import tool_specs
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.redaction import masked
 from lhkit.settings import Settings
 from lhkit.text import printable
-from lhkit.toolset import DEFAULT, load, registry_of
 
 _TRACES = "/v1/traces"
 _SEND_S = 30.0
@@ -34,14 +29,11 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
     """Write a run in each format that was asked for; return the exit code.
 
     Raises:
-        UsageError: no run or nothing was asked for, or Inspect would not know the file by its
-            name.
+        UsageError: nothing was asked for, or Inspect would not know the file by its name.
         RunError: there is no run, a line of it is broken, a file cannot be written, or a receiver
             of traces does not take them.
         MissingPackageError: a package of the extra `export` is not there.
     """
-    if options.folder is None:
-        raise UsageError("RUN: name the folder of a run, or give --schema dart")
     wanted = list(_wanted(options))
     if not wanted and options.otel is None:
         raise UsageError("nothing to write: give --openai-messages, --parquet, --inspect or --otel")
@@ -120,40 +112,3 @@ async def _send(run: Run, address: str) -> str:
             f"{url} cannot be reached ({type(error).__name__}): start the receiver, or write a file"
         ) from error
     return url
-
-
-# Tools as declarations of another language.
-
-
-async def export_schema(options: ExportOptions, settings: Settings) -> int:
-    """Write the tools of a run, or of a toolset, as declarations in Dart; return the exit code.
-
-    Raises:
-        UsageError: there is no such toolset or language, or a schema that Dart cannot hold.
-        RunError: there is no run, or the file cannot be written.
-    """
-    folder, into = options.folder, options.into
-    tools = _tools_of_run(folder, options.locale) if folder else _tools(options, settings)
-    write_report(into, dart_declarations(tools))
-    if into != STDOUT:
-        words = load_catalog(settings.locale).text("export.schema", path=into, count=len(tools))
-        wide_console().print(Text(printable(words)), soft_wrap=True)
-    return 0
-
-
-def _tools(options: ExportOptions, settings: Settings) -> Sequence[Mapping[str, Any]]:
-    world = {"now": settings.now().isoformat(timespec="seconds")}
-    registry = registry_of(
-        load(options.toolset or DEFAULT), world, options.locale or settings.locale
-    )
-    return tool_specs(registry)
-
-
-def _tools_of_run(folder: Path, locale: str | None) -> Sequence[Mapping[str, Any]]:
-    told = Run.load(folder, keep_records=False).manifest.get("locales", {})
-    name = locale or next(iter(told), "")
-    if name not in told:
-        known = ", ".join(told) or "none"
-        raise UsageError(f"{folder} tells no tools in {name or 'any language'}: it has {known}")
-    tools: Sequence[Mapping[str, Any]] = told[name].get("tools", ())
-    return tools

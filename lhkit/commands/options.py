@@ -8,7 +8,7 @@ heavy is imported here, since every `--help` reads it. The options of `lhkit tun
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -255,10 +255,6 @@ class EvalOptions:
         bool,
         typer.Option("--exit-zero", help="For people: end with 0, and say why it would be 1."),
     ] = False
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Show rates, the slowest and the failures while it plays."),
-    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,50 +478,7 @@ class ImportChatsOptions:
     as_jsonl: AsJsonl = False
 
 
-# `parity`, `rescore`, `report` and `export`: of what is there already.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParityOptions:
-    """Which runs `lhkit parity` lays side by side; without a limit nothing is asked of them.
-
-    `max_flips`: the most verdicts that may differ, either way. `max_lost_points`: by how many
-    points b's pass rate may be below a's. `ask` is the address of a server that tells how likely
-    both tokens were where the replies part. `score` are addresses of servers that read all that the
-    first run said, token by token, and tell how far they agree.
-    """
-
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help="The run of the reference.")]
-    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")]
-    html: Annotated[Path | None, typer.Option(dir_okay=False, help="One self-contained file.")] = (
-        None
-    )
-    markdown: Markdown = None
-    max_flips: Annotated[
-        int | None, typer.Option(min=0, help="Exit 1 if more verdicts differ, either way.")
-    ] = None
-    max_lost_points: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=100, help="Exit 1 if RUN_B's pass rate is more points below RUN_A's."
-        ),
-    ] = None
-    ask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="A vLLM or llama.cpp server: how likely were both tokens where replies part?",
-        ),
-    ] = None
-    score: Annotated[
-        tuple[str, ...],
-        typer.Option(
-            metavar="URL",
-            help="Such a server reads all that RUN_A said, token by token: how far does it "
-            "agree? May be given for both sides.",
-        ),
-    ] = ()
-    locale: Locale = None
+# `rescore`, `report` and `export`: of what is there already.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -563,14 +516,9 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What `lhkit export` writes: a run, in each format that has a place, or a `schema` of tools.
+    """What `lhkit export` writes: a run, in each format that has a place."""
 
-    `toolset`, `locale` and `into` are for the schema.
-    """
-
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")
-    ] = None
+    folder: RunFolder
     openai_messages: Annotated[
         Path | None,
         typer.Option(
@@ -594,12 +542,3 @@ class ExportOptions:
             help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
         ),
     ] = None
-    schema: Annotated[
-        Literal["dart"] | None,
-        typer.Option(help="The tools as declarations for an app, in place of a run."),
-    ] = None
-    toolset: OtherToolset = None
-    locale: Locale = None
-    into: Annotated[
-        Path, typer.Option(allow_dash=True, dir_okay=False, help="Where --schema writes.")
-    ] = Path("-")

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from lhkit.errors import UsageError
 from lhkit.files import DRAFT
-from lhkit.harness.audit import audited
 from lhkit.harness.author.written import tables_of
 from lhkit.harness.log import (
     RECORDS,
@@ -176,8 +175,7 @@ class ChatKeeper:
         turn = turn_record(self._user, self._events, destructive=registry.destructive)
         calls = zip(turn.calls, self._answers, strict=True)
         told = replace(turn, calls=tuple(replace(call, answer=how) for call, how in calls))
-        schemas = {tool.name: tool.parameters for tool in registry.definitions}
-        return [*self._earlier, audited(told, schemas)]
+        return [*self._earlier, told]
 
     def record(self, locale: str) -> SampleRecord:
         """Return the conversation so far as it is kept.

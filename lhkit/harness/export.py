@@ -517,7 +517,7 @@ class _InspectSample:
                 output=self._output,
                 completed=self._at(at_s + sent.offset_s + sent.duration_s),
                 working_time=sent.duration_s,
-                metadata={"raw_text": response.raw_text, "faults": list(sent.faults)},
+                metadata={"raw_text": response.raw_text},
             )
         )
 

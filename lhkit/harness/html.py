@@ -331,10 +331,6 @@ def _message(index: int, request: ModelCallRecord, catalog: Catalog) -> Html:
         if request.response.raw_text
         else tag("p", catalog.text("report.no_raw"), class_="lhr-dim"),
         *(_parsed(call, "report.parsed", catalog) for call in request.response.calls),
-        *(
-            _parsed(call, "report.server_parsed", catalog)
-            for call in request.response.server_calls or ()
-        ),
         _fragment(request.response.fragment, catalog),
         class_="lhr-message",
     )
@@ -345,8 +341,6 @@ def _marks(request: ModelCallRecord, catalog: Catalog) -> Iterator[Html]:
         yield chip(catalog.text("report.mended"), "lhr-warn")
     if request.response.truncated:
         yield chip(catalog.text("report.truncated"), "lhr-bad")
-    for fault in request.faults:
-        yield chip(fault, "lhr-warn")
 
 
 def _timing(request: ModelCallRecord, catalog: Catalog) -> str:
@@ -674,7 +668,7 @@ def violation_table(total: Tally, catalog: Catalog) -> Html | None:
         )
         for severity, code, count in counts
     ]
-    names = ("report.rule", "report.severity", "audit.count")
+    names = ("report.rule", "report.severity", "report.count")
     caption = catalog.text("report.violations")
     return table([catalog.text(name) for name in names], rows, caption=caption)
 
@@ -748,7 +742,7 @@ def gate_sheet(summary: Summary, catalog: Catalog) -> Html | None:
     respected = f"{confirm.respected_turns}/{confirm.refused_turns}"
     lines.append((catalog.text("report.score.respected"), respected))
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", shown)) for name, shown in lines]
-    columns = [catalog.text("report.gate_title"), catalog.text("audit.count")]
+    columns = [catalog.text("report.gate_title"), catalog.text("report.count")]
     return table(columns, rows, caption=columns[0])
 
 
@@ -760,7 +754,6 @@ def _lines(summary: Summary) -> Iterator[tuple[str, float | None, str]]:
     yield "strict_pass", total.strict_pass_rate, f"{total.strict_passed}/{valid}"
     yield "repaired_calls", total.tool_accuracy, f"{total.right_calls}/{calls}"
     yield "strict_calls", total.strict_accuracy, f"{total.strict_right_calls}/{calls}"
-    yield "server_calls", *_share_words(total.server)
     yield "precision", chosen.precision, f"{chosen.chosen}/{chosen.chosen + chosen.surplus}"
     yield "recall", chosen.recall, f"{chosen.chosen}/{chosen.chosen + chosen.missing}"
     yield "f1", chosen.f1, ""

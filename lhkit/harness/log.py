@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, TypeAlias, TypeVar, overload
@@ -119,7 +119,6 @@ class _Manifest(TypedDict, total=False):
     questions: dict[str, Annotated[list[str], Field(min_length=1)]]
     invocations: list[_Invocation]
     rescored_from: str
-    merged_from: list[str]
     rescored_with: dict[str, str]
 
 
@@ -146,8 +145,6 @@ MANIFEST = "manifest.json"
 RESCORED_FROM = "rescored_from"
 """In a manifest: the records were computed from another run and can be computed again."""
 
-MERGED_FROM = "merged_from"
-"""In a manifest: the records are those of other runs and can be put together again."""
 
 _LOCK = "run.lock"
 
@@ -354,7 +351,7 @@ def write_rescored(
         RunError: the folder holds records that were played, is in use, or cannot be written.
     """
     with open_journal(folder) as journal:
-        if journal.found and not {RESCORED_FROM, MERGED_FROM} & read_manifest(folder).keys():
+        if journal.found and RESCORED_FROM not in read_manifest(folder):
             raise RunError(f"{folder} holds a run that was played: give another folder with --into")
         write_manifest(folder, manifest)
         lines = (encode_record(record).encode() + b"\n" for record in records)
@@ -887,28 +884,6 @@ class Invocation:
     model_s: float = 0.0
     writing_s: float = 0.0
     footprint: Footprint | None = None
-
-
-_FOOTPRINT = TypeAdapter(Footprint)
-
-
-def footprint_of(manifest: Mapping[str, Any]) -> Footprint:
-    """Return what a run's server took, as its newest invocation that played says it.
-
-    Its memory is the most of all invocations that loaded as large weights: one that only played
-    what was left over saw less.
-    """
-    told = []
-    for each in earlier_invocations(manifest):
-        try:
-            told.append(_FOOTPRINT.validate_python(each["footprint"] if each["played"] else None))
-        except (ValidationError, KeyError, TypeError):  # it does not say, or is older than this
-            continue
-    if not told:
-        return Footprint()
-    newest = told[-1]
-    same = [each.memory_bytes for each in told if each.weights_bytes == newest.weights_bytes]
-    return replace(newest, memory_bytes=max(filter(None, same), default=None))
 
 
 def manifest_of(

@@ -715,10 +715,9 @@ class Tally:
     `interval` is the pass rate's at 95 %: Wilson's, or with repeats Korn and Graubard's for
     clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (due or surplus) were right as the client read them,
-    `strict_right_calls` without a repair; `strict_passed` samples passed without one. `server` are
-    the due calls that the server's own parse gave right, of those where it parsed. Violations are
-    by code. `turn` is the time of a user turn without waiting for a person; `first_token` and
-    `call_ready` are of a request, from its sending.
+    `strict_right_calls` without a repair; `strict_passed` samples passed without one.
+    Violations are by code. `turn` is the time of a user turn without waiting for a person;
+    `first_token` and `call_ready` are of a request, from its sending.
     """
 
     name: str
@@ -730,7 +729,6 @@ class Tally:
     right_calls: int = 0
     strict_right_calls: int = 0
     counted_calls: int = 0
-    server: Share = field(default_factory=Share)
     selection: Selection = field(default_factory=Selection)
     restraint: Share = field(default_factory=Share)
     recovery: Share = field(default_factory=Share)
@@ -895,7 +893,6 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         right_calls=sum(score.right_calls for score in scores),
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
-        server=_server(scores),
         selection=selection(scores),
         restraint=restraint(scores),
         recovery=recovery(valid),
@@ -943,14 +940,6 @@ def counted_interval(
     from lhkit.harness.statistics import clustered_interval  # noqa: PLC0415 - SciPy
 
     return clustered_interval(successes, sizes, level)
-
-
-def _server(scores: Sequence[TurnScore]) -> Share:
-    parsed = [score for score in scores if score.server_right_calls is not None]
-    return Share(
-        part=sum(score.server_right_calls or 0 for score in parsed),
-        whole=sum(score.due_calls for score in parsed),
-    )
 
 
 def _counted(records: Sequence[SampleRecord], severity: Severity) -> Mapping[str, int]:

@@ -256,7 +256,6 @@ class _Trace:
             "server.address": server.hostname,
             "server.port": server.port,
             "lhkit.dialect": who.dialect if who else None,
-            "lhkit.faults": list(request.faults),
         }
 
     def _called(self, name: str, call: CallRecord, parent: str, at_s: float) -> float:

@@ -143,13 +143,12 @@ class ModelCallRecord:
     it. `response` is the runtime's own value, less what would only make the file large: of the ids
     of the prompt all but the first two (does `<bos>` stand there once?), and its text unless it was
     asked for (`prompt_sha256` tells prompts apart). Of a response that never ended there is the
-    text that was streamed, and its `reason` is empty. `faults` are the audit's classes.
+    text that was streamed, and its `reason` is empty.
     """
 
     response: Finished
     offset_s: float = 0.0
     duration_s: float = 0.0
-    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +241,7 @@ class TurnScore:
     """How one turn did: calls that were due, that were right, and that nobody expected.
 
     Right are calls as the client read them. `strict_…` counts only what the first parse gave
-    without a repair, `server_…` what the server parsed (None where it parsed nothing).
+    without a repair.
     """
 
     passed: bool
@@ -252,7 +251,6 @@ class TurnScore:
     calls: tuple[CallScore, ...] = ()
     strict_right_calls: int = 0
     strict_passed: bool = False
-    server_right_calls: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -739,13 +737,10 @@ _PROMPT_IDS = 2
 
 def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
     """Return a response as it is recorded: see `ModelCallRecord`."""
-    server, own = response.server_calls, response.own_calls
     if not (
         response.prompt_token_ids
         or (response.prompt_text and not keep_prompts)
         or response.calls
-        or server
-        or own
         or response.server_metrics
     ):
         return response
@@ -754,8 +749,6 @@ def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
         prompt_token_ids=response.prompt_token_ids[:_PROMPT_IDS],
         prompt_text=response.prompt_text if keep_prompts else "",
         calls=_plain_calls(response.calls),
-        server_calls=None if server is None else _plain_calls(server),
-        own_calls=None if own is None else _plain_calls(own),
         server_metrics=None
         if response.server_metrics is None
         else {name: plain_or_repr(value) for name, value in response.server_metrics.items()},

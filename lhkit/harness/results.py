@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -31,7 +30,6 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.json_values import json_or_repr
-from lhkit.locales import DEFAULT_LOCALE
 from lhkit.messages import Finished
 from lhkit.settings import DEFAULT_TOOLSET
 
@@ -355,7 +353,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _USUAL = Path("runs")
-_VIEWS = "lhkit.notebook"  # by its name, as `toolset` reaches life-helper: it stands above us
 _WANTED = f"give a folder with a {RECORDS}, such as {_USUAL / 'NAME'}"
 
 
@@ -450,31 +447,6 @@ class Run:
                 return SampleView(record)
         some = ", ".join(sorted({r.sample_id.scenario for r in self.records})[:5])
         raise UsageError(f"no sample {scenario!r} with repeat {repeat}: there is {some or 'none'}")
-
-    def watch(self, *, locale: str = DEFAULT_LOCALE) -> Any:
-        """Return a live view of the run's folder, for a notebook: whoever plays it, wherever.
-
-        Rates with their intervals, the slowest samples, and failures to open, until the invocation
-        that plays it has ended: see `lhkit.notebook.RunWatch`.
-
-        Example:
-            ```
-            lhkit.Run.load("runs/mine").watch()
-            ```
-
-        Args:
-            locale: language of the view (`ko`, `en`).
-
-        Raises:
-            UsageError: the run is kept in no folder.
-            MissingPackageError: the notebook's packages are not installed.
-        """
-        if self.folder is None:
-            raise UsageError(
-                "this run is kept in no folder, so nothing of it can be watched: give replay a "
-                "run_dir, or a RunWatch as watch="
-            )
-        return import_module(_VIEWS).RunWatch(self.folder, locale=locale)
 
     def _repr_html_(self) -> str:
         """Return the run for a notebook: numbers, failures first."""

@@ -36,7 +36,6 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
-from lhkit.harness.audit import audited
 from lhkit.harness.log import (
     RESCORED_FROM,
     Answered,
@@ -53,7 +52,6 @@ from lhkit.harness.log import (
     read_manifest,
     resumption,
     stored_answered,
-    stored_answers,
     stored_records,
     versions,
     write_manifest,
@@ -95,6 +93,7 @@ from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, GateOutcome, ToolErr, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
+from lhkit.text import percent
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
@@ -343,7 +342,7 @@ async def _converse(
         if tools != before_turn:  # a call brought some
             came = ToolRegistry(tool for tool in tools if tool not in before_turn)
             record = replace(record, new_tools=tuple(tool_specs(came)))
-        play.turns.append(audited(record, {tool.name: tool.parameters for tool in tools}))
+        play.turns.append(record)
         if record.ended is EndReason.FAILED:
             break
     play.after = await _state(stage, session, play.after)
@@ -492,7 +491,6 @@ async def replay(
     keep_records: bool = True,
     progress: bool = True,
     report: Callable[[Resumption], object] = _silent,
-    watch: Callable[[SampleRecord], object] | None = None,
     provenance: Provenance | None = None,
     clock: Callable[[], float] | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -526,7 +524,6 @@ async def replay(
             they are looked at, so that memory does not grow with them. Needs a `run_dir`.
         progress: show a progress bar.
         report: told before the first sample what the folder already holds, and what is asked anew.
-        watch: told of each sample when it has ended and is kept, also of those taken over.
         provenance: what the manifest says of start, commit and hardware.
         clock: monotonic seconds; by default `plan.clock_of` the model.
         sleep: waits for so many seconds.
@@ -572,7 +569,6 @@ async def replay(
             patience=max_attempts * min(concurrency, max(1, len(plan.scenes) * plan.repeats)),
             sleep=sleep,
             wall=wall,
-            watch=watch,
         )
         return await _replayed(
             plan, crew, told, concurrency=concurrency, progress=progress, report=report
@@ -599,7 +595,6 @@ async def _replayed(
     resumed = resumption(asked, crew.answered(), before, {"versions": versions(), **facts})
     report(resumed)
     kept = crew.take_up(asked)
-    crew.show(kept, asked)
 
     def todo() -> Iterator[Job]:
         return (job for job in plan.each_job() if job.sample_id not in kept)
@@ -674,7 +669,6 @@ class _Crew:
     patience: int
     sleep: Callable[[float], Awaitable[None]]
     wall: WallTime
-    watch: Callable[[SampleRecord], object] | None
     unreachable: int = 0
     warmed_up: int = 0
     unwritten: deque[SampleRecord | str] = field(default_factory=deque)
@@ -703,15 +697,6 @@ class _Crew:
                 self.done[record.sample_id] = record
         return kept
 
-    def show(self, kept: Collection[SampleId], asked: Questions) -> None:
-        """Tell who watches of the samples that were taken over, wherever their records are."""
-        if self.watch is None or self.journal is None:
-            return
-        stored = () if self.keep_records else stored_answers(self.journal.folder, asked)
-        for record in chain(self.done.values(), stored):
-            if record.sample_id in kept:
-                self.watch(record)
-
     async def warm_up(self, openings: Sequence[Job]) -> None:
         """Have the server read what many samples begin with, before they all ask at once."""
         with self.wall.asking():
@@ -733,16 +718,17 @@ class _Crew:
 
     def tell(self, bar: "tqdm[Any]") -> None:
         """Show that a sample is done."""
-        if self.players is not None:
-            bar.set_postfix_str(self.players.state, refresh=False)
+        passed, failed = self.verdicts[Verdict.PASS], self.verdicts[Verdict.FAIL]
+        share = percent(passed / (passed + failed) if passed + failed else None)
+        words = f"{share} passed, {failed} failed"
+        state = "" if self.players is None else f", {self.players.state}"
+        bar.set_postfix_str(words + state, refresh=False)
         bar.update()
 
     async def _worker(self, jobs: Iterator[Job], tick: Callable[[], object]) -> None:
         for job in jobs:
             record = await self._settled(job)
             await self._keep(job, record)
-            if self.watch is not None:
-                self.watch(record if isinstance(record, SampleRecord) else record.read())
             tick()
 
     async def _settled(self, job: Job) -> SampleRecord | Played:

@@ -33,7 +33,6 @@ from lhkit.harness.record import (
     CallScore,
     Evidence,
     Judgement,
-    ModelCallRecord,
     RowKeys,
     Severity,
     State,
@@ -60,7 +59,7 @@ from lhkit.harness.violations import (
     violations_of,
     wished_row,
 )
-from lhkit.json_values import canonical, shown
+from lhkit.json_values import shown
 from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.definition import ToolDefinition
 
@@ -102,27 +101,10 @@ def repaired_calls(turn: TurnRecord) -> frozenset[int]:
             continue
         nth = taken[call.model_call]
         taken[call.model_call] += 1
-        if _is_mended(call, turn.model_calls[call.model_call], nth):
+        said = turn.model_calls[call.model_call].response.calls[nth : nth + 1]
+        if any(each.repairs for each in said):
             mended.append(c)
     return frozenset(mended)
-
-
-def _is_mended(call: CallRecord, said: ModelCallRecord, nth: int) -> bool:
-    """Return whether the n-th call of a message needed a repair, or only the server could read it.
-
-    Where the server parsed and does not show its raw text, its word is taken.
-    """
-    if said.response.server_calls is None:
-        return any(each.repairs for each in said.response.calls[nth : nth + 1])
-    if said.response.own_calls is None:
-        return False
-    read = said.response.own_calls[nth] if nth < len(said.response.own_calls) else None
-    return (
-        read is None
-        or bool(read.repairs)
-        or read.name != call.tool
-        or canonical(read.args) != canonical(call.raw_args)
-    )
 
 
 def _beside(match: MatchResult) -> list[int]:
@@ -356,7 +338,7 @@ def judge(
         violations=violations + unlisted,
         false_claims=flags,
         scores=tuple(
-            _score(script, turn, match, tools, today=today, passed=not why)
+            _score(script, turn, match, passed=not why)
             for (script, turn), match, why in zip(played, matches, reasons, strict=True)
         ),
         state_equal=not state.missing and not state.unlisted,
@@ -528,9 +510,7 @@ def _score(
     script: Turn,
     turn: TurnRecord,
     match: MatchResult,
-    tools: ToolFacts,
     *,
-    today: date | None,
     passed: bool,
 ) -> TurnScore:
     required = _required(script)
@@ -546,24 +526,7 @@ def _score(
         calls=call_scores(script.expect.calls, turn.calls, match),
         strict_right_calls=sum(j not in mended for j in right.values()),
         strict_passed=passed and not mended,
-        server_right_calls=_server_right(script, turn, tools, today),
     )
-
-
-def _server_right(
-    script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None
-) -> int | None:
-    """Return how many due calls the server's own parse gave right; None if it parsed nothing."""
-    parsed = [
-        each.response.server_calls
-        for each in turn.model_calls
-        if each.response.server_calls is not None
-    ]
-    if not parsed:
-        return None
-    made = [MadeCall(tool=call.name, args=call.args) for calls in parsed for call in calls]
-    required = _required(script)
-    return sum(i in required for i, _ in _matched(script, made, tools, today).right)
 
 
 def _required(script: Turn) -> frozenset[int]:

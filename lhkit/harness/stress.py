@@ -203,8 +203,6 @@ class Disguise:
                 return replace(
                     event,
                     calls=tuple(map(self.real, event.calls)),
-                    server_calls=self._reals(event.server_calls),
-                    own_calls=self._reals(event.own_calls),
                 )
             case _:
                 return event
@@ -233,9 +231,6 @@ class Disguise:
         if isinstance(args, Mapping):
             args = {_back(name, arguments): value for name, value in args.items()}
         return replace(call, name=_back(call.name, tools), args=args)
-
-    def _reals(self, calls: tuple[ToolCall, ...] | None) -> tuple[ToolCall, ...] | None:
-        return None if calls is None else tuple(map(self.real, calls))
 
     def _message(self, message: Message) -> Message:
         if not isinstance(message, ToolCallMessage):

@@ -680,7 +680,6 @@ class ResponseReader:
         self._token_ids: list[int] = []
         self._prompt_token_ids: tuple[int, ...] = ()
         self._reason = ""
-        self._stop_reason: Any = None
         self._usage: Mapping[str, Any] = {}
         self._server_metrics: Mapping[str, Any] | None = None
         self.refused_fields: tuple[str, ...] = ()
@@ -700,11 +699,6 @@ class ResponseReader:
     def silent_s(self) -> float:
         """Seconds since the last event; comments that keep a connection open do not count."""
         return self._now_s() - self._last_data_s
-
-    @property
-    def stop_token_id(self) -> int | None:
-        """The token that ended the response, where the server tells."""
-        return self._stop_reason if isinstance(self._stop_reason, int) else None
 
     def sent(self) -> None:
         """Note that the request is being sent, for the first time or once more."""
@@ -818,7 +812,7 @@ class ResponseReader:
             self._note_tokens(choice, now_s)
             yield from self._noted(self._content.feed(choice), now_s)
             if reason := typed(choice, "finish_reason", str):
-                yield from self._noted(self._ended(reason, choice), now_s)
+                yield from self._noted(self._ended(reason), now_s)
 
     def _note_prompt(self, source: Mapping[str, Any]) -> None:
         """Keep the prompt's ids: `/v1/completions` has them in the choice, chat beside it."""
@@ -838,13 +832,12 @@ class ResponseReader:
             self._moments.note_token(now_s)
             self._token_ids += token_ids
 
-    def _ended(self, reason: str, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
+    def _ended(self, reason: str) -> Iterator[ParsedEvent]:
         if reason in _BROKEN_OFF:
             raise ServerFailedError(f"the server gave up ({reason}): look into its log, try again")
         if self._reason:
             return
         self._reason = reason
-        self._stop_reason = choice.get("stop_reason")
         yield from self._content.end()
 
     def _closed(self) -> Iterator[ParsedEvent]:

@@ -15,7 +15,7 @@ from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.http import LLAMA_CPP, Connection, ResponseReader, integers, not_a_server, typed
 from lhkit.models.request import completion_body
-from lhkit.models.vllm import LIKELIEST, CompletionContent
+from lhkit.models.vllm import CompletionContent
 
 _NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
 """This server's own defaults cut unlikely tokens off, and vLLM's do not."""
@@ -147,34 +147,6 @@ class LlamaCppHttp:
         if not isinstance(text := told.get("content"), str):
             raise not_a_server(self._connection.address, "no content at /detokenize")
         return text
-
-    async def likely_next(self, prompt: str, token_ids: Sequence[int]) -> dict[int, float]:
-        """Return the likeliest tokens after a prompt and the ids that follow it.
-
-        As log-probabilities by id, before any sampling.
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        return await self._likely([*await self._tokenized(prompt), *token_ids])
-
-    async def likely_along(self, prompt: str, token_ids: Sequence[int]) -> list[dict[int, float]]:
-        """Return, for each of the ids behind a prompt, the likeliest tokens there.
-
-        As log-probabilities by id, before any sampling; whatever the server would have written. One
-        request a token: it tells of no other but the one that comes next. It keeps what it read.
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        read = await self._tokenized(prompt)
-        return [await self._likely([*read, *token_ids[:place]]) for place in range(len(token_ids))]
-
-    async def _likely(self, ids: Sequence[int]) -> dict[int, float]:
-        asked = {"prompt": list(ids), "n_predict": 1, "n_probs": LIKELIEST, "temperature": 0.0}
-        told = await self._connection.post("/completion", asked)
-        steps = typed(told, "completion_probabilities", list) or [{}]
-        return {each["id"]: each["logprob"] for each in steps[0].get("top_logprobs", ())}
 
     async def aclose(self) -> None:
         """Close the connections."""

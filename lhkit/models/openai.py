@@ -4,13 +4,12 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from lhkit.errors import ModelError, StreamBrokenError, UsageError
+from lhkit.errors import StreamBrokenError, UsageError
 from lhkit.json_values import compact, json_or_repr, plain_json
 from lhkit.messages import (
-    Finished,
     ModelEvent,
     ModelIdentity,
     TextDelta,
@@ -19,19 +18,18 @@ from lhkit.messages import (
     ToolCallParsed,
 )
 from lhkit.models.base import ModelRequest, read_ahead
-from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult, ToolSpec
+from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
 from lhkit.models.http import (
     Connection,
     Endpoint,
     Pace,
     ResponseReader,
     connecting,
-    detokenized,
     no_completion,
     typed,
     whole_number,
 )
-from lhkit.models.request import OPENAI, chat_asked, chat_body, names_of, read_again, stop_token_ids
+from lhkit.models.request import OPENAI, chat_asked, chat_body, names_of
 
 # The choices of `/v1/chat/completions`: words and calls as the server parsed them. Pure.
 #
@@ -326,8 +324,7 @@ class ChatContent:
 # Any OpenAI-compatible server that parses tool calls itself, through `/v1/chat/completions`.
 #
 # So that nobody is locked in: what the server parsed is handed on. Of a vLLM the token ids are
-# asked for too, so that what the model really wrote, and what lhkit reads in it, stands beside the
-# server's parse as evidence. No extension of vLLM is sent to any other server.
+# asked for too. No extension of vLLM is sent to any other server.
 
 
 _PATH = "/v1/chat/completions"
@@ -342,7 +339,6 @@ class OpenAiHttp:
     def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
         self._identity = identity
         self._connection = connection
-        self._is_vllm = identity.server.startswith("vllm ")
 
     @classmethod
     async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "OpenAiHttp":
@@ -379,12 +375,11 @@ class OpenAiHttp:
             async for event in events:
                 yield event
         prompt = compact(chat_asked(body))
-        finished = reader.finished(
+        yield reader.finished(
             identity=self._identity,
             prompt_text=prompt,
             prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
         )
-        yield await self._with_second_opinion(finished, request.tools, reader.stop_token_id)
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the server read a prompt in advance (see `ReadsAhead`).
@@ -397,24 +392,6 @@ class OpenAiHttp:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connection.aclose()
-
-    async def _with_second_opinion(
-        self, finished: Finished, tools: Sequence[ToolSpec], stopped_by: int | None
-    ) -> Finished:
-        """Put what the server parsed and what lhkit reads in the same tokens side by side."""
-        told = replace(finished, server_calls=finished.calls)
-        if not self._is_vllm or not finished.token_ids:
-            return told
-        model = self._identity.model
-        ends = {*stop_token_ids(model), stopped_by}
-        token_ids = finished.token_ids
-        written = token_ids[:-1] if token_ids[-1] in ends else token_ids
-        try:
-            raw_text = await detokenized(self._connection, model, written) if written else ""
-        except ModelError:  # the answer is whole without it
-            return told
-        own = read_again(raw_text, tools, model)
-        return replace(told, raw_text=raw_text, own_calls=own.calls, own_fragment=own.fragment)
 
 
 def require_promised(constraint: Constraint) -> None:

@@ -1,7 +1,7 @@
 """vLLM's completions endpoint: the prompt is rendered and the reply is parsed here."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -18,7 +18,6 @@ from lhkit.models.http import (
     connecting,
     detokenized,
     integers,
-    not_a_server,
     typed,
 )
 from lhkit.models.request import completion_body
@@ -89,7 +88,7 @@ class CompletionContent:
 # and the server's own account are kept of every response.
 
 
-__all__ = ["LIKELIEST", "Endpoint", "VllmHttp", "adding_start"]
+__all__ = ["Endpoint", "VllmHttp", "adding_start"]
 
 
 async def adding_start(connection: Connection, model: str) -> bool:
@@ -106,10 +105,6 @@ async def adding_start(connection: Connection, model: str) -> bool:
         return False  # whatever it is, the first request will tell
     counted = (typed(told, "usage", dict) or {}).get("prompt_tokens")
     return bool(counted == 2)  # noqa: PLR2004 - its own and ours
-
-
-LIKELIEST = 10
-"""Of so many tokens a server is asked how likely they are."""
 
 
 class VllmHttp:
@@ -180,53 +175,6 @@ class VllmHttp:
             ModelError: as `stream`.
         """
         return await detokenized(self._connection, self._identity.model, token_ids)
-
-    async def likely_next(self, prompt: str, token_ids: Sequence[int]) -> dict[int, float]:
-        """Return the likeliest tokens after a prompt and the ids that follow it.
-
-        As log-probabilities by id, before any sampling.
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        asked = {
-            "model": self._identity.model,
-            "prompt": [*await self._tokenized(prompt), *token_ids],
-            "max_tokens": 1,
-            "logprobs": LIKELIEST,
-            "temperature": 0.0,
-            "return_tokens_as_token_ids": True,
-        }
-        told = await self._connection.post("/v1/completions", asked)
-        (choice,) = typed(told, "choices", list) or [{}]
-        (step,) = (choice.get("logprobs") or {}).get("top_logprobs") or [{}]
-        return {int(name.rpartition(":")[2]): odds for name, odds in step.items()}
-
-    async def likely_along(self, prompt: str, token_ids: Sequence[int]) -> list[dict[int, float]]:
-        """Return, for each of the ids behind a prompt, the likeliest token there and that one.
-
-        As log-probabilities by id, before any sampling; whatever the server would have written.
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        read = [*await self._tokenized(prompt), *token_ids]
-        asked = {
-            "model": self._identity.model,
-            "prompt": read,
-            "max_tokens": 1,
-            "prompt_logprobs": 1,
-            "temperature": 0.0,
-        }
-        told = await self._connection.post("/v1/completions", asked)
-        (choice,) = typed(told, "choices", list) or [{}]
-        steps = typed(choice, "prompt_logprobs", list) or []
-        if len(steps) != len(read):
-            raise not_a_server(self._connection.address, "no prompt_logprobs at /v1/completions")
-        return [
-            {int(token): each["logprob"] for token, each in (step or {}).items()}
-            for step in steps[len(read) - len(token_ids) :]
-        ]
 
     async def _tokenized(self, prompt: str) -> list[int]:
         """Return the ids of a prompt that has its own `<bos>`."""

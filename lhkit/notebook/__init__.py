@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from lhkit.notebook.panel import ChatPanel
     from lhkit.notebook.review import Review
     from lhkit.notebook.training import TrainingWatch
-    from lhkit.notebook.watch import RunWatch
 
 _HOMES = {
     "ABPanel": "ab",
@@ -23,7 +22,6 @@ _HOMES = {
     "ChatPanel": "panel",
     "demo_panel": "demo",
     "Review": "review",
-    "RunWatch": "watch",
     "TrainingWatch": "training",
     "life_helper_panel": "demo",
 }
@@ -33,7 +31,6 @@ __all__ = [
     "ButtonConfirmGate",
     "ChatPanel",
     "Review",
-    "RunWatch",
     "TrainingWatch",
     "demo_panel",
     "life_helper_panel",

@@ -20,7 +20,6 @@ from lhkit.commands.options import (
     LintOptions,
     MatrixOptions,
     MutateOptions,
-    ParityOptions,
     PromptOptions,
     ReportOptions,
     RescoreOptions,
@@ -70,11 +69,9 @@ def taken(line: str) -> Any:
         ("accept runs/one a", AcceptOptions(run=RUN, sample="a")),
         ("prompt", PromptOptions()),
         ("import openai-messages runs/one --into new", ImportChatsOptions(file=RUN, into=NEW)),
-        ("parity runs/one two", ParityOptions(run_a=RUN, run_b=Path("two"))),
         ("rescore runs/one", RescoreOptions(run=RUN)),
         ("report runs/one", ReportOptions(folder=RUN)),
         ("export runs/one", ExportOptions(folder=RUN)),
-        ("export --schema dart", ExportOptions(schema="dart")),
         ("tune init --toolset own.py:own --out new", InitOptions(toolset="own.py:own", out=NEW)),
         ("tune data --out new", DataOptions(out=NEW)),
         ("tune show one.yaml", ShowOptions(data=ONE)),
@@ -130,10 +127,6 @@ def test_what_is_not_typed_has_the_default_that_python_sees(line: str, options: 
         (
             "accept runs/one a --scenarios one.yaml --scenarios two.yaml --dry-run",
             AcceptOptions(run=RUN, sample="a", paths=(ONE, TWO), is_dry=True),
-        ),
-        (
-            f"parity runs/one two --score {A} --markdown -",
-            ParityOptions(run_a=RUN, run_b=Path("two"), score=(A,), markdown=Path("-")),
         ),
         (
             "tune train one.yaml --into new --from life-helper --keep-every 5",

@@ -124,7 +124,7 @@ assert RFC3987_SYNTAX_TERMS
 
 
 def test_commands_that_read_runs_reach_no_model() -> None:
-    reached = reached_from("lhkit.commands.report", modules())  # compare and audit stand beside it
+    reached = reached_from("lhkit.commands.report", modules())  # compare stands beside it
     rooms = {each.split(".")[1] for each in reached}
     assert rooms.isdisjoint({"models", "tuning", "lifehelper", "app", "notebook", "cli"})
 

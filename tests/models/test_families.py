@@ -8,7 +8,6 @@ import pytest
 from lhkit.errors import UsageError
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import FAMILIES, Device, Family, family_of, serve_command
-from lhkit.models.request import read_again
 
 
 @pytest.mark.parametrize(
@@ -103,28 +102,3 @@ def test_a_server_parser_comes_on_demand_with_a_template_that_ships(
 def test_nobody_knows_the_parser_of_another_model() -> None:
     with pytest.raises(UsageError, match="Qwen3-4B tells no Gemma family: leave --server-parser"):
         serve_command("Qwen3-4B", "gpu", server_parser=True)
-
-
-# --- what lhkit reads in a response that the server has parsed
-
-
-@pytest.mark.parametrize(
-    ("model", "raw", "call", "repairs"),
-    [
-        ("gemma-3-4b-it", '[f(a="1")]', {"a": "1"}, ()),
-        ("gemma-3-4b-it", '[{"name":"f","parameters":{"a":"1"}}]', {"a": "1"}, ("array",)),
-        ("gemma-4-E2B", '<|tool_call>call:f{a:<|"|>1<|"|>}<tool_call|>', {"a": "1"}, ()),
-        ("functiongemma", "<start_function_call>call:f{a:1}<end_function_call>", {"a": 1}, ()),
-        ("Qwen3-4B", '{"name": "f", "parameters": {"a": 1}}', {"a": 1}, ()),
-    ],
-)
-def test_a_response_is_read_again_in_the_dialect_the_server_asked_for(
-    model: str, raw: str, call: object, repairs: tuple[str, ...]
-) -> None:
-    [found] = read_again(raw, [{"name": "f"}], model).calls
-    assert (found.args, found.repairs) == (call, repairs)
-
-
-def test_words_and_cut_calls_are_read_again_too() -> None:
-    assert read_again("안녕", (), "gemma-3-4b-it").text == "안녕"
-    assert read_again('[{"name":"f","par', [{"name": "f"}], "gemma-3-4b-it").fragment

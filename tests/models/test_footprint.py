@@ -4,13 +4,14 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lhkit import app
 from lhkit.commands.evaluate import evaluate
 from lhkit.commands.options import EvalOptions
-from lhkit.harness.log import Provenance, footprint_of, read_manifest
+from lhkit.harness.log import Provenance, read_manifest
 from lhkit.harness.run import replay
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import Footprint
@@ -89,9 +90,7 @@ def advertise(settings: Settings, server: FakeVllm, weights: Path) -> None:
     path.write_text(json.dumps(asdict(running)))
 
 
-async def evaluated(
-    settings: Settings, tmp_path: Path, weights: Path | None
-) -> tuple[Footprint, dict[str, object]]:
+async def evaluated(settings: Settings, tmp_path: Path, weights: Path | None) -> dict[str, Any]:
     async with FakeVllm(streams(completion(["안녕하세요!"]))) as server:
         if weights is not None:
             advertise(settings, server, weights)
@@ -105,22 +104,22 @@ async def evaluated(
         await evaluate(options, settings)
     manifest = read_manifest(tmp_path / "mine")
     (invocation,) = manifest["invocations"]
-    return footprint_of(manifest), invocation
+    return invocation
 
 
 async def test_a_server_of_ours_that_was_found_at_an_address_tells_what_serve_wrote_down(
     settings: Settings, tmp_path: Path, weights: Path
 ) -> None:
-    found, invocation = await evaluated(settings, tmp_path, weights)
-    assert (found.start_s, found.weights_bytes) == (12.5, 200)
+    invocation = await evaluated(settings, tmp_path, weights)
+    found = invocation["footprint"]
+    assert (found["start_s"], found["weights_bytes"]) == (12.5, 200)
     assert invocation["server_s"] == 0.0  # nobody waited for it now
 
 
 async def test_of_a_server_of_somebody_else_nothing_is_written_down(
     settings: Settings, tmp_path: Path
 ) -> None:
-    found, invocation = await evaluated(settings, tmp_path, None)
-    assert found == Footprint()
+    invocation = await evaluated(settings, tmp_path, None)
     assert invocation["footprint"] is None
 
 
@@ -134,4 +133,5 @@ async def test_a_run_keeps_what_its_server_had_taken_at_the_end() -> None:
         progress=False,
     )
     assert next(taken) == 3  # asked at the start, for who is killed, and at the end
-    assert footprint_of(run.manifest).memory_bytes == 2
+    (invocation,) = run.manifest["invocations"]
+    assert invocation["footprint"]["memory_bytes"] == 2

@@ -51,7 +51,6 @@ from tests.models.fake_vllm import (
     chat_chunk,
     chat_completion,
     event,
-    models,
     streams,
 )
 
@@ -121,10 +120,6 @@ def last_of(events: list[ModelEvent]) -> Finished:
     return events[-1]
 
 
-def speaks(text: str) -> dict[str, Behaviour]:
-    return {"/detokenize": answers(200, json.dumps({"prompt": text}))}
-
-
 # --- any server
 
 
@@ -145,8 +140,8 @@ async def test_another_server_is_asked_nothing_but_the_protocol() -> None:
     assert isinstance(call, ToolCallParsed)
     assert (call.call.name, call.call.args, call.call.repairs) == ("log_water", {"ml": 200}, ())
     assert isinstance(last, Finished)
-    assert (last.text, last.calls, last.server_calls) == ("네", (call.call,), (call.call,))
-    assert (last.own_calls, last.token_ids, last.server_metrics) == (None, (), None)
+    assert (last.text, last.calls) == ("네", (call.call,))
+    assert (last.token_ids, last.server_metrics) == ((), None)
     assert (last.reason, last.truncated, last.strict) == ("tool_calls", False, True)
     assert last.usage == Usage(prompt_tokens=4, completion_tokens=9)
     assert last.identity == model.identity
@@ -213,74 +208,37 @@ async def test_an_address_alone_is_an_endpoint() -> None:
         await model.aclose()
 
 
-# --- the second opinion, of a vLLM
+# --- a vLLM
 
 
-async def test_both_readings_of_what_a_vllm_wrote_are_kept() -> None:
-    deltas = [{}, *DELTAS[1:3], {"tool_calls": [chat_call(0, None, '"200"}')]}]
-    told = chat_completion(deltas, reason="tool_calls", tokens=5)
-    wrote = '[{"name": "log_water", "parameters": {"ml": 200}}]'
-    routes = {**speaks(wrote), "/v1/models": models("gemma-3-4b-it")}
-    async with FakeVllm(streams(told), routes=routes) as server, connected(server) as model:
+async def test_of_a_vllm_the_token_ids_are_kept() -> None:
+    told = chat_completion(DELTAS, reason="tool_calls", tokens=5)
+    async with FakeVllm(streams(told)) as server, connected(server) as model:
         last = last_of(await said(model))
         sent = server.bodies[0]
     assert sent["return_token_ids"] is True
-    assert sent["stop_token_ids"] == [1, 105, 106]
-    assert last.raw_text == wrote
     assert last.token_ids == (1000, 1001, 1002, 1003, END_OF_TURN)
     assert last.prompt_token_ids == PROMPT_IDS
-    assert [call.args for call in last.server_calls or ()] == [{"ml": "200"}]
-    assert last.calls == last.server_calls
-    [own] = last.own_calls or ()
-    assert (own.name, own.args, own.repairs) == ("log_water", {"ml": 200}, ("array",))
-
-
-async def test_the_end_of_turn_is_not_part_of_what_was_written() -> None:
-    asked: list[Any] = []
-
-    async def detokenize(request: Any) -> Any:
-        asked.append((await request.json())["tokens"])
-        return await answers(200, '{"prompt": "네"}')(request)
-
-    told = [chat_completion([{"content": "네"}], reason=reason) for reason in ("stop", "length")]
-    routes = {"/detokenize": detokenize}
-    async with FakeVllm(*map(streams, told), routes=routes) as server, connected(server) as model:
-        await said(model)
-        last = last_of(await said(model))
-    assert asked == [[1000], [1000]]
-    assert (last.own_calls, last.truncated) == ((), True)
-
-
-@pytest.mark.parametrize(
-    "detokenize", [answers(404, NOT_FOUND), answers(200, "{}"), answers(500, "")]
-)
-async def test_a_server_that_cannot_show_its_text_still_answers(detokenize: Behaviour) -> None:
-    told = chat_completion(DELTAS, reason="tool_calls", tokens=5)
-    routes = {"/detokenize": detokenize}
-    async with FakeVllm(streams(told), routes=routes) as server, connected(server) as model:
-        last = last_of(await said(model))
+    assert last.raw_text == '네\nlog_water {"ml": 200}'
     assert [call.args for call in last.calls] == [{"ml": 200}]
-    assert (last.raw_text, last.own_calls) == ('네\nlog_water {"ml": 200}', None)
 
 
-async def test_a_call_the_server_finished_by_itself_is_seen_in_the_tokens() -> None:
+async def test_a_call_that_the_token_limit_may_have_cut_is_handed_on_as_a_fragment() -> None:
     """Some parsers close a string that the token limit cut, and hand the call on."""
     told = chat_completion(DELTAS, reason="tool_calls", tokens=256)
-    routes = {**speaks('[{"name": "log_water", "parameters": {"ml": 20'), "/v1/models": models("m")}
-    async with FakeVllm(streams(told), routes=routes) as server, connected(server) as model:
+    async with FakeVllm(streams(told)) as server, connected(server) as model:
         events = await said(model)
     last = last_of(events)
     assert not any(isinstance(each, ToolCallParsed) for each in events)
-    assert (last.truncated, last.calls, last.server_calls) == (True, (), ())
+    assert (last.truncated, last.calls) == (True, ())
     assert last.fragment == 'log_water {"ml": 200}'
-    assert last.own_fragment.endswith('{"ml": 20')
 
 
 async def test_the_servers_own_account_is_kept() -> None:
     usage = {"prompt_tokens": 4, "completion_tokens": 2, "prompt_tokens_details": None}
     end = [event({"choices": [], "usage": usage, "metrics": METRICS}), DONE]
     told = [*chat_completion([{"content": "네"}])[:-1], *end]
-    async with FakeVllm(streams(told), routes=speaks("네")) as server, connected(server) as model:
+    async with FakeVllm(streams(told)) as server, connected(server) as model:
         assert last_of(await said(model)).server_metrics == METRICS
 
 

@@ -18,7 +18,6 @@ from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.review import Review
-from lhkit.notebook.watch import RunWatch
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry
@@ -144,7 +143,7 @@ async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_
 
 @given(actions=ACTIONS)
 @settings(deadline=None, max_examples=30)
-async def test_a_review_a_watch_and_a_kept_chat_that_nobody_answers_write_nothing(
+async def test_a_review_and_a_kept_chat_that_nobody_answers_write_nothing(
     actions: list[tuple[Any, ...]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -155,12 +154,11 @@ async def test_a_review_a_watch_and_a_kept_chat_that_nobody_answers_write_nothin
         panel = ChatPanel(model=model, toolset=tools, opt_in=True, record=kept, settings=config)
         await panel.send("write", answers=[True])
         assert tools.wrote == {1: 1}
-        review, watch = Review(kept, reviewer="kim", toolset=tools), RunWatch(kept)
+        review = Review(kept, reviewer="kim", toolset=tools)
         for action in actions:
             match action:
                 case ("press", name, value):
                     board_press(review, name, value)
-                    board_press(watch, name, value)
                 case ("answer", _, how, _):
                     FrontEnd(panel._screen).press("answer", card="none", how=how)  # noqa: SLF001 - as above
                     board_press(review, "judge", how)
@@ -168,6 +166,5 @@ async def test_a_review_a_watch_and_a_kept_chat_that_nobody_answers_write_nothin
                     FrontEnd(panel._screen).press("send", text="write")  # noqa: SLF001 - as above
             await rounds()
         panel.close()
-        watch.close()
         await rounds()
         assert tools.wrote == {1: 1}

@@ -23,7 +23,6 @@ from lhkit.harness.results import Run
 from lhkit.harness.reviews import Held, Label, ReviewFile, places_of, turn_of, turn_sha256
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
-from lhkit.harness.watch import Followed
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 
@@ -92,7 +91,6 @@ DOORS: list[Callable[[Path], object]] = [
     lambda run: lhkit("report", str(run)),
     lambda run: lhkit("report", str(run), "--markdown", str(run / "report.md")),
     lambda run: lhkit("compare", str(run), str(run)),
-    lambda run: lhkit("audit", str(run)),
     lambda run: lhkit("export", str(run), "--inspect", str(run / "log.eval")),
     lambda run: lhkit("export", str(run), "--openai-messages", str(run / "messages.jsonl")),
     lambda run: lhkit("export", str(run), "--otel", str(run / "traces.jsonl")),
@@ -101,7 +99,6 @@ DOORS: list[Callable[[Path], object]] = [
     lambda run: lhkit("eval", "--model", "gold", "--limit", "1", "--name", run.name),
     lambda run: lhkit("chats", "list", str(run)),
     label,
-    lambda run: Followed(run).read(),
     lambda run: lhkit("chats", "forget", "--all", "--in", str(run)),
 ]
 

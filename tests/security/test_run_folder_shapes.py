@@ -15,21 +15,16 @@ import lhkit
 from lhkit.commands.author import _edit
 from lhkit.commands.options import AcceptOptions
 from lhkit.errors import LhkitError, RunError, UsageError
-from lhkit.harness.audit import audit
 from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
-from lhkit.harness.dart import dart_declarations
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.log import Provenance
-from lhkit.harness.merge import merged
 from lhkit.harness.otel import trace_lines
-from lhkit.harness.parity import parity
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.text import junit_xml, markdown
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import load_scenarios, read_sources
-from lhkit.harness.watch import Followed
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.review import Review
@@ -121,7 +116,6 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     """Yield what reads a run folder, by name; drawing a page only if `is_slow`."""
     out = folder.parent / "out"
     out.mkdir(exist_ok=True)
-    yield "watch", lambda: Followed(folder).read()
     yield "stored", lambda: list(Run.load(folder, keep_records=False).records)
     run = Run.load(folder)
     catalog = load_catalog("en")
@@ -140,15 +134,10 @@ def doors(folder: Path, file: Path, *, is_slow: bool) -> Iterator[tuple[str, Cal
     )
     yield "frames", lambda: (run.scenarios, run.turns, run.calls, run.violations, run.latency)
     yield "compare", lambda: compare(run, run)
-    yield "audit", lambda: audit(run.records)
-    yield "parity", lambda: parity(run, run)
-    yield "merge", lambda: merged([run, run])
     yield "rescore", lambda: rescore(run, load_scenarios([file]))
     yield "messages", lambda: write_openai_messages(run, out / "messages.jsonl")
     yield "inspect", lambda: write_inspect(run, out / "log.eval")
     yield "otel", lambda: list(trace_lines(run))
-    for told in run.manifest.get("locales", {}).values():
-        yield "dart", lambda told=told: dart_declarations(told.get("tools", ()))
     yield "accept", lambda: accept_all(run, file)
     yield "review", lambda: review_all(folder)
 

@@ -118,7 +118,6 @@ def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
         "table.strict_line",
         passed=part_of(total.strict_passed, total.valid),
         calls=part_of(total.strict_right_calls, total.counted_calls),
-        server=_of(total.server),
     )
     yield catalog.text(
         "table.selection_line",
@@ -150,7 +149,7 @@ def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
     flags = summary.false_claims
     yield from (claim_words(*each, catalog) for each in flags[:_SHOWN_CLAIMS])
     if len(flags) > _SHOWN_CLAIMS:
-        yield catalog.text("audit.more", count=len(flags) - _SHOWN_CLAIMS)
+        yield catalog.text("table.more", count=len(flags) - _SHOWN_CLAIMS)
 
 
 def claim_words(sample: SampleId, claim: FalseClaim, catalog: Catalog) -> str:

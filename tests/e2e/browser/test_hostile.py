@@ -23,7 +23,7 @@ MADE = """
 import os
 from lhkit import Scenario, ToolCall, ToolDefinition, ToolErr, ToolOk, replay
 from lhkit.models.scripted import Reply, ScriptedModel, say
-from lhkit.notebook import ABPanel, ChatPanel, Review, RunWatch
+from lhkit.notebook import ABPanel, ChatPanel, Review
 from lhkit.tools.registry import ToolRegistry
 from tests.e2e.browser.hostile import ALL, HOSTILE
 
@@ -70,20 +70,6 @@ other.judge("wrong")
 other.judge("wrong")
 other.judge("not_fine", say=ALL)
 review
-"""
-
-WATCH = """
-def scenario(number):
-    expect = {{"calls": [{{"tool": "look", "args": {{HOSTILE[0]: "x"}}}}]}}
-    turn = {{"user": ALL.replace("\\ud800", ""), "expect": expect}}
-    return Scenario.from_data({{"id": f"evil-{{number}}", "ac": HOSTILE[number], "locale": "en",
-                               "turns": [turn], "world": {{"now": "2026-06-15T09:00:00+09:00"}}}})
-watch = RunWatch(asked=3, locale="en")
-watch
-"""
-PLAYED = """
-await replay([scenario(n) for n in range(3)], lambda *_: ScriptedModel(replies()), toolset=tools,
-             watch=watch, progress=False)
 """
 
 
@@ -158,14 +144,3 @@ def test_in_a_review_its_forms_and_what_two_reviewers_say(
     expect(board.locator(".lhkit-opt-in")).to_be_visible()
     board.screenshot(path=shots / "hostile-review.png")
     assert_dead(page, ".lhkit-board")
-
-
-def test_in_a_run_that_is_watched(open_notebook: OpenNotebook, tmp_path: Path, shots: Path) -> None:
-    page = opened(open_notebook, tmp_path, WATCH, PLAYED)
-    board = page.locator(".lhkit-board")
-    expect(board).to_contain_text("3 of 3 ended")
-    assert_dead(page, ".lhkit-board")
-    board.get_by_role("button", name="evil-2").last.click()
-    expect(board.locator(".lhr")).to_contain_text("onerror")
-    assert_dead(page, ".lhkit-board")
-    board.screenshot(path=shots / "hostile-watch.png")

@@ -314,16 +314,15 @@ def test_repeats_that_differ_are_flips(
     assert flips(records) == expected
 
 
-def test_strict_repaired_and_server_columns_stand_side_by_side() -> None:
+def test_strict_and_repaired_columns_stand_side_by_side() -> None:
     scores = (
-        score(pair("a"), strict_passed=True, strict_right_calls=1, server_right_calls=1),
+        score(pair("a"), strict_passed=True, strict_right_calls=1),
         score(pair("a"), pair("b"), strict_right_calls=1),
     )
     total = tally("t", [sample(scores=scores), sample(scores=scores[:1])])
     assert (total.pass_rate, total.strict_pass_rate) == (1.0, 0.5)
     assert (total.right_calls, total.strict_right_calls, total.counted_calls) == (4, 3, 4)
     assert (total.tool_accuracy, total.strict_accuracy) == (1.0, 0.75)
-    assert total.server == Share(part=2, whole=2)
 
 
 def test_the_interval_is_wilsons_for_one_try_and_of_scenarios_for_more() -> None:

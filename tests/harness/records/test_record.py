@@ -38,7 +38,7 @@ def test_rows_of_calls_survive_writing_and_reading() -> None:
     row = CallScore(expected=0, actual=2, tool="t", called="t", ok=False, arguments=(argument,))
     calls = (CallRecord(tool="t", raw_args={}, result={}),) * 3
     turn = TurnRecord(user="u", ended=EndReason.ANSWERED, calls=calls)
-    scored = record(TurnScore(passed=False, calls=(row,), server_right_calls=0))
+    scored = record(TurnScore(passed=False, calls=(row,)))
     written = replace(scored, evidence=Evidence(turns=(turn,)))
     read = decode_record(json.loads(encode_record(written)))
     assert read == written

@@ -39,7 +39,6 @@ TOTAL = Tally(
     right_calls=19,
     strict_right_calls=18,
     counted_calls=23,
-    server=Share(part=3, whole=7),
     selection=Selection(
         chosen=31, surplus=37, missing=41, exact=29, arguments=43, right_arguments=39
     ),

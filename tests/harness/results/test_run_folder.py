@@ -104,6 +104,18 @@ async def test_a_run_that_was_stopped_is_read_as_far_as_it_came(
     assert Run.load(tmp_path / "mine").records == ()
 
 
+@pytest.mark.anyio
+async def test_a_run_that_is_still_written_is_read_as_far_as_it_has_come(
+    play: Play, load: Load, tmp_path: Path
+) -> None:
+    run = await play(chats(load, 1, 2, 3))
+    lines = [f"{encode_record(each)}\n" for each in run.records]
+    file = tmp_path / "mine" / RECORDS
+    for written, count in (("".join(lines[:2]) + lines[2][:40], 2), ("".join(lines), 3)):
+        file.write_text(written, encoding="utf-8")
+        assert len(Run.load(tmp_path / "mine").records) == count
+
+
 def test_the_bare_name_of_a_run_that_is_there_is_told_with_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

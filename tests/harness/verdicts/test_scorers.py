@@ -526,60 +526,18 @@ FOUND, ADDED = find(), add()
 @pytest.mark.parametrize(
     ("responses", "of", "scores"),
     [
-        ([said(parsed(ADDED), parsed(FOUND))], (0, 0), (2, 2, True, None)),
-        ([said(parsed(ADDED), parsed(FOUND, "fence"))], (0, 0), (2, 1, False, None)),
-        ([said(parsed(ADDED, "fence")), said(parsed(FOUND))], (0, 1), (2, 1, False, None)),
-        ([said(parsed(ADDED)), said(parsed(FOUND))], (0, 1), (2, 2, True, None)),
-        ([said(), said(parsed(ADDED), parsed(FOUND))], (1, 1), (2, 2, True, None)),
-        (
-            [said(parsed(ADDED), server_calls=(parsed(ADDED),)), said(parsed(FOUND))],
-            (0, 1),
-            (2, 2, True, 1),
-        ),
-        ([said(parsed(ADDED), parsed(FOUND), server_calls=())], (0, 0), (2, 2, True, 0)),
-        (
-            [
-                said(
-                    parsed(ADDED),
-                    parsed(FOUND),
-                    server_calls=(parsed(ADDED), parsed(FOUND)),
-                    own_calls=(parsed(ADDED, "fence"), parsed(find("tea"))),
-                )
-            ],
-            (0, 0),
-            (2, 0, False, 2),
-        ),
-        (
-            [
-                said(
-                    parsed(ADDED),
-                    parsed(FOUND),
-                    server_calls=(parsed(ADDED), parsed(FOUND)),
-                    own_calls=(parsed(ADDED), replace(parsed(FOUND), name="find")),
-                )
-            ],
-            (0, 0),
-            (2, 1, False, 2),
-        ),
-        (
-            [
-                said(
-                    parsed(ADDED),
-                    parsed(FOUND),
-                    server_calls=(parsed(ADDED), parsed(FOUND)),
-                    own_calls=(parsed(ADDED),),
-                )
-            ],
-            (0, 0),
-            (2, 1, False, 2),
-        ),
+        ([said(parsed(ADDED), parsed(FOUND))], (0, 0), (2, 2, True)),
+        ([said(parsed(ADDED), parsed(FOUND, "fence"))], (0, 0), (2, 1, False)),
+        ([said(parsed(ADDED, "fence")), said(parsed(FOUND))], (0, 1), (2, 1, False)),
+        ([said(parsed(ADDED)), said(parsed(FOUND))], (0, 1), (2, 2, True)),
+        ([said(), said(parsed(ADDED), parsed(FOUND))], (1, 1), (2, 2, True)),
     ],
 )
 def test_strict_counts_only_what_the_first_parse_gave(
     judged: Judged,
     responses: list[ModelCallRecord],
     of: tuple[int, int],
-    scores: tuple[int, int, bool, int | None],
+    scores: tuple[int, int, bool],
 ) -> None:
     calls = [replace(call, model_call=m) for call, m in zip((ADDED, FOUND), of, strict=True)]
     judgement = judged(TWO, evidence(turn(*calls, model_calls=tuple(responses)), after=(MILK,)))
@@ -589,7 +547,6 @@ def test_strict_counts_only_what_the_first_parse_gave(
         scored.right_calls,
         scored.strict_right_calls,
         scored.strict_passed,
-        scored.server_right_calls,
     ) == scores
 
 
