@@ -1,13 +1,13 @@
-"""What a tool asks a person to fill in: fields, what is typed into them, what does not fit. Pure.
+"""Forms for what a tool asks a person during a call: fields, typed text, validation. Pure.
 
-Fields are made from a JSON Schema of an object without nesting, as MCP allows it for elicitation:
-texts with their formats, numbers, yes or no, one choice, several. Whatever else a schema says of a
-field is left to whoever asks.
+A form is what MCP allows for elicitation: an object whose fields are strings (with a format or an
+enum), numbers, integers and booleans. Any other schema is refused with its reason. Keywords that
+MCP does not name, such as `pattern`, are left to the server.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
 
-from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_json
+from lhkit.json_values import JSON, NotJsonError, json_or_repr
 from lhkit.locales import Catalog
 from lhkit.text import visible
 
@@ -28,6 +28,10 @@ _LABEL_CHARS = 60
 """A choice with a longer label is not chosen from the start: one line shows its beginning only."""
 
 
+class UnsupportedFormError(ValueError):
+    """A schema asks for more than a form can hold; the message is the reason."""
+
+
 class FieldKind(StrEnum):
     """What a field holds."""
 
@@ -36,26 +40,25 @@ class FieldKind(StrEnum):
     NUMBER = "number"
     YES_NO = "yes_no"
     CHOICE = "choice"
-    CHOICES = "choices"  # several of them
-    OTHER = "other"  # any JSON: no form of MCP may ask for that
+    JSON = "json"  # in reviews only: an argument that no other kind can hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One that can be taken: as it is typed, as it is sent, and as people read it."""
+    """A value that can be chosen, as text, and its title."""
 
-    typed: str
-    value: JSON
+    value: str
     title: str = ""
+
+    @property
+    def label(self) -> str:
+        """What a person reads."""
+        return self.title or self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """One field. `typed` is what stands in it at first: several texts only for several choices.
-
-    `low` and `high` bound a number, the length of a text, or how many are chosen; `above` and
-    `below` bound a number that may not reach them.
-    """
+    """One field. `typed` is its initial text; `low` and `high` bound a number or a length."""
 
     name: str
     kind: FieldKind
@@ -63,12 +66,10 @@ class FormField:
     about: str = ""
     is_needed: bool = False
     choices: tuple[Choice, ...] = ()
-    typed: tuple[str, ...] = ()
+    typed: str = ""
     format: str = ""
     low: float | None = None
     high: float | None = None
-    above: float | None = None
-    below: float | None = None
 
     @property
     def label(self) -> str:
@@ -78,12 +79,10 @@ class FormField:
     @property
     def is_text(self) -> bool:
         """True if what is typed is the value itself."""
-        if self.kind is FieldKind.CHOICE:
-            return all(isinstance(each.value, str) for each in self.choices)
-        return self.kind is FieldKind.TEXT
+        return self.kind in (FieldKind.TEXT, FieldKind.CHOICE)
 
 
-Typed: TypeAlias = Mapping[str, Sequence[str]]
+Typed: TypeAlias = Mapping[str, str]
 """What was typed or chosen, by the names of fields."""
 
 
@@ -134,21 +133,26 @@ class Filled:
     faults: Mapping[str, str]
 
 
-# ----------------------------------------------------------------------------- a schema as fields
-def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form | None:
-    """Return the form that a stranger's schema asks for; None if it is none that can be shown."""
-    properties = schema.get("properties")
-    required = schema.get("required", [])
-    if not isinstance(properties, Mapping) or not isinstance(required, list):
-        return None
-    fields = fields_of(schema, catalog)
-    names = [each.name for each in fields]
-    if len(fields) > MOST_FIELDS or any(name not in names for name in required):
-        return None
-    if any(each.kind is FieldKind.OTHER or len(each.choices) > MOST_CHOICES for each in fields):
-        return None
-    if any(each.kind is FieldKind.CHOICE and not each.is_text for each in fields):
-        return None
+def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form:
+    """Return the form that a server's schema asks for.
+
+    Raises:
+        UnsupportedFormError: it asks for more than MCP allows; the message names the field.
+    """
+    properties, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(properties, Mapping):
+        raise UnsupportedFormError("`properties` is not an object")
+    if len(properties) > MOST_FIELDS:
+        raise UnsupportedFormError(f"{len(properties)} fields: at most {MOST_FIELDS} are allowed")
+    if not isinstance(required, list) or any(each not in list(properties) for each in required):
+        raise UnsupportedFormError("`required` is not a list of the names of its fields")
+    fields = tuple(
+        field_of(name, part, is_needed=name in required, catalog=catalog)
+        for name, part in properties.items()
+    )
+    for each in fields:
+        if len(each.choices) > MOST_CHOICES:
+            raise _unsupported(each.name, f"more than {MOST_CHOICES} choices")
     told = [message, *(text for each in fields for text in (each.name, each.title, each.about))]
     is_secret = any(map(_looks_secret, told))
     if len(fields) == 1 and fields[0].kind is FieldKind.YES_NO and not fields[0].typed:
@@ -158,140 +162,103 @@ def form_of(schema: Mapping[str, Any], message: str, catalog: Catalog) -> Form |
     return Form(fields=fields, is_secret=is_secret)
 
 
-def fields_of(schema: Mapping[str, Any], catalog: Catalog | None = None) -> tuple[FormField, ...]:
-    """Return a field for each property of any schema; with a catalog yes and no are words."""
-    properties = schema.get("properties")
-    required = schema.get("required")
-    needed = [each for each in required if isinstance(each, str)] if _is_list(required) else []
-    return tuple(
-        _field(str(name), part if isinstance(part, Mapping) else {}, name in needed, catalog)
-        for name, part in (properties if isinstance(properties, Mapping) else {}).items()
-    )
+def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None = None) -> FormField:
+    """Return the field for a property of a schema; with a catalog yes and no are words.
 
-
-def _field(
-    name: str, told: Mapping[str, Any], is_needed: bool, catalog: Catalog | None
-) -> FormField:
-    part = _not_null(told)
-    kind, choices = _kind(part, catalog)
+    Raises:
+        UnsupportedFormError: no field can hold it.
+    """
+    if not isinstance(part, Mapping):
+        raise _unsupported(name, "its schema is not an object")
+    if union := part.keys() & {"anyOf", "allOf", "$ref"}:
+        raise _unsupported(name, f"`{min(union)}` is not allowed")
+    choices = _choices(name, part)
+    told = part.get("type", "string" if choices else None)
+    kind = _KINDS.get(told) if isinstance(told, str) else None
+    if kind is None or (choices and kind is not FieldKind.TEXT):
+        raise _unsupported(
+            name, f"type {visible(json_or_repr(told))[:_LABEL_CHARS]} is not allowed"
+        )
+    if kind is FieldKind.YES_NO:
+        choices = tuple(
+            Choice(value=each, title=catalog.text(f"form.{each}") if catalog else "")
+            for each in ("true", "false")
+        )
+    elif choices:
+        kind = FieldKind.CHOICE
     low, high = _BOUNDS.get(kind, ("", ""))
+    format_ = part.get("format")
+    is_format = kind is FieldKind.TEXT and isinstance(format_, str) and format_ in _FORMATS
     made = FormField(
         name=name,
         kind=kind,
-        title=_words(told.get("title") or part.get("title")),
-        about=_words(told.get("description") or part.get("description")),
+        title=_words(part.get("title")),
+        about=_words(part.get("description")),
         is_needed=is_needed,
         choices=choices,
-        format=_format(part) if kind is FieldKind.TEXT else "",
+        format=format_ if is_format else "",
         low=_number(part.get(low)),
         high=_number(part.get(high)),
-        above=_number(part.get("exclusiveMinimum")),
-        below=_number(part.get("exclusiveMaximum")),
     )
-    return _with_default(made, told["default"]) if "default" in told else made
+    return _with_default(made, part["default"]) if "default" in part else made
 
 
+_KINDS = {
+    "string": FieldKind.TEXT,
+    "integer": FieldKind.INTEGER,
+    "number": FieldKind.NUMBER,
+    "boolean": FieldKind.YES_NO,
+}
 _BOUNDS = {
     FieldKind.TEXT: ("minLength", "maxLength"),
     FieldKind.INTEGER: ("minimum", "maximum"),
     FieldKind.NUMBER: ("minimum", "maximum"),
-    FieldKind.CHOICES: ("minItems", "maxItems"),
 }
 
 
-def _format(part: Mapping[str, Any]) -> str:
-    told = part.get("format")
-    return told if isinstance(told, str) and told in _FORMATS else ""
+def _unsupported(name: str, reason: str) -> UnsupportedFormError:
+    return UnsupportedFormError(f"field {name[:_LABEL_CHARS]!r}: {reason}")
 
 
-def _not_null(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a field may hold besides null: leaving it out says as much."""
-    for key in ("anyOf", "oneOf"):
-        branches = part.get(key)
-        if _is_list(branches):
-            real = [each for each in branches if each != {"type": "null"}]
-            if len(real) == 1 and len(branches) > 1 and isinstance(real[0], Mapping):
-                return real[0]
-    return part
-
-
-def _kind(part: Mapping[str, Any], catalog: Catalog | None) -> tuple[FieldKind, tuple[Choice, ...]]:
-    listed = _choices(part)
-    if listed:
-        return FieldKind.CHOICE, listed
-    kind = part.get("type")
-    if kind == "boolean":
-        return FieldKind.YES_NO, _yes_or_no(catalog)
-    if kind == "array" and isinstance(items := part.get("items"), Mapping):
-        listed = _choices(items)
-        if listed and all(isinstance(each.value, str) for each in listed):
-            return FieldKind.CHOICES, listed
-    return _SIMPLE.get(kind if isinstance(kind, str) else "", FieldKind.OTHER), ()
-
-
-_SIMPLE = {"string": FieldKind.TEXT, "integer": FieldKind.INTEGER, "number": FieldKind.NUMBER}
-
-
-def _yes_or_no(catalog: Catalog | None) -> tuple[Choice, ...]:
-    return tuple(
-        Choice(typed=typed, value=value, title=catalog.text(f"form.{typed}") if catalog else "")
-        for typed, value in (("true", True), ("false", False))
-    )
-
-
-def _choices(part: Mapping[str, Any]) -> tuple[Choice, ...]:
+def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
     """Return what can be chosen: `enum`, with `enumNames` if there are, or titled constants."""
-    values = part.get("enum")
-    if _is_list(values) and values:
+    if "oneOf" in part:
+        listed = part["oneOf"] if isinstance(part["oneOf"], list) else [None]
+        pairs = [
+            (each.get("const"), each.get("title")) if isinstance(each, Mapping) else (None, None)
+            for each in listed
+        ]
+    elif "enum" in part:
+        values = part["enum"] if isinstance(part["enum"], list) else [None]
         titles = part.get("enumNames")
-        told = titles if _is_list(titles) and len(titles) == len(values) else [""] * len(values)
-        return _distinct(zip(values, told, strict=True))
-    for key in ("oneOf", "anyOf"):
-        listed = part.get(key)
-        if not _is_list(listed) or not listed:
-            continue
-        if all(isinstance(each, Mapping) and "const" in each for each in listed):
-            return _distinct((each["const"], each.get("title", "")) for each in listed)
-    return ()
-
-
-def _distinct(pairs: Iterable[tuple[Any, Any]]) -> tuple[Choice, ...]:
-    made: dict[str, Choice] = {}
+        is_titled = isinstance(titles, list) and len(titles) == len(values)
+        pairs = list(zip(values, titles if is_titled else [None] * len(values), strict=True))
+    else:
+        return ()
+    if not pairs or not all(isinstance(value, str) for value, _ in pairs):
+        raise _unsupported(name, "its choices are not strings")
+    titled: dict[str, str] = {}
     for value, title in pairs:
-        try:
-            typed = value if isinstance(value, str) else json_or_repr(value)
-            choice = Choice(typed=typed, value=plain_json(value), title=_words(title))
-        except NotJsonError:
-            return ()
-        made.setdefault(typed, choice)
-    return tuple(made.values())
+        titled.setdefault(value, _words(title))
+    return tuple(Choice(value=value, title=title) for value, title in titled.items())
 
 
 def _with_default(made: FormField, default: Any) -> FormField:
-    """Return the field with what stands in it at first.
+    """Return the field with its default as the initial text.
 
-    A default that does not fit is none, nor is one that reads otherwise than it is: it is sent as
-    it is written, by somebody who has only read it.
+    A default that does not fit is ignored, and so is one that reads otherwise than it is: it would
+    be sent as it is, by a person who has only read it.
     """
-    if made.kind is FieldKind.CHOICES:
-        chosen = default if _is_list(default) else ()
-        typed = tuple(each for each in chosen if isinstance(each, str))
-        is_fit = len(typed) == len(chosen) and _fits(made, list(typed))
-        return replace(made, typed=typed) if is_fit else made
     try:
         text = typed_as(made, default)
         is_fit = value_of(made, text) == default and _fits(made, default)
     except (NotJsonError, ValueError, RecursionError):
         return made
     shown = text.replace("\t", " ")  # white space in a field looks like white space
-    labels = [each.title or each.typed for each in made.choices if each.typed == text]
+    labels = [each.label for each in made.choices if each.value == text]
     is_seen = len(text) <= _MOST_CHARS and (bool(labels) or visible(shown) == shown)
     is_seen = is_seen and all(len(label) <= _LABEL_CHARS for label in labels)
-    return replace(made, typed=(text,)) if is_fit and is_seen else made
-
-
-def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    return isinstance(value, list | tuple)
+    return replace(made, typed=text) if is_fit and is_seen else made
 
 
 def _words(value: Any) -> str:
@@ -311,7 +278,6 @@ def _is_number(value: Any) -> TypeGuard[float]:
         return False
 
 
-# ------------------------------------------------------------------------- what is typed as values
 def typed_as(made: FormField, value: Any) -> str:
     """Return a value as it is typed into a field.
 
@@ -327,20 +293,17 @@ def value_of(made: FormField, typed: str) -> JSON:
     Raises:
         ValueError: it is none, such as a word for a number.
     """
-    chosen = next((each for each in made.choices if each.typed == typed), None)
-    if chosen is not None:
-        return chosen.value
     if made.is_text:
         return typed
     try:
-        read: JSON = json.loads(typed, parse_constant=_no_number)
+        read: JSON = json.loads(typed, parse_constant=_not_a_number)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     return read
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+def _not_a_number(word: str) -> None:
+    raise ValueError(f"{word} is not valid JSON")
 
 
 def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
@@ -348,38 +311,25 @@ def filled(form: Form, typed: Typed, catalog: Catalog) -> Filled:
     values: dict[str, JSON] = dict(form.given)
     faults: dict[str, str] = {}
     for each in form.fields:
-        try:
-            found = _read(each, typed.get(each.name, ()))
-        except ValueError:
-            faults[each.name] = catalog.text("form.wrong", expected=expected(each, catalog))
-            continue
-        if found is not _LEFT_OUT:
-            values[each.name] = found
+        text = typed.get(each.name, "")
+        text = text if each.is_text else text.strip()
+        if text:
+            try:
+                values[each.name] = _checked(each, text)
+            except ValueError:
+                faults[each.name] = catalog.text("form.wrong", expected=expected(each, catalog))
         elif each.is_needed:
             faults[each.name] = catalog.text("form.needed")
     return Filled(values={} if faults else values, faults=faults)
 
 
-_LEFT_OUT: Any = object()
-
-
-def _read(made: FormField, typed: Sequence[str]) -> Any:
-    """Return the value of a field, or that it is left out.
+def _checked(made: FormField, text: str) -> JSON:
+    """Return what was typed as a value that fits.
 
     Raises:
         ValueError: it does not fit.
     """
-    if made.kind is FieldKind.CHOICES:
-        found: Any = list(typed)
-        if not typed and not (made.is_needed and _fits(made, found)):
-            return _LEFT_OUT
-    else:
-        text = typed[0] if typed else ""
-        if not made.is_text:
-            text = text.strip()
-        if not text and not (typed and made.is_needed and made.typed == ("",)):
-            return _LEFT_OUT  # also a text that is needed, unless nothing was what stood there
-        found = value_of(made, text)
+    found: Any = value_of(made, text)
     if not _fits(made, found):
         raise ValueError(made.name)
     return int(found) if made.kind is FieldKind.INTEGER else found
@@ -395,23 +345,16 @@ def _fits(made: FormField, value: Any) -> bool:
             is_whole = _is_number(value) and value == int(value)
             may_be = is_whole or (made.kind is FieldKind.NUMBER and _is_number(value))
             return may_be and _is_between(made, value)
-        case FieldKind.CHOICES:
-            known = {each.typed for each in made.choices}
-            are_known = set(value) <= known and len(set(value)) == len(value)
-            return are_known and _is_between(made, len(value))
-        case FieldKind.YES_NO | FieldKind.CHOICE:
+        case FieldKind.CHOICE:
             return any(each.value == value for each in made.choices)
-        case FieldKind.OTHER:
+        case FieldKind.YES_NO:
+            return isinstance(value, bool)
+        case FieldKind.JSON:
             return True
 
 
 def _is_between(made: FormField, size: float) -> bool:
-    return (
-        (made.low is None or size >= made.low)
-        and (made.high is None or size <= made.high)
-        and (made.above is None or size > made.above)
-        and (made.below is None or size < made.below)
-    )
+    return (made.low is None or size >= made.low) and (made.high is None or size <= made.high)
 
 
 def _is_date(text: str) -> bool:
@@ -455,23 +398,15 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
 }
 
 
-# --------------------------------------------------------------------------------------- in words
 def expected(made: FormField, catalog: Catalog) -> str:
     """Return in words what a field takes."""
-    match made.kind:
-        case FieldKind.YES_NO | FieldKind.CHOICE:
-            return catalog.text("form.one_of")
-        case FieldKind.CHOICES:
-            words = catalog.text("form.some_of")
-        case FieldKind.TEXT:
-            words = catalog.text(f"form.format_{made.format}" if made.format else "form.text")
-        case _:
-            words = catalog.text(f"form.{made.kind}")
-    unit = {FieldKind.TEXT: "characters", FieldKind.CHOICES: "choices"}.get(made.kind, "number")
-    bounds = [("low", made.low), ("high", made.high), ("above", made.above), ("below", made.below)]
+    if made.choices:
+        return catalog.text("form.one_of")
+    words = catalog.text(f"form.format_{made.format}" if made.format else f"form.{made.kind}")
+    unit = "characters" if made.kind is FieldKind.TEXT else "number"
     limits = [
         catalog.text(f"form.{key}_{unit}", n=f"{int(n) if n == int(n) else n:,}")
-        for key, n in bounds
+        for key, n in (("low", made.low), ("high", made.high))
         if n is not None
     ]
     return ", ".join([words, *limits])
@@ -479,12 +414,10 @@ def expected(made: FormField, catalog: Catalog) -> str:
 
 def hint(made: FormField, catalog: Catalog) -> str:
     """Return `expected` where a label alone does not say it; else nothing."""
-    bounds = (made.low, made.high, made.above, made.below)
-    is_plain = not made.format and all(each is None for each in bounds)
-    return "" if is_plain and made.kind in _PLAIN else expected(made, catalog)
+    is_bounded = made.low is not None or made.high is not None
+    is_plain = made.is_text or made.kind is FieldKind.YES_NO
+    return "" if is_plain and not made.format and not is_bounded else expected(made, catalog)
 
-
-_PLAIN = frozenset({FieldKind.TEXT, FieldKind.YES_NO, FieldKind.CHOICE, FieldKind.CHOICES})
 
 _SECRETS = (
     "pass ?(word|wd|code|phrase)s?",

@@ -8,7 +8,7 @@ who clicks Run without reading.
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 from lhkit.confirm.form import (
     CANCELLED,
     DECLINED,
-    FieldKind,
     Filled,
     Form,
     FormAction,
@@ -387,13 +386,10 @@ class FormLines:
 
     def _show(self, field: FormField) -> None:
         lines = [field.label, field.about, hint(field, self._catalog)]
-        lines += [
-            f"  {number}. {each.title or each.typed}"
-            for number, each in enumerate(field.choices, start=1)
-        ]
-        titles = {each.typed: each.title or each.typed for each in field.choices}
+        lines += [f"  {number}. {each.label}" for number, each in enumerate(field.choices, start=1)]
+        titles = {each.value: each.label for each in field.choices}
         if field.typed:
-            stands = ", ".join(titles.get(each, each) for each in field.typed)
+            stands = titles.get(field.typed, field.typed)
             lines.append(self._catalog.text("form.stands", value=stands))
         self._write(visible("\n".join(filter(None, lines))))
 
@@ -412,13 +408,11 @@ def _left(line: str) -> FormAnswer | None:
     return {_DECLINE: DECLINED, _CANCEL: CANCELLED}.get(line.strip())
 
 
-def _chosen(field: FormField, line: str) -> Sequence[str]:
-    """Return what a line says: of choices the number, title or value; several between commas."""
+def _chosen(field: FormField, line: str) -> str:
+    """Return what a line says; a choice by its number, title or value."""
     if not field.choices:
-        return (line,)
-    words = line.split(",") if field.kind is FieldKind.CHOICES else [line]
-    known = {str(number): each.typed for number, each in enumerate(field.choices, start=1)}
-    for each in field.choices:
-        known |= {each.title: each.typed} if each.title else {}
-    known |= {each.typed: each.typed for each in field.choices}
-    return tuple(known.get(word.strip(), word.strip()) for word in words)
+        return line
+    known = {str(number): each.value for number, each in enumerate(field.choices, start=1)}
+    known |= {each.title: each.value for each in field.choices if each.title}
+    known |= {each.value: each.value for each in field.choices}
+    return known.get(line.strip(), line.strip())

@@ -58,7 +58,6 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
         interval=difference_interval(gains),
         p_value=sign_flip(moved),
         mid_p=sign_flip(moved, mid_p=True),
-        detectable=_detectable(gains),
         turn=_ratio(pairs, _turns_s),
         first_token=_ratio(pairs, _first_token_s),
         call_ready=_ratio(pairs, _call_ready_s),
@@ -129,22 +128,6 @@ def _clusters(pairs: Iterable[Pair], value: Callable[[Pair], int]) -> list[list[
     for pair in pairs:
         clusters.setdefault(pair.sample_id.scenario, []).append(value(pair))
     return list(clusters.values())
-
-
-def _detectable(gains: Sequence[Sequence[int]]) -> float | None:
-    """Return what so many pairs can show, with repeats counted for as much as they tell.
-
-    The number of pairs is divided by the design effect: how much more the gains of scenarios vary
-    than those of independent pairs would. Without any flip, repeats count for nothing.
-    """
-    from lhkit.harness.statistics import smallest_detectable_difference  # noqa: PLC0415 - SciPy
-
-    pairs = sum(map(len, gains))
-    discordant = sum(abs(gain) for each in gains for gain in each)
-    if not discordant:
-        return smallest_detectable_difference(len(gains), 0.0)
-    effect = max(1.0, sum(sum(each) ** 2 for each in gains) / discordant)
-    return smallest_detectable_difference(int(pairs / effect), discordant / pairs)
 
 
 def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None]) -> Ratio | None:

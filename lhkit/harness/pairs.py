@@ -83,9 +83,8 @@ class Comparison:
     `invalid` samples are in both runs but say nothing in at least one; `only_a` and `only_b` are in
     one run. `changes` is what the runs were told differently. `interval` is the 95 % interval of
     `difference`. `p_value` is exact: McNemar's, and with repeats its form for whole scenarios;
-    `mid_p` is the less cautious variant. `detectable` is the least difference that so many pairs
-    would show in 4 of 5 tries; None if none would. Ratios are None where nothing was measured.
-    `people` is there where people voted: how each of them did, by name.
+    `mid_p` is the less cautious variant. Ratios are None where nothing was measured. `people` is
+    there where people voted: how each of them did, by name.
     """
 
     name_a: str
@@ -98,7 +97,6 @@ class Comparison:
     interval: Interval | None = None
     p_value: float = 1.0
     mid_p: float = 1.0
-    detectable: float | None = None
     turn: Ratio | None = None
     first_token: Ratio | None = None
     call_ready: Ratio | None = None

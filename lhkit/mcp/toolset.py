@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from lhkit.chat.controller import Assistant
-from lhkit.confirm.form import DECLINED, FormAnswer, form_of
+from lhkit.confirm.form import DECLINED, FormAnswer, UnsupportedFormError, form_of
 from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
 from lhkit.confirm.summary import Summarizer, pretty
 from lhkit.errors import McpServerError, MissingPackageError, RegistrationError, UsageError
@@ -567,9 +567,10 @@ class _Asking:
         present, catalog = self._present, load_catalog(self.locale)
         if present is None or present[0] is None:
             return DECLINED
-        form = form_of(schema, message, catalog)
-        if form is None:
-            _log.warning("%s: it asked with a form that MCP does not know: declined", self.name)
+        try:
+            form = form_of(schema, message, catalog)
+        except UnsupportedFormError as error:
+            _log.warning("%s: the form that it asked with is declined: %s", self.name, error)
             return DECLINED
         questions, loop, tool = present
         told = message if len(message) <= _MOST_ASKED else f"{message[:_MOST_ASKED]}…"

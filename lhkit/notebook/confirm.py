@@ -136,7 +136,8 @@ class ButtonConfirmGate:
             return
         match content:
             case {"how": "send", "fields": dict(fields)} if opened.form is not None:
-                self._send(opened, opened.form, _typed(fields))
+                typed = {k: text for k, text in fields.items() if isinstance(text, str)}
+                self._send(opened, opened.form, typed)
             case {"how": str(how)} if how in _ANSWERS[opened.form is not None]:
                 self._set(_ANSWERS[opened.form is not None][how])
 
@@ -242,15 +243,6 @@ class _Open:
     screen: Screen
     answer: "asyncio.Future[QuestionOutcome]"
     values: Mapping[str, JSON] = field(default_factory=dict)
-
-
-def _typed(fields: Mapping[Any, Any]) -> Typed:
-    """Return what a page tells of a form's fields: a text each, or several."""
-    told: dict[str, tuple[str, ...]] = {}
-    for name, value in fields.items():
-        words = value if isinstance(value, list) else [value]
-        told[str(name)] = tuple(each for each in words if isinstance(each, str))
-    return told
 
 
 class _Asking:

@@ -1,10 +1,9 @@
 """The fields of a form as HTML, for cards and for reviews; pure. Everything foreign is escaped."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from lhkit.confirm.form import Choice, FieldKind, FormField, hint
+from lhkit.confirm.form import FieldKind, FormField, hint
 from lhkit.locales import Catalog
 from lhkit.text import visible
 
@@ -20,7 +19,7 @@ class FieldEntry:
     """
 
     name: str
-    typed: Sequence[str] = ()
+    typed: str = ""
     more: str = ""
     fault: str = ""
     telling: str = ""
@@ -33,29 +32,22 @@ def field_html(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:
     about = _about(field, entry, catalog)
     told = f' aria-describedby="{escape(entry.telling)}"' if entry.telling and about else ""
     told += ' aria-invalid="true"' if entry.fault else ""
-    if field.kind is FieldKind.CHOICES:
-        boxes = "".join(_box(each, entry) for each in field.choices)
-        return (
-            f'<fieldset class="lhkit-choices"{told}><legend>{label}</legend>{boxes}'
-            f"{about}</fieldset>"
-        )
     told += ' aria-required="true"' if field.is_needed else ""
     common = f'class="lhkit-field" name="{escape(entry.name)}" autocomplete="off"{told}{entry.more}'
-    typed = entry.typed[0] if entry.typed else ""
-    return f"<label>{label} {_control(field, common, typed, catalog)}</label>{about}"
+    return f"<label>{label} {_control(field, common, entry.typed, catalog)}</label>{about}"
 
 
 def _control(field: FormField, common: str, typed: str, catalog: Catalog) -> str:
     if field.choices:
-        known = [each.typed for each in field.choices]
+        known = [each.value for each in field.choices]
         options = option("", is_chosen=typed == "", label=catalog.text("form.left_out"))
         options += "".join(
-            option(each.typed, is_chosen=each.typed == typed, label=each.title or each.typed)
+            option(each.value, is_chosen=each.value == typed, label=each.label)
             for each in field.choices
         )
         options += option(typed, is_chosen=True) if typed and typed not in known else ""
         return f"<select {common}>{options}</select>"
-    if field.kind is FieldKind.OTHER:
+    if field.kind is FieldKind.JSON:
         return f'<textarea {common} rows="3">{escape(typed)}</textarea>'
     if len(typed) > LINE_CHARS or "\n" in typed:  # a line would show its beginning only
         rows = sum(1 + len(line) // (LINE_CHARS // 2) for line in typed.split("\n"))
@@ -70,15 +62,6 @@ _MODES = {
     "email": ' inputmode="email"',
     "uri": ' inputmode="url"',
 }
-
-
-def _box(choice: Choice, entry: FieldEntry) -> str:
-    checked = " checked" if choice.typed in entry.typed else ""
-    return (
-        f'<label class="lhkit-choice"><input type="checkbox" name="{escape(entry.name)}"'
-        f' value="{escape(choice.typed)}"{checked}{entry.more}>'
-        f" {escaped(choice.title or choice.typed)}</label>"
-    )
 
 
 def _about(field: FormField, entry: FieldEntry, catalog: Catalog) -> str:

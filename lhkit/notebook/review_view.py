@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.confirm.form import FieldKind, FormField, fields_of, typed_as, value_of
+from lhkit.confirm.form import (
+    FieldKind,
+    FormField,
+    UnsupportedFormError,
+    field_of,
+    typed_as,
+    value_of,
+)
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
 from lhkit.harness.shares import Agreement
@@ -232,13 +239,21 @@ def words_in(fields: Mapping[str, str], number: int) -> str:
 
 
 def _fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """Return the fields for a call's arguments, by their names; several choices are JSON here."""
+    """Return the fields for a call's arguments, by their names."""
+    properties, needed = schema.get("properties"), schema.get("required")
     return tuple(
-        replace(each, kind=FieldKind.OTHER, choices=(), title="")
-        if each.kind is FieldKind.CHOICES
-        else replace(each, title="")
-        for each in fields_of(schema)
+        _field(str(name), part, is_needed=isinstance(needed, list | tuple) and name in needed)
+        for name, part in (properties if isinstance(properties, Mapping) else {}).items()
     )
+
+
+def _field(name: str, part: Any, *, is_needed: bool) -> FormField:
+    """Return the field for an argument; JSON text where no simple field can hold it."""
+    try:
+        return replace(field_of(name, part, is_needed=is_needed), title="")
+    except UnsupportedFormError:
+        about = part.get("description", "") if isinstance(part, Mapping) else ""
+        return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_needed=is_needed)
 
 
 # State to HTML. Everything foreign is escaped.
@@ -425,7 +440,7 @@ def _entry(form: CorrectionForm, field: FormField, *, is_first: bool) -> FieldEn
     typed = form.values.get(field.name, "")
     return FieldEntry(
         name=f"{form.number}:{_FIELD}{field.name}",
-        typed=(typed,) if typed else (),
+        typed=typed,
         more=f'{focus} data-enter="save" data-fresh',
     )
 

@@ -10,7 +10,6 @@ from figures import Machine
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 
 
-    [peers.INSPECT, peers.PYDANTIC_EVALS, peers.BFCL, peers.ROTEL],
 def test_the_scripted_sample_passes_and_is_read_back_whole(tmp_path: Path) -> None:
     # Linux sums up the pages of threads late: a later peak may read some KiB lower.
     assert scripted_sample.play(2, tmp_path / "run", repeats=2).peak_mib > 10

@@ -150,7 +150,6 @@ async def test_the_terminal_gate_escapes_what_cannot_be_seen() -> None:
 
     gate = TerminalGate(read, shown.append, forget=nothing)
     await gate.confirm(request)
-    assert form is not None
     await gate.fill_in(request, form)
     text = "".join([*shown, *prompts])
     assert text.count("bo\\u200db\\u3164\\xa0\\u2800\\U000e0100\\u202e\\x9b") == 9

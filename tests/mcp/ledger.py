@@ -139,7 +139,7 @@ DETAILS = {
             "type": "string",
             "oneOf": [{"const": "h", "title": "House"}, {"const": "w", "title": "Work"}],
         },
-        "tags": {"type": "array", "items": {"type": "string", "enum": ["food", "rent", "fun"]}},
+        "tag": {"type": "string", "enum": ["food", "rent", "fun"]},
     },
     "required": ["who", "book"],
 }

@@ -99,17 +99,17 @@ async def test_what_a_server_asks_is_a_card_and_only_a_person_says_yes(
 async def test_a_form_is_filled_in_by_a_person_and_what_they_typed_is_sent_with_its_types(
     ledger: Ledger, file: Path
 ) -> None:
-    typed = {"who": ["Kim"], "book": ["w"], "cash": ["false"], "tags": ["rent", "fun"]}
+    typed = {"who": "Kim", "book": "w", "cash": "false", "tag": "rent"}
     person = Writer(True, typed=typed)
     with opened(ledger(), {}, "en") as session:
         done = await traced(session, "add_detailed", person, text="rent")
-    sent = {"amount": 5, "book": "w", "cash": False, "tags": ["rent", "fun"], "who": "Kim"}
+    sent = {"amount": 5, "book": "w", "cash": False, "tag": "rent", "who": "Kim"}
     assert written(file) == f"rent {json.dumps(sent)}\n"
     ((request, form),) = person.forms
     assert request.summary == "Details of rent?"
     assert "The server ledger asks this" in request.description
     assert [each.label for each in form.fields] == [
-        *("Who pays?", "mail", "amount", "cash", "book", "tags")
+        *("Who pays?", "mail", "amount", "cash", "book", "tag")
     ]
     assert done.gate is GateOutcome.ACCEPTED
 
@@ -133,12 +133,16 @@ async def test_whoever_does_not_send_a_form_is_told_of_as_the_protocol_says(
     assert written(file) == ""
 
 
-async def test_a_form_that_mcp_does_not_know_is_declined_unasked(ledger: Ledger) -> None:
+@pytest.mark.promise("mcp.elicitation")
+async def test_a_form_that_mcp_does_not_allow_is_declined_unasked_and_the_reason_is_logged(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
     person = Writer(True, typed={})
     with opened(ledger(), {}, "en") as session:
         done = await dispatched(session, "ask_what_no_form_has", person)
     assert done == ToolOk({"result": "decline"})
     assert person.forms == []
+    assert "field 'a': type \"object\" is not allowed" in caplog.text
 
 
 async def test_a_form_that_is_after_a_secret_says_so(ledger: Ledger) -> None:

@@ -227,7 +227,6 @@ FIELDS = {
     "required": ["who"],
 }
 FORM = form_of(FIELDS, "", load_catalog())
-assert FORM is not None
 WITH_DEFAULTS = replace(FORM, fields=FORM.fields[1:])
 
 
@@ -247,7 +246,7 @@ async def test_a_form_is_sent_when_it_fits_and_told_what_does_not(
         "who": "여기는 채워야 해요.",
         "amount": "여기에 맞지 않아요. 필요한 것: 정수, 9 이하.",
     }
-    send(page, who="Kim", amount=["7"], more=5)
+    send(page, who="Kim", amount="7", more=5)
     assert await asked == FormAnswer(action=FormAction.ACCEPT, content={"who": "Kim", "amount": 7})
     settled = page.screen.state.items[-1]
     assert (settled.outcome, settled.attempts, settled.faults) == (QuestionOutcome.SENT, 1, {})

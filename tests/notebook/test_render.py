@@ -42,7 +42,6 @@ FORM = form_of(
         "properties": {
             EVIL: {"type": "string", "title": EVIL, "description": EVIL, "default": EVIL},
             "one": {"type": "string", "oneOf": [TITLED], "default": EVIL},
-            "some": {"type": "array", "items": {"anyOf": [TITLED]}, "default": [EVIL]},
             "json": {"type": "string", "enum": [EVIL], "enumNames": [EVIL]},
         },
         "required": [EVIL],
@@ -50,7 +49,7 @@ FORM = form_of(
     "the password",
     KO,
 )
-ASKED = CardItem(card="1", request=REQUEST, form=FORM, faults={EVIL: EVIL, "some": EVIL})
+ASKED = CardItem(card="1", request=REQUEST, form=FORM, faults={EVIL: EVIL, "one": EVIL})
 
 ITEMS: tuple[Item, ...] = (
     UserItem(text=EVIL),
@@ -89,7 +88,7 @@ class Elements(HTMLParser):
 def test_foreign_text_is_text_everywhere(item: Item) -> None:
     found = Elements(fragment(item, KO))
     harmless = {"div", "span", "details", "summary", "pre", "button", "p", "code", "ul", "li"}
-    harmless |= {"label", "input", "textarea", "select", "option", "fieldset", "legend"}
+    harmless |= {"label", "input", "textarea", "select", "option"}
     assert found.tags <= harmless
     assert not any(name.startswith("on") for name in found.attributes)
     assert "src" not in found.attributes
@@ -236,11 +235,9 @@ def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() 
         "properties": {
             HIDDEN: {"type": "string", "title": HIDDEN, "description": HIDDEN, "default": HIDDEN},
             "one": {"type": "string", "enum": ["a"], "enumNames": [HIDDEN]},
-            "some": {"type": "array", "items": {"enum": ["a"], "enumNames": [HIDDEN]}},
         }
     }
     form = form_of(schema, "", KO)
-    assert form is not None
     for item in (
         CardItem(card="1", request=request),
         CardItem(card="1", request=request, form=form, faults={HIDDEN: HIDDEN}),
@@ -253,8 +250,7 @@ def test_what_cannot_be_seen_is_escaped_on_a_card_and_in_the_fields_of_a_form() 
 
 def test_a_default_with_letters_that_cannot_be_seen_is_not_put_into_a_field() -> None:
     form = form_of({"properties": {"a": {"type": "string", "default": "a\u3164b"}}}, "", KO)
-    assert form is not None
-    assert form.fields[0].typed == ()
+    assert form.fields[0].typed == ""
 
 
 def test_words_keep_their_emoji_and_show_what_hides_in_them() -> None:

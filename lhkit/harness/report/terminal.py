@@ -272,19 +272,13 @@ def comparison_table(comparison: Comparison, catalog: Catalog) -> Group:
 
 def sentence(comparison: Comparison, catalog: Catalog) -> str:
     """Return what can be said of b against a, in one sentence."""
-    key = comparison.outcome
-    if key == "no_difference" and comparison.detectable is None:
-        key_text = "compare.too_few"
-    else:
-        key_text = f"compare.{key}"
     return catalog.text(
-        key_text,
+        f"compare.{comparison.outcome}",
         a=comparison.name_a,
         b=comparison.name_b,
         pairs=len(comparison.pairs),
         difference=difference_words(comparison),
         p=p_value(comparison.p_value),
-        detectable=f"{100 * (comparison.detectable or 0):.0f}",
     )
 
 

@@ -26,12 +26,11 @@ const isEditable = (element) => element?.closest?.("input, textarea, [contentedi
 const isCharacter = (event) =>
   !event.ctrlKey && !event.metaKey && ([...event.key].length === 1 || event.keyCode === 229);
 
-/** What stands in the fields of a card, by their names: a text each, or what is chosen of several. */
+/** What stands in the fields of a card, by their names. */
 function fieldsOf(card) {
   const found = new Map(); // a name may be any, such as __proto__
   for (const each of card.querySelectorAll("[name]")) {
-    if (each.type !== "checkbox") found.set(each.name, each.value);
-    else found.set(each.name, [...(found.get(each.name) ?? []), ...(each.checked ? [each.value] : [])]);
+    found.set(each.name, each.value);
   }
   return found;
 }
@@ -41,11 +40,8 @@ function refill(card, fields, focused) {
   for (const each of card.querySelectorAll("[name]")) {
     const kept = fields.get(each.name);
     if (kept === undefined) continue;
-    const isBox = each.type === "checkbox";
-    if (isBox) each.checked = kept.includes(each.value);
-    else each.value = kept;
-    const isIt = focused?.name === each.name && (!isBox || focused.value === each.value);
-    if (isIt) each.focus({ preventScroll: true });
+    each.value = kept;
+    if (focused?.name === each.name) each.focus({ preventScroll: true });
   }
 }
 
