@@ -227,6 +227,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit export runs/gemma-json --inspect gemma.eval",
             "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
             "lhkit export runs/chats --otel http://127.0.0.1:4318",
+            "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
             "lhkit export --schema dart --toolset mine.py:own --into tools.dart",
         ),
         "export-model": ("lhkit export-model gemma --to gguf:Q8_0 --into gemma-Q8_0.gguf",),
@@ -619,7 +620,7 @@ def add_export(cli: typer.Typer, run: Run) -> None:
     @cli.command("export")
     @_spelt_out
     def export_(options: ExportOptions) -> None:
-        """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry."""
+        """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry, TRL."""
         from lhkit.commands.export import export_run, export_schema  # noqa: PLC0415 - scipy
 
         command = export_run if options.schema is None else export_schema

@@ -566,7 +566,7 @@ class ReportOptions:
 class ExportOptions:
     """What `lhkit export` writes: a run, in each format that has a place, or a `schema` of tools.
 
-    `toolset`, `locale` and `into` are for the schema.
+    `locale` and `into` are for the schema; `scenarios`, `reviewed` and `held_out` are for `sft`.
     """
 
     folder: Annotated[
@@ -578,6 +578,28 @@ class ExportOptions:
             dir_okay=False, help="JSON lines: a conversation each, as OpenAI's API has them."
         ),
     ] = None
+    sft: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="Training conversations: passed samples of RUN, or references of --scenarios.",
+        ),
+    ] = None
+    scenarios: Annotated[
+        tuple[Path, ...],
+        typer.Option("--scenarios", help="For --sft: scenario files, with RUN those of the run."),
+    ] = ()
+    reviewed: Annotated[
+        tuple[Path, ...],
+        typer.Option("--reviewed", dir_okay=False, help="For --sft: a file of Review.to_training."),
+    ] = ()
+    held_out: Annotated[
+        tuple[Path, ...],
+        typer.Option(
+            "--held-out",
+            help="For --sft: scenario files whose near-duplicates are left out.",
+        ),
+    ] = ()
     parquet: Annotated[
         Path | None,
         typer.Option(
