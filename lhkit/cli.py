@@ -196,6 +196,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit serve",
             "lhkit serve google/gemma-3-4b-it --dry-run",
             "lhkit serve --weights tuned/model",
+            "lhkit serve --lora tuned",
         ),
         "mcp": ("lhkit mcp serve --toolset mine.py:own",),
         "mcp serve": (

@@ -313,7 +313,8 @@ class ServeOptions:
     """What `lhkit serve` serves: a `model`, or `weights` as `lhkit tune merge` writes them.
 
     With `server_parser` the server also parses calls itself, for `--dialect openai`. A `compiled`
-    one takes longer until it serves, and is faster then.
+    one takes longer until it serves, and is faster then. `lora` is served beside `model`, which is
+    gemma-base by default then.
     """
 
     model: Annotated[
@@ -346,6 +347,13 @@ class ServeOptions:
     weights: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL."),
+    ] = None
+    lora: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder of a LoRA adapter, served beside MODEL (default: gemma-base) by vLLM.",
+        ),
     ] = None
 
 
