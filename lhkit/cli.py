@@ -193,6 +193,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit serve",
             "lhkit serve google/gemma-3-4b-it --dry-run",
             "lhkit serve --weights tuned/model",
+            "lhkit serve --lora tuned",
         ),
         "mcp": ("lhkit mcp serve --toolset mine.py:own",),
         "mcp serve": (
@@ -218,6 +219,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "lhkit export runs/gemma-json --inspect gemma.eval",
             "lhkit export runs/gemma-json --openai-messages chats.jsonl --parquet tables",
             "lhkit export runs/chats --otel http://127.0.0.1:4318",
+            "lhkit export --sft train.jsonl --scenarios mine --held-out datasets/ac",
         ),
         "lint": (
             "lhkit lint datasets/ac/dev",
@@ -578,7 +580,7 @@ def add_export(cli: typer.Typer, run: Run) -> None:
     @cli.command("export")
     @_spelt_out
     def export_(options: ExportOptions) -> None:
-        """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry."""
+        """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry, TRL."""
         from lhkit.commands.export import export_run  # noqa: PLC0415 - scipy
 
         finish(run, lambda settings: export_run(options, settings))

@@ -1,6 +1,7 @@
 """`lhkit export`: a run in the formats of others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,10 +15,20 @@ from lhkit.files import write_whole
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.results import Run
+from lhkit.harness.reviews import read_talks
+from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.sft import (
+    SftConversation,
+    reference_conversations,
+    reviewed_conversations,
+    run_conversations,
+    write_sft,
+)
 from lhkit.locales import load_catalog
 from lhkit.redaction import masked
 from lhkit.settings import Settings
 from lhkit.text import printable
+from lhkit.toolset import DEFAULT, load
 
 _TRACES = "/v1/traces"
 _SEND_S = 30.0
@@ -29,14 +40,27 @@ async def export_run(options: ExportOptions, settings: Settings) -> int:
     """Write a run in each format that was asked for; return the exit code.
 
     Raises:
-        UsageError: nothing was asked for, or Inspect would not know the file by its name.
+        UsageError: no run or nothing was asked for, Inspect would not know the file by its name,
+            or there is nothing to train on.
         RunError: there is no run, a line of it is broken, a file cannot be written, or a receiver
             of traces does not take them.
         MissingPackageError: a package of the extra `export` is not there.
     """
+    if options.sft is None and (options.scenarios or options.reviewed or options.held_out):
+        raise UsageError("--scenarios, --reviewed and --held-out belong to --sft: give --sft FILE")
+    if options.sft is not None:
+        await _export_sft(options, options.sft, settings)
+    if options.folder is None:
+        if options.sft is not None:
+            return 0
+        raise UsageError("RUN: name the folder of a run")
     wanted = list(_wanted(options))
     if not wanted and options.otel is None:
-        raise UsageError("nothing to write: give --openai-messages, --parquet, --inspect or --otel")
+        if options.sft is not None:
+            return 0
+        raise UsageError(
+            "nothing to write: give --openai-messages, --sft, --parquet, --inspect or --otel"
+        )
     if options.inspect is not None and options.inspect.suffix != ".eval":
         raise UsageError(f"{options.inspect}: Inspect knows its logs by their ending: give .eval")
     run = Run.load(options.folder, keep_records=False)
@@ -68,6 +92,43 @@ def _wanted(options: ExportOptions) -> Iterator[tuple[Path, Path, Callable[[Run,
         yield options.inspect, options.inspect.parent, write_inspect
     if options.otel is not None and not _is_address(options.otel):
         yield Path(options.otel), Path(options.otel).parent, _write_traces
+
+
+async def _export_sft(options: ExportOptions, file: Path, settings: Settings) -> None:
+    """Write training conversations and print how many were left out.
+
+    Raises:
+        UsageError: there is no source, a source is not valid, or no conversation remains.
+        RunError: the run or the file cannot be read or written.
+    """
+    if options.folder is None and not (options.scenarios or options.reviewed):
+        raise UsageError("--sft: give the folder of a RUN, --scenarios or --reviewed")
+    toolset = load(options.toolset or DEFAULT)
+    held_out = load_scenarios(options.held_out) if options.held_out else ()
+    scenarios = load_scenarios(options.scenarios) if options.scenarios else ()
+    talks = [talk for path in options.reviewed for talk in read_talks(path)]
+    sources: list[Iterable[SftConversation]] = []
+    if options.folder is not None:
+        run = Run.load(options.folder, keep_records=False)
+        sources.append(run_conversations(run, toolset, scenarios))
+    elif scenarios:
+        sources.append(await reference_conversations(scenarios, toolset))
+    if talks:
+        sources.append(await reviewed_conversations(talks, toolset))
+    messages = (turn.user for scenario in held_out for turn in scenario.turns)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        counts = write_sft(chain.from_iterable(sources), file, messages)
+    except OSError as error:
+        raise RunError(f"{file} cannot be written ({error}): choose another place") from error
+    words = load_catalog(settings.locale).text(
+        "export.sft",
+        path=file,
+        count=counts.written,
+        held_out=counts.held_out,
+        repeated=counts.repeated,
+    )
+    wide_console().print(Text(printable(words)), soft_wrap=True)
 
 
 def _is_address(place: str) -> bool:

@@ -308,7 +308,8 @@ class ServeOptions:
     """What `lhkit serve` serves: a `model`, or `weights` as `lhkit tune merge` writes them.
 
     With `server_parser` the server also parses calls itself, for `--dialect openai`. A `compiled`
-    one takes longer until it serves, and is faster then.
+    one takes longer until it serves, and is faster then. `lora` is served beside `model`, which is
+    gemma-base by default then.
     """
 
     model: Annotated[
@@ -341,6 +342,13 @@ class ServeOptions:
     weights: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder of a tuned model, instead of MODEL."),
+    ] = None
+    lora: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder of a LoRA adapter, served beside MODEL (default: gemma-base) by vLLM.",
+        ),
     ] = None
 
 
@@ -516,15 +524,42 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What `lhkit export` writes: a run, in each format that has a place."""
+    """What `lhkit export` writes: a run, in each format that has a place.
 
-    folder: RunFolder
+    `scenarios`, `reviewed`, `held_out` and `toolset` are for `sft`, which needs no run.
+    """
+
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="Folder such as runs/NAME.")
+    ] = None
     openai_messages: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False, help="JSON lines: a conversation each, as OpenAI's API has them."
         ),
     ] = None
+    sft: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="Training conversations: passed samples of RUN, or references of --scenarios.",
+        ),
+    ] = None
+    scenarios: Annotated[
+        tuple[Path, ...],
+        typer.Option("--scenarios", help="For --sft: scenario files, with RUN those of the run."),
+    ] = ()
+    reviewed: Annotated[
+        tuple[Path, ...],
+        typer.Option("--reviewed", dir_okay=False, help="For --sft: a file of Review.to_training."),
+    ] = ()
+    held_out: Annotated[
+        tuple[Path, ...],
+        typer.Option(
+            "--held-out",
+            help="For --sft: scenario files whose near-duplicates are left out.",
+        ),
+    ] = ()
     parquet: Annotated[
         Path | None,
         typer.Option(
@@ -542,3 +577,5 @@ class ExportOptions:
             help="Traces of OpenTelemetry: a file, or a receiver such as http://127.0.0.1:4318.",
         ),
     ] = None
+    toolset: OtherToolset = None
+    locale: Locale = None

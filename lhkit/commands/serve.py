@@ -19,6 +19,7 @@ from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.families import CPU_SERVER, Device, serve_command
 from lhkit.models.light import LlamaCppSettings, require_llama_cpp
+from lhkit.models.lora import read_lora, with_lora
 from lhkit.models.serving import (
     LocalServer,
     RunningServer,
@@ -32,6 +33,7 @@ from lhkit.models.serving import (
 )
 from lhkit.models.vllm_options import fitted, known_options
 from lhkit.models.weights import (
+    BASE,
     EMBEDDED,
     EMBEDDED_NAMES,
     file_sha256,
@@ -68,7 +70,9 @@ async def serve_model(options: ServeOptions, settings: Settings) -> int:
     """
     if options.weights is not None and options.model is not None:
         raise UsageError(f"--weights is served instead of {options.model}: leave one of them out")
-    model = options.model or EMBEDDED
+    if options.weights is not None and options.lora is not None:
+        raise UsageError("--weights is a whole model: leave --lora out, or give its base as MODEL")
+    model = options.model or (EMBEDDED if options.lora is None else BASE)
     if options.weights is None and _is_served_by_a_line(model, options):
         if options.runtime is not None:
             raise UsageError(f"--runtime is for gemma and gemma-base, not for {model}")
@@ -92,6 +96,8 @@ async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> 
     nothing else.
     """
     device, port, dry_run = options.device or "gpu", options.port, options.dry_run
+    if options.lora is not None and model.endswith(GGUF):
+        raise UsageError("--lora is served by vLLM: give a folder or a name such as org/model")
     if model.endswith(GGUF):
         return await _gguf_line(Path(model), port, dry_run=dry_run)
     if device not in ("gpu", "cpu"):
@@ -109,11 +115,15 @@ async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> 
     )
     starts = ("vllm", "serve") if known == "gpu" else (sys.executable, *CPU_SERVER[1:])
     vllm_knows = await known_options(starts, settings.cache_dir)
+    sha256 = None
     if not dry_run:
         is_folder = await asyncio.to_thread(Path(model).is_dir)
         sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
         aliases = aliases_of(weights_sha256=sha256, dtype=dtype)
         command = (*command, *(("--served-model-name", model, *aliases) if aliases else ()))
+    if options.lora is not None:
+        lora = await read_lora(options.lora, settings.cache_dir, base=model, base_sha256=sha256)
+        command = (*command, *lora.options)
     command, left_out = fitted(command, vllm_knows)
     _say_left_out(left_out, settings)
     console = Console(highlight=False, markup=False)
@@ -138,6 +148,7 @@ async def _embedded_line(model: str, options: ServeOptions, settings: Settings) 
     """Print the command line that serves an embedded model, or the weights."""
     port, weights = options.port, options.weights
     if settings.runtime == LLAMA_CPP:
+        _refuse_lora(options)
         return await _light_line(app.embedded_name(model), port, settings, weights)
     if weights is None:
         name = app.embedded_name(model)
@@ -156,6 +167,8 @@ async def _embedded_line(model: str, options: ServeOptions, settings: Settings) 
         compiled=options.compiled,
     )
     plan = await for_installed_vllm(plan, settings.cache_dir)
+    if options.lora is not None:
+        plan = with_lora(plan, await read_lora(options.lora, settings.cache_dir, base=name))
     _say_left_out(plan.left_out, settings)
     variables = [f"{name}={value}" for name, value in plan.environment().items()]
     _say_dtype(settings)
@@ -180,6 +193,11 @@ def _not_by_llama_cpp(weights: Path) -> UsageError:
         f"llama.cpp serves files: turn {weights} into one by its `convert_hf_to_gguf.py`, then "
         "`lhkit serve FILE.gguf`"
     )
+
+
+def _refuse_lora(options: ServeOptions) -> None:
+    if options.lora is not None:
+        raise UsageError("--lora is served by vLLM: leave --runtime llama.cpp out, or merge it")
 
 
 def _say(words: str) -> None:
@@ -231,20 +249,55 @@ async def _serve_embedded(model: str, options: ServeOptions, settings: Settings)
     weights = options.weights
     if weights is not None and settings.runtime == LLAMA_CPP:
         raise _not_by_llama_cpp(weights)
+    if options.lora is not None:
+        return await _serve_lora(model, options.lora, options, settings)
     name = app.embedded_name(model) if weights is None else _own_name(weights)
     running = await _running(name, weights, settings)
-    console = Console(markup=False)  # a folder may be called [red]
     if running is not None:
-        dtype = f" in {running.dtype}" if running.dtype else ""
-        words = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
-        console.print(printable(words), soft_wrap=True)
-        return 0
+        return _say_served(name, running)
     _say_dtype(settings)
     with setup_progress() as reports:
         server = await _server(name, reports, options, settings)
         if isinstance(server, VllmServer):
             _say_left_out(server.settings.left_out, settings)
         await server.__aenter__()
+    return await _keep_serving(name, server, settings)
+
+
+def _say_served(name: str, running: RunningServer) -> int:
+    dtype = f" in {running.dtype}" if running.dtype else ""
+    words = f"{name} is already served{dtype} at {running.base_url} (pid {running.pid})."
+    Console(markup=False).print(printable(words), soft_wrap=True)
+    return 0
+
+
+async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings: Settings) -> int:
+    """Serve an embedded model with an adapter beside it."""
+    if settings.runtime == LLAMA_CPP:
+        _refuse_lora(options)
+    base = app.embedded_name(model)
+    await read_lora(folder, settings.cache_dir, base=base)  # before the base is made
+    _say_dtype(settings)
+    with setup_progress() as reports:
+        own = await _server(base, reports, options, settings)
+        if not isinstance(own, VllmServer):
+            raise UsageError("--lora is served by vLLM")
+        lora = await read_lora(
+            folder, settings.cache_dir, base=base, base_sha256=own.settings.weights_sha256
+        )
+        plan = with_lora(own.settings, lora)
+        running = await find_running(settings.cache_dir, lora.name, model=plan.model)
+        if running is not None and {*lora.modules} <= {*running.options}:
+            return _say_served(lora.name, running)
+        server = VllmServer(plan, report=reports.server)
+        _say_left_out(server.settings.left_out, settings)
+        await server.__aenter__()
+    return await _keep_serving(lora.name, server, settings)
+
+
+async def _keep_serving(name: str, server: LocalServer[ServerPlan], settings: Settings) -> int:
+    """Let others find a server that has started, until it is told to end."""
+    console = Console(markup=False)  # a folder may be called [red]
     try:
         await app.require_same_weights(server, settings)
         async with advertised(settings.cache_dir, server):

@@ -6,7 +6,7 @@ Each file is written piece by piece and is whole or not there; records are read 
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -37,10 +37,12 @@ from lhkit.messages import (
     GateOutcome,
     ToolOk,
     Usage,
+    UserMessage,
     encode_tool_result,
     envelope,
     result_in,
 )
+from lhkit.models.dialects.base import words_of
 from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]
@@ -132,17 +134,54 @@ def write_openai_messages(run: Run, file: Path) -> None:
     Raises:
         OSError: the disk does not take it.
     """
+    write_whole(file, (json_line(each) for _, each in conversations_of(run)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTexts:
+    """Texts of the prompt that a record does not contain.
+
+    `instructions` is the text of the system message, `contexts` has the context line of each turn.
+    `unlearned` are the turns, from 0, whose reply is not a training target.
+    """
+
+    instructions: str = ""
+    contexts: Sequence[str] = ()
+    unlearned: Collection[int] = ()
+
+
+def conversations_of(
+    run: Run, texts: Callable[[SampleRecord], PromptTexts | None] = lambda _: PromptTexts()
+) -> Iterator[tuple[SampleRecord, _Json]]:
+    """Yield records with their conversations, except those for which `texts` returns None."""
     told = _told(run)
-    conversations = (_conversation(each, _told_of(each, run, told)) for each in run.records)
-    write_whole(file, (_json(each) + b"\n" for each in conversations))
+    for record in run.records:
+        if (prompt := texts(record)) is not None:
+            yield record, _conversation(record, _told_of(record, run, told), prompt)
 
 
-def _conversation(record: SampleRecord, told: _Told) -> _Json:
+def json_line(value: Any) -> bytes:
+    """Return a value as one line of JSON."""
+    return _json(value) + b"\n"
+
+
+def _conversation(record: SampleRecord, told: _Told, texts: PromptTexts) -> _Json:
+    """Return the messages of a conversation, and its tools if it has any.
+
+    A reply that is not a training target has OpenAI's `"weight": 0`.
+    """
     messages: list[_Json] = []
-    for turn in record.evidence.turns:
-        messages.append({"role": "user", "content": turn.user})
+    if texts.instructions.strip():
+        messages.append({"role": "system", "content": texts.instructions.strip()})
+    for number, turn in enumerate(record.evidence.turns):
+        context = texts.contexts[number] if number < len(texts.contexts) else ""
+        user = UserMessage(text=turn.user, context=context)
+        messages.append({"role": "user", "content": words_of(user)})
         for said in _messages_of(turn):
-            messages += _exchange(said, told, _count(messages))
+            exchange = _exchange(said, told, _count(messages))
+            if number in texts.unlearned and not said.named:
+                exchange[0]["weight"] = 0
+            messages += exchange
     functions = [
         {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
         for tool in told.tools
@@ -173,7 +212,12 @@ def _exchange(said: _Said, told: _Told, first: int) -> list[_Json]:
             **({"tool_calls": written} if written else {}),
         },
         *(
-            {"role": "tool", "tool_call_id": name, "content": told.read(call)}
+            {
+                "role": "tool",
+                "tool_call_id": name,
+                "name": call.tool,
+                "content": told.read(call),
+            }
             for name, call in zip(ids, said.named, strict=True)
         ),
     ]

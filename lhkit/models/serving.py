@@ -126,6 +126,7 @@ class ServerSettings:
     alias that tells it, whatever the folder holds later.
     `dtype` is what it computes in (see `precision`), told by an alias, too; `auto`: vLLM chooses.
     Options that are not in `known_options` are left out; None leaves out nothing.
+    `base_name` is the name of `model` where `served_name` is that of an adapter (see `lora`).
     """
 
     model: Path
@@ -147,6 +148,7 @@ class ServerSettings:
     weights_sha256: str = ""
     dtype: ServedDtype = "auto"
     known_options: frozenset[str] | None = None
+    base_name: str = ""
 
     @property
     def found_as(self) -> str:
@@ -164,7 +166,8 @@ class ServerSettings:
 
     def _options(self, port: int) -> tuple[str, ...]:
         return (
-            *("--model", str(self.model), "--served-model-name", self.served_name),
+            *("--model", str(self.model)),
+            *("--served-model-name", self.base_name or self.served_name),
             *aliases_of(weights_sha256=self.weights_sha256, dtype=self.dtype),
             *("--host", HOST, "--port", str(port), "--dtype", self.dtype),
             *("--max-model-len", str(self.max_model_len)),

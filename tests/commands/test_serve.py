@@ -185,6 +185,16 @@ async def test_a_name_of_no_model_at_all_is_refused(tmp_path: Path) -> None:
             ServeOptions(weights=Path("mine"), device="cpu"),
             "--device is for org/model, not for mine",
         ),
+        (
+            ServeOptions(weights=Path("mine"), lora=Path("adapter")),
+            "--weights is a whole model: leave --lora out",
+        ),
+        (ServeOptions(model="a.gguf", lora=Path("adapter")), "--lora is served by vLLM"),
+        (
+            ServeOptions(lora=Path("adapter"), runtime="llama.cpp"),
+            "--lora is served by vLLM: leave --runtime llama.cpp out",
+        ),
+        (ServeOptions(lora=Path("adapter"), dry_run=True), "adapter has no LoRA adapter"),
     ],
 )
 async def test_options_that_do_not_go_together_are_refused(
@@ -192,6 +202,24 @@ async def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match=told):
         await serve_model(options, Settings(cache_dir=tmp_path))
+
+
+@pytest.mark.parametrize("model", [None, "google/gemma-3-4b-it"])
+async def test_serve_lora_line_serves_the_adapter_beside_its_base(
+    model: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    config = '{"peft_type": "LORA", "r": 16}'
+    (folder / "adapter_config.json").write_text(config, encoding="utf-8")
+    (folder / "adapter_model.safetensors").touch()
+    options = ServeOptions(model=model, lora=folder, dry_run=True)
+    assert await serve_model(options, Settings(cache_dir=tmp_path / "cache")) == 0
+    words = shlex.split(capsys.readouterr().out)
+    assert words[words.index("--lora-modules") + 1 :] == [f"mine={folder}"]
+    assert "--enable-lora" in words
+    if model is None:
+        assert words[words.index("--served-model-name") + 1] == "gemma-base"
 
 
 async def test_a_line_with_a_parser_names_the_template_that_ships(

@@ -1,0 +1,298 @@
+"""Training conversations for supervised fine-tuning, as `{"messages": […], "tools": […]}`.
+
+They come from passed samples of a run, from reference calls of scenarios, or from reviewed chats.
+The messages contain all that the served model reads: instructions, context lines, tool results.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from lhkit.errors import UsageError
+from lhkit.files import write_whole
+from lhkit.harness.author.baselines import TurnTrace, gold_model, trace_model
+from lhkit.harness.export import PromptTexts, conversations_of, json_line
+from lhkit.harness.held_out import HeldOut
+from lhkit.harness.plan import scenario_hash, sha256
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.results import Run
+from lhkit.harness.reviews import MendedTalk, MendedTurn
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Expect, Scenario, Turn
+from lhkit.json_values import compact
+from lhkit.messages import ToolCall
+from lhkit.models.scripted import ScriptedModel
+from lhkit.tools.registry import ToolRegistry
+from lhkit.toolset import Toolset, name_of, opened, registry_of
+
+_AC: Final = "training"
+_NO_WORDS: Final = "…"
+_BROKEN_CALLS: Final = frozenset({"unknown_tool", "validation", "handler_error"})
+
+_Answer: TypeAlias = Literal["accept", "reject"]
+_Answers: TypeAlias = _Answer | Literal["absent"] | tuple[_Answer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SftConversation:
+    """One training conversation. `users` are the user messages without their context lines."""
+
+    users: tuple[str, ...]
+    data: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class SftCounts:
+    """Counts of conversations: written, near-duplicates of held-out ones, and repeated ones."""
+
+    written: int = 0
+    held_out: int = 0
+    repeated: int = 0
+
+
+def write_sft(
+    conversations: Iterable[SftConversation], file: Path, held_out: Iterable[str] = ()
+) -> SftCounts:
+    """Write conversations as JSON lines, without near-duplicates of held-out user messages.
+
+    Args:
+        conversations: what to write; one that is equal to an earlier one is left out.
+        file: the file, which is complete or unchanged.
+        held_out: user messages of the scenarios that a model is measured with.
+
+    Raises:
+        UsageError: no conversation remains.
+        OSError: the file cannot be written.
+    """
+    counts = SftCounts()
+    held = HeldOut(held_out)
+
+    def lines() -> Iterator[bytes]:
+        known: set[str] = set()
+        for conversation in conversations:
+            line = json_line(conversation.data)
+            digest = sha256(line.decode())
+            if held.has_near(conversation.users):
+                counts.held_out += 1
+            elif digest in known:
+                counts.repeated += 1
+            else:
+                known.add(digest)
+                counts.written += 1
+                yield line
+        if not counts.written:
+            raise UsageError(
+                f"No conversation is left for {file}: {counts.held_out} are near-duplicates of "
+                "held-out scenarios. Give a run with passed samples, scenarios or reviewed chats."
+            )
+
+    write_whole(file, lines())
+    return counts
+
+
+# Passed samples of a run.
+
+
+def run_conversations(
+    run: Run, toolset: Toolset, scenarios: Iterable[Scenario] = ()
+) -> Iterator[SftConversation]:
+    """Yield the passed samples of a run as training conversations.
+
+    A record has neither the instructions nor the context lines: they come from the toolset, opened
+    in the world of the scenario, and must be those of the run. Samples with a call that was cut off
+    or has no object as arguments, or with tools that came later, are left out.
+
+    Raises:
+        UsageError: the toolset is another one, its prompt has changed, or the initial state of a
+            sample is not known.
+    """
+    if run.toolset != name_of(toolset):
+        raise UsageError(
+            f"The run was recorded with the tools of {run.toolset}, not of {name_of(toolset)}: "
+            "give its tools with --toolset."
+        )
+    by_id = {scenario.id: scenario for scenario in scenarios}
+
+    def texts(record: SampleRecord) -> PromptTexts | None:
+        if record.judgement.verdict is not Verdict.PASS or not _is_writable(record):
+            return None
+        prompt = _texts(toolset, _world_of(record, run, by_id), record)
+        _require_same_prompt(prompt, record, run)
+        return prompt
+
+    yield from _conversations(run, texts)
+
+
+def _is_writable(record: SampleRecord) -> bool:
+    turns = record.evidence.turns
+    calls = (call for turn in turns for call in turn.calls)
+    return not any(turn.new_tools for turn in turns) and all(
+        call.tool and isinstance(call.raw_args, Mapping) for call in calls
+    )
+
+
+def _world_of(
+    record: SampleRecord, run: Run, scenarios: Mapping[str, Scenario]
+) -> Mapping[str, Any]:
+    name, state = record.sample_id.scenario, record.evidence.initial_state
+    if scenario := scenarios.get(name):
+        if run.manifest.get("scenarios", {}).get(name) != scenario_hash(
+            scenario.played_by(run.manifest.get("user", "script"))
+        ):
+            raise UsageError(f"{name}: the scenario has changed since the run. Run it again.")
+        return scenario.world
+    if not state and record.evidence.initial_sha256:
+        raise UsageError(
+            f"{record.sample_id}: the run does not contain the state it started from. Give its "
+            "scenario files with --scenarios."
+        )
+    now = {"now": record.started_at} if record.started_at else {}
+    return {**now, **{table: list(rows) for table, rows in state.items()}}
+
+
+def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) -> None:
+    """Refuse texts that are not those of the run, as far as its manifest has their hashes."""
+    locale = run.manifest.get("locales", {}).get(record.locale, {})
+    contexts = run.manifest.get("contexts", {}).get(record.sample_id.scenario)
+    for recorded, present in (
+        (locale.get("instructions_sha256"), prompt.instructions),
+        (contexts, list(prompt.contexts)),
+    ):
+        if recorded is not None and recorded != sha256(present):
+            raise UsageError(
+                f"{record.sample_id}: the instructions or context lines of the tools have changed "
+                "since the run. Run it again."
+            )
+
+
+# Reference calls of scenarios.
+
+
+async def reference_conversations(
+    scenarios: Sequence[Scenario], toolset: Toolset
+) -> Iterator[SftConversation]:
+    """Return scenarios, played by their reference calls, as training conversations.
+
+    Of replies only those that a scenario writes out (`gold.say`) are training targets.
+
+    Raises:
+        ScenarioError: a reference cannot be derived.
+        UsageError: a reference does not pass.
+        NotIsolatedError: sessions of the toolset share real data.
+    """
+    run = await replay(scenarios, gold_model, toolset=toolset, max_attempts=1, progress=False)
+    by_id = {scenario.id: scenario for scenario in scenarios}
+
+    def texts(record: SampleRecord) -> PromptTexts | None:
+        scenario = by_id[record.sample_id.scenario]
+        if record.judgement.verdict is not Verdict.PASS:
+            reasons = "; ".join(record.judgement.reasons)
+            raise UsageError(
+                f"{scenario.id}: its reference does not pass ({reasons}). Run `lhkit lint`."
+            )
+        if not _is_writable(record):
+            return None
+        unlearned = {i for i, turn in enumerate(scenario.turns) if turn.gold.say is None}
+        return _texts(toolset, scenario.world, record, unlearned)
+
+    return _conversations(run, texts)
+
+
+# Reviewed chats.
+
+
+async def reviewed_conversations(
+    talks: Sequence[MendedTalk], toolset: Toolset
+) -> Iterator[SftConversation]:
+    """Return reviewed chats, played with their corrected calls, as training conversations.
+
+    A reply that the reviewer rejected is part of the conversation and no training target.
+
+    Raises:
+        UsageError: the state of a chat is not valid any more, or a call of it fails.
+        NotIsolatedError: sessions of the toolset share real data.
+    """
+    by_id = {f"reviewed.{number}.{talk.name}": talk for number, talk in enumerate(talks)}
+
+    def model(scenario: Scenario, _registry: ToolRegistry) -> ScriptedModel:
+        traces = [
+            TurnTrace(
+                messages=tuple(
+                    (ToolCall(name=call.tool, args=dict(call.args)),) for call in turn.calls
+                ),
+                words=turn.reply or _NO_WORDS,
+            )
+            for turn in by_id[scenario.id].turns
+        ]
+        return trace_model(traces, name="reviewed")
+
+    run = await replay(
+        [_scenario(name, talk, toolset) for name, talk in by_id.items()],
+        model,
+        toolset=toolset,
+        max_attempts=1,
+        progress=False,
+    )
+
+    def texts(record: SampleRecord) -> PromptTexts:
+        talk = by_id[record.sample_id.scenario]
+        _require_played(record, talk)
+        unlearned = {
+            i for i, turn in enumerate(talk.turns) if not turn.is_reply_fine or not turn.reply
+        }
+        return _texts(toolset, talk.world, record, unlearned)
+
+    return _conversations(run, texts)
+
+
+def _scenario(name: str, talk: MendedTalk, toolset: Toolset) -> Scenario:
+    destructive = registry_of(toolset, talk.world, talk.locale).destructive
+    turns = tuple(
+        Turn(user=turn.user, confirm=_answers(turn, destructive), expect=Expect(extra="any"))
+        for turn in talk.turns
+    )
+    return Scenario(id=name, ac=_AC, locale=talk.locale, world=dict(talk.world), turns=turns)
+
+
+def _answers(turn: MendedTurn, destructive: Collection[str]) -> _Answers:
+    answers = [call.answer for call in turn.calls if call.tool in destructive]
+    if "absent" in answers:
+        return "absent"
+    return tuple("accept" if each == "accept" else "reject" for each in answers) or "accept"
+
+
+def _require_played(record: SampleRecord, talk: MendedTalk) -> None:
+    turns = record.evidence.turns
+    if record.judgement.verdict is Verdict.INVALID or len(turns) < len(talk.turns):
+        reasons = "; ".join(record.judgement.reasons)
+        raise UsageError(f"{talk.name} cannot be replayed: {reasons}")
+    for call in (call for turn in turns for call in turn.calls):
+        if call.outcome in _BROKEN_CALLS:
+            raise UsageError(
+                f"{talk.name}: {call.tool} {compact(call.raw_args)} as reviewed results in "
+                f"{call.outcome}. Review that call again."
+            )
+
+
+def _conversations(
+    run: Run, texts: Callable[[SampleRecord], PromptTexts | None]
+) -> Iterator[SftConversation]:
+    for record, data in conversations_of(run, texts):
+        users = tuple(turn.user for turn in record.evidence.turns)
+        yield SftConversation(users=users, data=data)
+
+
+def _texts(
+    toolset: Toolset,
+    world: Mapping[str, Any],
+    record: SampleRecord,
+    unlearned: Collection[int] = (),
+) -> PromptTexts:
+    with opened(toolset, world, record.locale) as session:
+        assistant = session.assistant
+        return PromptTexts(
+            instructions=assistant.instructions,
+            contexts=tuple(assistant.context(turn.user) for turn in record.evidence.turns),
+            unlearned=unlearned,
+        )

@@ -1,0 +1,210 @@
+"""Training text in a dialect: the prompts that a served model gets, and what it should write.
+
+The text is rendered by the same `Dialect.encode` as prompts for serving. Each assistant message
+adds what the model itself writes, up to the token that ends its generation.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lhkit.errors import UsageError
+from lhkit.messages import (
+    Message,
+    ModelMessage,
+    ToolCallMessage,
+    ToolOk,
+    ToolResult,
+    UserMessage,
+    result_in,
+)
+from lhkit.models.dialects.base import Dialect
+from lhkit.models.dialects.marked import MarkedDialect
+
+_MAX_RESULT_BYTES = 1 << 40  # a result was cut when it was recorded
+_END_OF_TURN = "<end_of_turn>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingText:
+    """A rendered conversation.
+
+    `text` begins with `<bos>`. `spans` are half-open character ranges that the model should write,
+    each with the token that ends it: the loss is taken on these only.
+    """
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    def pairs(self) -> Iterator[dict[str, str]]:
+        """Yield each span with all text before it, as TRL's `prompt` and `completion`."""
+        for begin, end in self.spans:
+            yield {"prompt": self.text[:begin], "completion": self.text[begin:end]}
+
+
+def training_text(conversation: Mapping[str, Any], dialect: Dialect) -> TrainingText:
+    """Return a conversation as the served model reads and writes it.
+
+    An assistant message with `"weight": 0` is in the text and in no span. A tool result that is not
+    one of lhkit's becomes the data of one that went well.
+
+    Args:
+        conversation: `messages` as OpenAI has them (system, user, assistant, tool) and `tools`: a
+            line of `lhkit export --sft`.
+        dialect: of the model that is trained, such as `DIALECTS["json"]`.
+
+    Raises:
+        UsageError: the messages are invalid, or in an order that no chat has.
+    """
+    instructions, steps = _steps(conversation.get("messages", ()))
+    tools = [tool.get("function", tool) for tool in conversation.get("tools") or ()]
+    messages: list[Message] = []
+    spans: list[tuple[int, int]] = []
+    text = ""
+    for step in steps:
+        if not step.is_written:
+            messages += step.messages
+            continue
+        prompt = dialect.encode(messages, tools, instructions)
+        # What follows shows where the message ends; an empty user message follows the last one.
+        follows: list[Message] = [UserMessage(text="")] if step.is_reply else []
+        messages += step.messages
+        rendered = dialect.encode([*messages, *follows], tools, instructions)
+        if not (prompt.startswith(text) and rendered.startswith(prompt)):
+            raise UsageError(
+                f"messages[{step.number}]: an assistant message follows another one. Join them, or "
+                "put a user message between them."
+            )
+        end = min(
+            at + len(mark)
+            for mark in _ends(dialect)
+            if (at := rendered.find(mark, len(prompt))) >= 0
+        )
+        text = rendered[:end]
+        if step.is_learned:
+            spans.append((len(prompt), end))
+    return TrainingText(text=text, spans=tuple(spans))
+
+
+def prompt_completions(conversation: Mapping[str, Any], dialect: Dialect) -> list[dict[str, str]]:
+    """Return a conversation as TRL's prompt-completion pairs, one for each assistant message.
+
+    Example:
+        ```
+        rows = [pair for line in open("train.jsonl")
+                for pair in prompt_completions(json.loads(line), DIALECTS["json"])]
+        dataset = datasets.Dataset.from_list(rows)
+        ```
+
+    Raises:
+        UsageError: as `training_text`.
+    """
+    return list(training_text(conversation, dialect).pairs())
+
+
+def _ends(dialect: Dialect) -> tuple[str, ...]:
+    """Return the texts that end what a model writes; no message contains them (`defused`)."""
+    if isinstance(dialect, MarkedDialect):
+        return dialect.markup.turn[1], dialect.markup.response[0]
+    return (_END_OF_TURN,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """One message of the file with the results of its calls. `number` is its place, from 0."""
+
+    number: int
+    messages: tuple[Message, ...]
+    is_written: bool = False
+    is_learned: bool = False
+
+    @property
+    def is_reply(self) -> bool:
+        return any(isinstance(message, ModelMessage) for message in self.messages)
+
+
+def _steps(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[_Step]]:
+    """Return the instructions and the steps of a conversation.
+
+    Raises:
+        UsageError: a message is invalid.
+    """
+    results = {
+        str(message.get("tool_call_id")): str(message.get("content"))
+        for message in messages
+        if message.get("role") == "tool"
+    }
+    instructions: list[str] = []
+    steps: list[_Step] = []
+    for number, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content") or ""
+        if role == "tool":
+            continue
+        if not isinstance(content, str):
+            raise UsageError(f"messages[{number}].content is invalid: give text.")
+        match role:
+            case "system" if not steps:
+                instructions.append(content)
+            case "user":
+                steps.append(_Step(number=number, messages=(UserMessage(text=content),)))
+            case "assistant":
+                calls = message.get("tool_calls") or ()
+                written = (
+                    tuple(
+                        _call(call, i, content if i == 0 else "", results, number)
+                        for i, call in enumerate(calls)
+                    )
+                    if calls
+                    else (ModelMessage(text=content),)
+                )
+                is_learned = message.get("weight", 1) != 0
+                steps.append(
+                    _Step(number=number, messages=written, is_written=True, is_learned=is_learned)
+                )
+            case _:
+                raise UsageError(
+                    f"messages[{number}].role is invalid: {role!r}. Use system (first), user, "
+                    "assistant or tool."
+                )
+    return "\n\n".join(instructions), steps
+
+
+def _call(
+    call: Mapping[str, Any], index: int, text: str, results: Mapping[str, str], number: int
+) -> ToolCallMessage:
+    function = call.get("function") or {}
+    args = function.get("arguments") or {}
+    try:
+        args = json.loads(args) if isinstance(args, str) else args
+    except ValueError:
+        args = None
+    if not function.get("name") or not isinstance(args, Mapping):
+        raise UsageError(
+            f"messages[{number}].tool_calls[{index}] is invalid: it needs a function with a "
+            "name and a JSON object as arguments."
+        )
+    if str(call.get("id")) not in results:
+        raise UsageError(
+            f"messages[{number}].tool_calls[{index}] has no result: no tool message has the "
+            f"tool_call_id {call.get('id')!r}."
+        )
+    return ToolCallMessage(
+        name=function["name"],
+        args=args,
+        result=_result(results[str(call.get("id"))]),
+        text=text,
+        index=index,
+        max_bytes=_MAX_RESULT_BYTES,
+    )
+
+
+def _result(text: str) -> ToolResult:
+    """Return a tool result that is encoded as `text`, if it is one of lhkit's."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return ToolOk({"result": text})
+    if (result := result_in(value)) is not None:
+        return result
+    return ToolOk(value if isinstance(value, Mapping) else {"result": value})
