@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import gguf_export, gguf_serving
+from lhkit.errors import MissingPackageError
+from lhkit.models import gguf_serving
 from lhkit.models.gguf_adapter import write_adapter
 from lhkit.models.serving import LocalServer, alias_of
 from lhkit.models.weights import (
@@ -39,7 +39,6 @@ from lhkit.models.weights import (
     file_sha256,
     join_chunks,
     require_adapter,
-    run_offline,
     silent,
 )
 from lhkit.runtimes import LLAMA_CPP
@@ -167,27 +166,6 @@ def light_sha256(file: Path) -> str:
     if adapter is None:
         return file_sha256(file)
     return hashlib.sha256(f"{file_sha256(file)} {file_sha256(adapter)}".encode()).hexdigest()
-
-
-async def write_light(source: Path, file: Path, adapter: Path | None = None) -> None:
-    """Write a file that llama.cpp serves, quantised as the embedded one.
-
-    Args:
-        source: a folder as transformers loads one, or a GGUF file.
-        file: what to write.
-        adapter: folder of an adapter that is merged into it; None: the model as it is.
-
-    Raises:
-        WeightsError: it cannot be written.
-    """
-    merged = () if adapter is None else (str(adapter),)
-    asked = (str(source), str(file), QUANTISATION, *merged)
-    code, told = await run_offline(gguf_export.__file__, *asked)
-    if code:
-        raise WeightsError(
-            f"Writing the weights for llama.cpp failed (exit {code}: {told}); run the same "
-            "command again: what has been fetched is kept."
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
