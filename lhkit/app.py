@@ -278,7 +278,7 @@ async def embedded_sha256(name: str, settings: Settings) -> str | None:
     if not await asyncio.to_thread(found.exists):
         return None
     if settings.runtime == LLAMA_CPP:
-        return await asyncio.to_thread(weights.file_sha256, found)
+        return await asyncio.to_thread(light.light_sha256, found)
     return await weights_sha256(found, settings.cache_dir)
 
 

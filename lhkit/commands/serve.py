@@ -18,7 +18,7 @@ from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.families import CPU_SERVER, Device, serve_command
-from lhkit.models.light import LlamaCppSettings, require_llama_cpp
+from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.lora import read_lora, with_lora
 from lhkit.models.serving import (
     LocalServer,
@@ -180,8 +180,9 @@ async def _embedded_line(model: str, options: ServeOptions, settings: Settings) 
 async def _light_line(name: str, port: int | None, settings: Settings, weights: Path | None) -> int:
     if weights is not None:
         raise _not_by_llama_cpp(weights)
+    file = app.embedded_weights(name, settings)
     plan = LlamaCppSettings(
-        model=app.embedded_weights(name, settings), served_name=name, log_path=Path()
+        model=file, served_name=name, log_path=Path(), adapter=light_adapter(file)
     )
     line = shlex.join(["python", *plan.arguments(port or _DRY_PORT)])
     Console(highlight=False, markup=False).print(line, soft_wrap=True)

@@ -4,6 +4,7 @@ Run in a process of its own: the server lives inside of it. It uses no other par
 needs the package `xllamacpp`, which is llama.cpp built for Python.
 """
 
+import argparse
 import hashlib
 import os
 import signal
@@ -23,8 +24,12 @@ _CACHE_MIB = 512
 _WATCH_S = 1.0
 
 
-def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> None:
+def serve(
+    file: Path, port: int, at_once: int, aliases: Sequence[str] = (), adapter: Path | None = None
+) -> None:
     """Serve, and say where when it does; the aliases are listed beside the file's name.
+
+    An adapter is a GGUF file of a LoRA, which is added to the weights.
 
     One more tells the build: version of the wheel, and the first letters of its library's SHA-256.
 
@@ -39,6 +44,8 @@ def serve(file: Path, port: int, at_once: int, aliases: Sequence[str] = ()) -> N
         signal.signal(each, lambda *_: ended.set())
     asked = xllamacpp.CommonParams()
     asked.model.path = str(file)
+    if adapter is not None:
+        asked.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)]
     asked.model_alias = {
         file.name,
         *aliases,
@@ -65,9 +72,14 @@ def _build(library: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve what the arguments say: file, port, conversations at once, aliases."""
-    file, port, at_once, *aliases = arguments
-    serve(Path(file), int(port), int(at_once), aliases)
+    """Serve what the arguments say."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("port", type=int)
+    parser.add_argument("at_once", type=int)
+    parser.add_argument("aliases", nargs="*")
+    parser.add_argument("--adapter", type=Path)
+    serve(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

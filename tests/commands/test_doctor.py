@@ -116,7 +116,7 @@ async def test_of_the_light_runtime_it_asks_for_no_vllm_and_for_a_file(
     await examine(DoctorOptions(), settings)
     told = capsys.readouterr().out
     assert "xllamacpp" in told
-    assert "gemma-Q8_0.gguf" in told
+    assert "gemma-Q4_K_M.gguf" in told
     assert not any(name in told for name in ("vllm ", "torch", "transformers", "float"))
 
 
