@@ -39,7 +39,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
     scenarios (`statistics.difference_interval`); those of ratios draw them. All of it is
     deterministic: the same two runs give the same numbers.
     """
-    from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import difference_interval, sign_flip
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
     both = [_voted(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
@@ -82,7 +82,7 @@ def _judged(record: SampleRecord, vote: Vote) -> SampleRecord:
 
 def _people(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
     """Return how each person voted; nothing where nobody did."""
-    from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import difference_interval, sign_flip
 
     votes: dict[str, list[Pair]] = {}
     for pair in pairs:
@@ -137,7 +137,7 @@ def _detectable(gains: Sequence[Sequence[int]]) -> float | None:
     The number of pairs is divided by the design effect: how much more the gains of scenarios vary
     than those of independent pairs would. Without any flip, repeats count for nothing.
     """
-    from lhkit.harness.statistics import smallest_detectable_difference  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import smallest_detectable_difference
 
     pairs = sum(map(len, gains))
     discordant = sum(abs(gain) for each in gains for gain in each)
@@ -157,7 +157,7 @@ def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None
     values = [value for each in clusters.values() for value in each]
     if not values:
         return None
-    from lhkit.harness.statistics import median_interval  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import median_interval
 
     return Ratio(
         n=len(values), median=median_low(values), interval=median_interval(clusters.values())

@@ -52,7 +52,7 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "  ),\n"
 
 
-def _literal(value: Any, indent: int) -> str:  # noqa: PLR0911 - one arm a kind
+def _literal(value: Any, indent: int) -> str:
     """Return a JSON value as a constant of Dart."""
     match value:
         case None:
@@ -61,7 +61,7 @@ def _literal(value: Any, indent: int) -> str:  # noqa: PLR0911 - one arm a kind
             return "true" if value else "false"
         case int() if -_LONGEST_INT <= value < _LONGEST_INT:
             return str(value)
-        case float() if value == value and abs(value) != float("inf"):  # noqa: PLR0124 - no NaN
+        case float() if value == value and abs(value) != float("inf"):
             return repr(value)
         case str():
             return _string(value)

@@ -21,7 +21,7 @@ def merged(runs: Sequence[Run]) -> Run:
         UsageError: there are fewer than two, or two were told something else: model, sampling,
             prompts, tools, toolset, repeats, version, or a scenario of one name.
     """
-    if len(runs) < 2:  # noqa: PLR2004 - what merging is
+    if len(runs) < 2:
         raise UsageError("one run is merged already: give at least two")
     first, *others = runs
     for other in others:

@@ -510,7 +510,7 @@ def _of_prompts(a: Finished, b: Finished) -> Iterator[FoundCause]:
 
 def _of_start(side: Side, ids: Sequence[int], others: Sequence[int]) -> Iterator[FoundCause]:
     """Yield that the first token of the other side's prompt stands there twice or not at all."""
-    if min(len(ids), len(others)) < 2 or ids[:2] == others[:2]:  # noqa: PLR2004 - the two kept ones
+    if min(len(ids), len(others)) < 2 or ids[:2] == others[:2]:
         return
     if ids[0] == ids[1] == others[0]:
         yield FoundCause(cause=Cause.START_TWICE, side=side)

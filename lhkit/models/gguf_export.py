@@ -34,7 +34,7 @@ def export(folder: Path, file: Path, quantisation: str, adapter: Path | None = N
         quantisation: one of `QUANTISATIONS`, for the matrices; norms stay in 32 bits.
         adapter: as of `requantise`.
     """
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import gguf
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if config.get("architectures") != ["Gemma3ForCausalLM"]:
@@ -75,7 +75,7 @@ def requantise(base: Path, file: Path, quantisation: str, adapter: Path | None =
             are.
         adapter: folder with `adapter_config.json` and `adapter_model.safetensors`; None: the base.
     """
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import gguf
 
     kind = gguf.GGMLQuantizationType[quantisation]
     fields, tensors = _read(base)
@@ -153,8 +153,8 @@ def _read(base: Path) -> tuple[dict[str, _Field], Iterator[tuple[str, Any, Any]]
 
     The reader of the package `gguf` takes eight seconds for a vocabulary of this size.
     """
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
-    import numpy as np  # noqa: PLC0415 - comes with gguf
+    import gguf
+    import numpy as np
 
     with base.open("rb") as opened:
         magic, version, tensors, fields = struct.unpack("<4sIQQ", opened.read(24))
@@ -190,7 +190,7 @@ def _text(opened: BinaryIO) -> str:
 
 
 def _field(opened: BinaryIO) -> _Field:
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import gguf
 
     (kind,) = struct.unpack("<I", opened.read(4))
     if kind != _ARRAY:
@@ -209,7 +209,7 @@ def _values(opened: BinaryIO, kind: int, count: int) -> list[Any]:
 
 def _rounded(values: Any) -> Any:
     """Return numbers of 32 bits rounded to those that bfloat16 has, half to even."""
-    import numpy as np  # noqa: PLC0415 - comes with gguf
+    import numpy as np
 
     bits = values.view(np.uint32)
     return ((bits + (0x7FFF + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)).view(np.float32)
@@ -278,7 +278,7 @@ _WIDE = 256
 
 def _file_type(quantisation: str) -> int:
     """Return the number by which a file tells its quantisation."""
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import gguf
 
     if quantisation == "Q2_0":
         return _MOSTLY_Q2_0
@@ -291,7 +291,7 @@ def _kind(quantisation: str, name: str, columns: int, layers: int) -> int:
     Source: `llama_tensor_get_type` of llama.cpp's `llama-quant.cpp`, for a model whose embedding is
     its output, too.
     """
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import gguf
 
     kinds = gguf.GGMLQuantizationType
     if quantisation not in BY_LLAMA_CPP:
@@ -311,13 +311,13 @@ def _kind(quantisation: str, name: str, columns: int, layers: int) -> int:
 
 def _gets_more_bits(layer: int, layers: int) -> bool:
     eighth = layers // 8
-    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2  # noqa: PLR2004 - llama.cpp's
+    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
 def _add_matrix(writer: Any, name: str, values: Any, kind: int) -> None:
     """Add a matrix in a type of number, made by `gguf` where that can, else by llama.cpp."""
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
-    import numpy as np  # noqa: PLC0415 - comes with gguf
+    import gguf
+    import numpy as np
 
     if kind in set(gguf.GGMLQuantizationType):
         known = gguf.GGMLQuantizationType(kind)
@@ -339,7 +339,7 @@ def _add_matrix(writer: Any, name: str, values: Any, kind: int) -> None:
 @cache
 def _ggml() -> Any:
     """Return llama.cpp's own library, which the package `xllamacpp` holds, by its C functions."""
-    from xllamacpp import xllamacpp  # noqa: PLC0415 - its caller looks whether it is there
+    from xllamacpp import xllamacpp
 
     library = ctypes.CDLL(xllamacpp.__file__)
     library.ggml_blck_size.restype = ctypes.c_int64
@@ -413,7 +413,7 @@ def _add_marks(writer: Any, config: dict[str, Any]) -> None:
 
 def _tensors(file: Path) -> Iterator[tuple[str, Any]]:
     """Yield name and values in 32 bits, one at a time. NumPy has no bfloat16: its upper half is."""
-    import numpy as np  # noqa: PLC0415 - comes with gguf
+    import numpy as np
 
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")

@@ -31,7 +31,7 @@ _PACKAGES = ("litert-torch", "litert-lm-builder", "ai-edge-quantizer", "torch", 
 
 def export(folder: Path, file: Path, recipe: str, told: Path) -> None:
     """Write `file`, and to `told` an object: versions of packages, options of the converter."""
-    from litert_torch.generative.export_hf import export as converter  # noqa: PLC0415
+    from litert_torch.generative.export_hf import export as converter
 
     options = {
         "prefill_lengths": _PREFILL_LENGTHS,

@@ -502,12 +502,12 @@ class LiteRtEngine:
     """A file that LiteRT-LM has loaded, on the CPU."""
 
     def __init__(self, file: Path, cache_dir: Path, threads: int) -> None:
-        import litert_lm  # noqa: PLC0415 - its caller looks whether it is there
-        from litert_lm import _ffi  # noqa: PLC0415
+        import litert_lm
+        from litert_lm import _ffi
 
         litert_lm.set_min_log_severity(litert_lm.LogSeverity.ERROR)
         self._litert = litert_lm
-        self._library = _ffi._get_lib()  # noqa: SLF001 - the package has no method to rewind yet
+        self._library = _ffi._get_lib()
         rewind = self._library.litert_lm_session_rewind_to_step
         rewind.restype, rewind.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]
         self.threads = threads
@@ -575,7 +575,7 @@ class _LiteRtSession:
         self._rewind(tokens)
 
     def _rewind(self, tokens: int) -> None:
-        if self._library.litert_lm_session_rewind_to_step(self._session._ptr, tokens):  # noqa: SLF001 - no method yet
+        if self._library.litert_lm_session_rewind_to_step(self._session._ptr, tokens):
             raise RuntimeError(f"LiteRT-LM cannot rewind to token {tokens}")
 
     def cancel(self) -> None:
