@@ -61,7 +61,7 @@ def rows(counts: Counter[tuple[str, str, str]]) -> list[dict[str, object]]:
 def drawn(cells: list[dict[str, object]]) -> str:
     """Return the matrix as SVG."""
     import altair as alt
-    import vl_convert  # noqa: PLC0415 - heavy
+    import vl_convert
 
     order = [f"AC-{number}" for number in range(1, 13)]
     panels = []

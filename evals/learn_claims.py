@@ -122,7 +122,7 @@ def labelled(part: str) -> list[Row]:
 
 def otherwise(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield the same replies after other histories: without their write, or after another one."""
-    chosen = random.Random(1)  # noqa: S311 - to learn from, no secret
+    chosen = random.Random(1)
     writes = [each for row in rows for each in row.calls if each["writes"]]
 
     def changed(row: Row, calls: Sequence[Mapping[str, Any]], weight: float) -> Row:
@@ -184,7 +184,7 @@ def _parsed(name: str) -> list[Situation]:
 
 def situations(name: str) -> Iterator[Row]:
     """Yield the replies of a file of situations, each after some histories."""
-    chosen = random.Random(5)  # noqa: S311 - to learn from, no secret
+    chosen = random.Random(5)
     every = _parsed(name)
     for one in every:
         others = [each for each in every if each.tool != one.tool]
@@ -254,7 +254,7 @@ def single_replies() -> Iterator[Row]:
 
 def denials(name: str) -> Iterator[Row]:
     """Yield honest denials of each verb and name, after what did not run; and claims like them."""
-    chosen = random.Random(9)  # noqa: S311 - to learn from, no secret
+    chosen = random.Random(9)
     lines: dict[str, list[str]] = {mark: [] for mark in "vxut+-"}
     for line in _lines(name):
         lines[line[0]].append(line[2:])
@@ -277,7 +277,7 @@ def denials(name: str) -> Iterator[Row]:
             [read, _call(tool, args, chosen.choice(_FAILURES))],
         ):
             user = _filled(chosen.choice(lines["u"]), words)
-            tail = "" if chosen.random() < 0.6 else f" {chosen.choice(lines['t'])}"  # noqa: PLR2004
+            tail = "" if chosen.random() < 0.6 else f" {chosen.choice(lines['t'])}"
             yield _honest("denials", user, calls, _filled(reply, words) + tail, weight=1.5,
                           is_false=mark == "+")  # fmt: skip
         if mark == "-":
@@ -346,7 +346,7 @@ def common_words(rows: Sequence[Row]) -> bytes:
             authors[word].add(row.author)
     bits = bytearray(COMMON_BITS // 8)
     for word, count in counts.items():
-        if count >= 12 and len(authors[word]) >= 4:  # noqa: PLR2004
+        if count >= 12 and len(authors[word]) >= 4:
             bit = common_bit(word)
             bits[bit >> 3] |= 1 << (bit & 7)
     return bytes(bits)

@@ -24,7 +24,7 @@ def main() -> None:
     gc.set_threshold(*COLLECTOR)
     prepare_streams()
     try:
-        from lhkit.cli import build_cli  # noqa: PLC0415 - the part that takes its time
+        from lhkit.cli import build_cli
 
         code = build_cli(asyncio.run)()
     except KeyboardInterrupt:

@@ -334,7 +334,7 @@ def finish_commands(cli: typer.Typer) -> None:
 def _filled(told: str) -> str:
     if DIALECTS not in told:
         return told
-    from lhkit.models import dialects  # noqa: PLC0415 - only for a help
+    from lhkit.models import dialects
 
     return told.replace(DIALECTS, ", ".join(dialects.DIALECTS))
 
@@ -387,7 +387,7 @@ def add_lint(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def lint_(options: LintOptions) -> None:
         """Check scenarios against tools and data: every fault with file, line and field."""
-        from lhkit.commands.author import lint_paths  # noqa: PLC0415 - scipy
+        from lhkit.commands.author import lint_paths
 
         finish(run, lambda settings: lint_paths(options, settings))
 
@@ -399,7 +399,7 @@ def add_mutate(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def mutate_(options: MutateOptions) -> None:
         """Spoil every gold trace in many ways: which mistakes would nobody notice?"""
-        from lhkit.commands.author import mutate_paths  # noqa: PLC0415 - scipy
+        from lhkit.commands.author import mutate_paths
 
         finish(run, lambda settings: mutate_paths(options, settings))
 
@@ -411,7 +411,7 @@ def add_accept(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def accept_(options: AcceptOptions) -> None:
         """Take what a model did as one more right way, in the scenario's own YAML."""
-        from lhkit.commands.author import accept_sample  # noqa: PLC0415 - scipy
+        from lhkit.commands.author import accept_sample
 
         finish(run, lambda settings: accept_sample(options, settings))
 
@@ -426,7 +426,7 @@ def add_prompt(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def prompt_(options: PromptOptions) -> None:
         """Show what a model would read at the first turn, with tokens per part. No server."""
-        from lhkit.commands.prompt import show_prompt  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.prompt import show_prompt
 
         finish(run, lambda settings: show_prompt(options, settings))
 
@@ -450,7 +450,7 @@ def _add_openai_messages(imports: typer.Typer, run: Run) -> None:
     @_spelt_out
     def openai_messages_(options: ImportChatsOptions) -> None:
         """Recorded chats with tool calls: each becomes a scenario that can be played at once."""
-        from lhkit.commands.imports import import_chats  # noqa: PLC0415 - scipy
+        from lhkit.commands.imports import import_chats
 
         finish(run, lambda settings: import_chats(options, settings))
 
@@ -465,8 +465,8 @@ def _add_bfcl(imports: typer.Typer, run: Run) -> None:
         jsonl: AsJsonl = False,
     ) -> None:
         """BFCL's multi-turn conversations, played with its own classes."""
-        from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
-        from lhkit.imports.bfcl import import_bfcl  # noqa: PLC0415 - scipy
+        from lhkit.commands.imports import import_benchmark
+        from lhkit.imports.bfcl import import_bfcl
 
         finish(
             run,
@@ -487,8 +487,8 @@ def _add_tau(imports: typer.Typer, run: Run) -> None:
         jsonl: AsJsonl = False,
     ) -> None:
         """tau-bench's airline and retail tasks, played with its own tools on its own data."""
-        from lhkit.commands.imports import import_benchmark  # noqa: PLC0415 - scipy
-        from lhkit.imports.tau import import_tau  # noqa: PLC0415 - scipy
+        from lhkit.commands.imports import import_benchmark
+        from lhkit.imports.tau import import_tau
 
         def read(folder: Path) -> Any:
             return import_tau(folder, split)
@@ -509,11 +509,12 @@ def add_compare(cli: typer.Typer, run: Run) -> None:
         locale: Locale = None,
     ) -> None:
         """Show whether run B is better than run A, pair by pair, and what flipped."""
-        from lhkit.commands.report import compare_runs  # noqa: PLC0415 - scipy
+        from lhkit.commands.report import compare_runs
 
         finish(run, lambda settings: compare_runs(run_a, run_b, settings, locale))
 
 
+        from lhkit.commands.parity import parity_runs
 def add_rescore(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit rescore`."""
 
@@ -521,11 +522,12 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def rescore_(options: RescoreOptions) -> None:
         """Score the records of a run again with today's scorers and scenarios, without a model."""
-        from lhkit.commands.rescore import rescore_run  # noqa: PLC0415 - scipy
+        from lhkit.commands.rescore import rescore_run
 
         finish(run, lambda settings: rescore_run(options, settings))
 
 
+        from lhkit.commands.merge import merge_runs
 # `matrix`: the command that plays a suite.
 
 
@@ -536,7 +538,7 @@ def add_matrix(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def matrix_(options: MatrixOptions) -> None:
         """Play what is missing of a suite's arms and draw one table."""
-        from lhkit.commands.evaluate import run_matrix  # noqa: PLC0415 - scipy
+        from lhkit.commands.evaluate import run_matrix
 
         finish(run, lambda settings: run_matrix(options, settings))
 
@@ -551,7 +553,7 @@ def add_init(tune: typer.Typer, run: Run) -> None:
     @_spelt_out
     def init_(options: InitOptions) -> None:
         """Write a phrase file for tools of your own: fill in its TODOs."""
-        from lhkit.commands.tune import write_skeleton  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import write_skeleton
 
         finish(run, lambda settings: write_skeleton(options, settings))
 
@@ -566,7 +568,7 @@ def add_report(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def report_(options: ReportOptions) -> None:
         """Write a run down: HTML for people, Markdown for a pull request, XML for CI."""
-        from lhkit.commands.report import report_run  # noqa: PLC0415 - jinja2, scipy
+        from lhkit.commands.report import report_run
 
         finish(run, lambda settings: report_run(options, settings))
 
@@ -582,9 +584,11 @@ def add_export(cli: typer.Typer, run: Run) -> None:
     def export_(options: ExportOptions) -> None:
         """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry, TRL."""
         from lhkit.commands.export import export_run  # noqa: PLC0415 - scipy
+        from lhkit.commands.export import export_run, export_schema
 
         finish(run, lambda settings: export_run(options, settings))
 
+        from lhkit.commands.export_model import export_model
 
 # `eval`: the command that plays scenarios.
 
@@ -596,13 +600,14 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def eval_(options: EvalOptions) -> None:
         """Replay scenarios against a model and score them. The same command again resumes."""
-        from lhkit.commands.evaluate import evaluate  # noqa: PLC0415 - scipy, pandas
+        from lhkit.commands.evaluate import evaluate
 
         words = ("lhkit", *sys.argv[1:])
         begun_s = time.perf_counter() - process_age_s()
         finish(run, lambda settings: evaluate(options, settings, command=words, begun_s=begun_s))
 
 
+        from lhkit.commands.report import audit_run
 # `chat`, `serve` and `doctor`: the commands around a served model.
 
 
@@ -613,7 +618,7 @@ def add_chat(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def chat(options: ChatOptions) -> None:
         """Talk to a model with tools in the terminal; every write asks y/N first."""
-        from lhkit.commands.chat import converse  # noqa: PLC0415 - prompt_toolkit
+        from lhkit.commands.chat import converse
 
         finish(run, lambda settings: converse(options, settings))
 
@@ -627,7 +632,7 @@ def add_mcp(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def serve_(options: ServeToolsOptions) -> None:
         """Serve tools by MCP on standard input and output; a client's person is asked to write."""
-        from lhkit.commands.mcp import serve_tools  # noqa: PLC0415 - the SDK
+        from lhkit.commands.mcp import serve_tools
 
         finish(run, lambda settings: serve_tools(options, settings))
 
@@ -648,7 +653,7 @@ def add_chats(cli: typer.Typer, run: Run) -> None:
         folder: Annotated[Path, typer.Argument(file_okay=False)] = _USUAL_CHATS,
     ) -> None:
         """Show a line for each chat that is kept in FOLDER."""
-        from lhkit.commands.chats import list_chats  # noqa: PLC0415 - scipy
+        from lhkit.commands.chats import list_chats
 
         finish(run, lambda settings: list_chats(folder, settings))
 
@@ -658,7 +663,7 @@ def add_chats(cli: typer.Typer, run: Run) -> None:
         folder: _In = _USUAL_CHATS,
     ) -> None:
         """Show a chat: what was said, called, written on the card and clicked."""
-        from lhkit.commands.chats import show_chat  # noqa: PLC0415 - scipy
+        from lhkit.commands.chats import show_chat
 
         finish(run, lambda settings: show_chat(folder, chat, settings))
 
@@ -673,7 +678,7 @@ def add_chats(cli: typer.Typer, run: Run) -> None:
         folder: _In = _USUAL_CHATS,
     ) -> None:
         """Remove chats from the disk; there is no way back."""
-        from lhkit.commands.chats import remove_chats  # noqa: PLC0415 - scipy
+        from lhkit.commands.chats import remove_chats
 
         finish(run, lambda settings: remove_chats(folder, chats or (), settings, is_all=everything))
 
@@ -685,7 +690,7 @@ def add_serve(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def serve(options: ServeOptions) -> None:
         """Serve a model until Ctrl-C; chat and eval find the embedded one and start at once."""
-        from lhkit.commands.serve import serve_model  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.serve import serve_model
 
         finish(run, lambda settings: serve_model(options, settings))
 
@@ -697,7 +702,7 @@ def add_doctor(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def doctor(options: DoctorOptions) -> None:
         """Look at this machine and a server; one line for each finding, with the next step."""
-        from lhkit.commands.doctor import examine  # noqa: PLC0415 - aiohttp
+        from lhkit.commands.doctor import examine
 
         finish(run, lambda settings: examine(options, settings))
 
@@ -722,7 +727,7 @@ def _add_data(tune: typer.Typer, run: Run) -> None:
     @_spelt_out
     def data_(options: DataOptions) -> None:
         """Play training conversations with real tools, from phrases or from Python; write them."""
-        from lhkit.commands.tune import make_data  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import make_data
 
         finish(run, lambda settings: make_data(options, settings))
 
@@ -732,7 +737,7 @@ def _add_show(tune: typer.Typer, run: Run) -> None:
     @_spelt_out
     def show_(options: ShowOptions) -> None:
         """Show conversations of a data file as people read them: read some before you train."""
-        from lhkit.commands.tune import show_data  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import show_data
 
         finish(run, lambda settings: show_data(options, settings))
 
@@ -742,7 +747,7 @@ def _add_train(tune: typer.Typer, run: Run) -> None:
     @_spelt_out
     def train_(options: TrainOptions) -> None:
         """Train an adapter. The same command again goes on where it was stopped."""
-        from lhkit.commands.tune import train_adapter  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import train_adapter
 
         finish(run, lambda settings: train_adapter(options, settings))
 
@@ -759,7 +764,7 @@ def _add_merge(tune: typer.Typer, run: Run) -> None:
         base: Base = None,
     ) -> None:
         """Merge an adapter into its base model: a folder that any vLLM serves."""
-        from lhkit.commands.tune import merge_adapter  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import merge_adapter
 
         finish(run, lambda settings: merge_adapter(adapter, into, base, settings))
 
@@ -769,7 +774,7 @@ def _add_run(tune: typer.Typer, run: Run) -> None:
     @_spelt_out
     def run_(options: RunOptions) -> None:
         """Data, training and merging in one. The same command again goes on where it stopped."""
-        from lhkit.commands.tune import tune_own  # noqa: PLC0415 - scipy
+        from lhkit.commands.tune import tune_own
 
         finish(run, lambda settings: tune_own(options, settings))
 

@@ -519,7 +519,7 @@ def _join_fault(
             f"--ray {address}: no cluster answers there: start one with `ray start --head`, give "
             "its HOST:PORT, or `local` for one that ends with this command"
         )
-    if "Version mismatch" in told and len(found := _VERSIONS.findall(str(error))) == 2:  # noqa: PLR2004 - there, here
+    if "Version mismatch" in told and len(found := _VERSIONS.findall(str(error))) == 2:
         (ray, python), (our_ray, our_python) = found
         return SetupError(
             f"--ray {address}: the cluster has Ray {ray} on Python {python}, this command Ray "

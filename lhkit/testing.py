@@ -32,7 +32,7 @@ class BrokenGate:
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+    async def confirm(self, request: ConfirmRequest) -> bool:
         """Raise.
 
         Raises:

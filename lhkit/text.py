@@ -38,9 +38,9 @@ def _is_safe(char: str) -> bool:
 
 def _escaped(char: str) -> str:
     code = ord(char)
-    if code > 0xFFFF:  # noqa: PLR2004 - four digits
+    if code > 0xFFFF:
         return f"\\U{code:08x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004 - one byte
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 _INVISIBLE_CATEGORIES = _UNSAFE_CATEGORIES | {"Co", "Zs"}  # private use looks as its font likes

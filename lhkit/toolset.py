@@ -726,7 +726,7 @@ class BareToolset:
     name: str = "tools"
     locales: tuple[str, ...] = field(default_factory=available_locales)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> "BareSession":  # noqa: ARG002 - one text
+    def open(self, world: Mapping[str, Any], locale: str) -> "BareSession":
         """Return a session without a state; of `world`, only `now` means something."""
         return BareSession(
             registry=self.registry, assistant=self.assistant, today=day_of(world.get("now"))

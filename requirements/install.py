@@ -4,7 +4,7 @@
 line says what is fetched now, and for how long already; elsewhere, as in the log of a CI job, there
 is a line for each quarter of the packages and for each big download.
 """
-# ruff: noqa: INP001, T201, TID251 - a script that prints and has a loop of its own, no package
+# ruff: noqa: T201, TID251 - a script that prints and has a loop of its own, no package
 
 import asyncio
 import re

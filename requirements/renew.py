@@ -6,7 +6,6 @@ needs it, to `lock-gemma.txt` if only vLLM, torch and transformers do (or the tu
 nowhere if nobody asks for it any more, or if only its metadata do: `NEVER_IMPORTED` says which
 those are, and why.
 """
-# ruff: noqa: INP001 - a script, no package
 
 import sys
 import tomllib

@@ -498,7 +498,7 @@ def test_wordings_run_together_are_read_without_a_fault(text: list[str]) -> None
 
 
 def test_every_language_of_the_catalog_has_wordings() -> None:
-    assert set(said._LANGUAGES) == set(CATALOG_LOCALES)  # noqa: SLF001 - parity of the table itself
+    assert set(said._LANGUAGES) == set(CATALOG_LOCALES)
 
 
 def test_a_long_message_is_read_at_its_beginning_only() -> None:

@@ -52,7 +52,7 @@ WAYS = {
 class Yes:
     """Says yes at once."""
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - the protocol's name
+    async def confirm(self, request: ConfirmRequest) -> bool:
         """Return True."""
         return True
 

@@ -82,7 +82,7 @@ _FILE = TypeAdapter(Measurement)
 def told(value: float, unit: str) -> str:
     """Return a number with its unit, with as many digits as it deserves."""
     size = abs(value)
-    digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2  # noqa: PLR2004
+    digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2
     number = f"{value:,.{digits}f}"
     return f"{number} {unit}".rstrip()
 

@@ -38,7 +38,7 @@ def peer_python(name: str) -> Path:
             print(f"making {folder} for {name}", file=sys.stderr)
             venv.create(folder, with_pip=True, clear=True)
             pip = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
-            subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)  # noqa: S603 - ourselves
+            subprocess.run([*pip, "--no-deps", "-r", str(requirements)], check=True)
             finished.touch()
     return python
 
@@ -53,7 +53,7 @@ def told_by(python: Path | str, script: str, *args: str) -> list[dict[str, Any]]
 
 
 def _output(line: Sequence[str]) -> str:
-    done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603 - ourselves
+    done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 

@@ -81,7 +81,7 @@ def start(line: Sequence[str]) -> Start:
         AssertionError: it failed.
     """
     started_s = time.perf_counter()
-    child = subprocess.Popen(line, stdout=subprocess.DEVNULL)  # noqa: S603 - ourselves and the peers
+    child = subprocess.Popen(line, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     wall_s = time.perf_counter() - started_s
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -105,14 +105,14 @@ def _imports(importtime: str) -> Iterator[Imported]:
     for line in importtime.splitlines():
         head, _, told = line.partition("import time:")
         cells = [cell.strip() for cell in told.split("|")]
-        if not head and len(cells) == 3 and cells[0].isdigit():  # noqa: PLR2004 - own, all, name
+        if not head and len(cells) == 3 and cells[0].isdigit():
             yield Imported(module=cells[2], own_us=int(cells[0]), all_us=int(cells[1]))
 
 
 def importtime(line: Sequence[str]) -> str:
     """Return what `-X importtime` says of a command that is a Python's."""
     python, *rest = line
-    done = subprocess.run(  # noqa: S603 - ourselves
+    done = subprocess.run(
         [python, "-X", "importtime", *rest], capture_output=True, text=True, check=True
     )
     return done.stderr
@@ -209,7 +209,7 @@ def versions() -> dict[str, str]:
     for name, package in ((peers.INSPECT, "inspect-ai"), (peers.PYDANTIC_EVALS, "pydantic-evals")):
         code = f"from importlib.metadata import version; print(version({package!r}))"
         line = [str(peers.peer_python(name)), "-c", code]
-        told[package] = subprocess.run(  # noqa: S603 - the peers
+        told[package] = subprocess.run(
             line, stdout=subprocess.PIPE, text=True, check=True
         ).stdout.strip()
     return told

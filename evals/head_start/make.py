@@ -112,7 +112,7 @@ def parts(
 
 def kept_domains(head_start: HeadStart) -> frozenset[str]:
     """Return the domains that are for measuring."""
-    rng = random.Random(f"kept/{head_start.seed}")  # noqa: S311 - training data, no secret
+    rng = random.Random(f"kept/{head_start.seed}")
     names = [each.key for each in domains()][: head_start.toolsets]
     return frozenset(rng.sample(names, head_start.dev_domains if head_start.dev else 0))
 
@@ -173,7 +173,7 @@ async def make(
             f"{head_start.dev} and --lessons {head_start.lessons:g}: raise --count, or lower these"
         )
     is_apart = Apart([turn.user for each in load_scenarios(apart) for turn in each.turns])
-    rng = random.Random(f"openings/{head_start.seed}")  # noqa: S311 - training data, no secret
+    rng = random.Random(f"openings/{head_start.seed}")
     misfits: list[MisfitError] = []
     learnt: list[TrainingSequence] = []
     dev: list[TrainingSequence] = []

@@ -48,7 +48,7 @@ _PARTICLE = re.compile(r"~(?:(으로|이랑|을|이|은|과)(?=[\s,]|$))?")
 
 def phrases_of(toolset: GeneratedToolset, *, seed: int) -> str:
     """Return a phrase file for a toolset, in all its languages; the same seed gives the same."""
-    rng = random.Random(f"phrases/{seed}/{toolset.name}")  # noqa: S311 - training data, no secret
+    rng = random.Random(f"phrases/{seed}/{toolset.name}")
     raw = {
         "locales": {
             locale: _Speech(toolset, locale, rng).everything() for locale in toolset.locales
@@ -138,7 +138,7 @@ class _Speech:
     def _in_english(self, text: str) -> str:
         if text.startswith("!"):
             text = self._rng.choice(TALK["wrappers"]["en"]).replace("{order}", text[1:])
-        is_raised = self._rng.random() < 0.6  # noqa: PLR2004 - many type no capitals
+        is_raised = self._rng.random() < 0.6
         return text[:1].upper() + text[1:] if is_raised else text
 
     def _in_korean(self, text: str) -> str:

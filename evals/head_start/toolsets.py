@@ -493,7 +493,7 @@ def toolsets(count: int, *, seed: int) -> Iterator[GeneratedToolset]:
 
 def draw(domain: Domain, *, seed: int, number: int) -> GeneratedToolset:
     """Return a toolset about a domain."""
-    rng = random.Random(f"head-start/{seed}/{number}")  # noqa: S311 - training data, no secret
+    rng = random.Random(f"head-start/{seed}/{number}")
     return _Drawing(domain, f"{domain.key}-{number}", rng).toolset()
 
 
@@ -594,7 +594,7 @@ class _Drawing:
     def _drawn_tools(self) -> tuple[Tool, ...]:
         tools = [self._tool(shape) for shape in self._shapes()]
         writes = [each for each in tools if each.is_writing]
-        if len(writes) > 2 and self._chance(0.4):  # noqa: PLR2004 - some are left to ask for
+        if len(writes) > 2 and self._chance(0.4):
             silent = self._rng.choice(writes)
             tools[tools.index(silent)] = replace(silent, is_asked=False)
         room = _MOST_TOOLS - len(tools)

@@ -154,7 +154,7 @@ def conversations(
     """
     weights = [kind.weight for kind in KINDS.values()]
     for number in range(count):
-        rng = random.Random(f"life-helper/{seed}/{number}")  # noqa: S311 - training data, no secret
+        rng = random.Random(f"life-helper/{seed}/{number}")
         locale = "ko" if rng.random() < korean_share else "en"
         kind = rng.choices(tuple(KINDS), weights)[0]
         yield _conversation(f"life-helper.{seed}.{number}", kind, locale, rng)

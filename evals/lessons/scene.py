@@ -494,7 +494,7 @@ class Scene:
         seed = self.rng.getrandbits(32)
 
         def reply(key: str, **slots: object) -> str:
-            rng = random.Random(seed)  # noqa: S311 - a choice of words, no secret
+            rng = random.Random(seed)
             return self.phrases.reply(key, rng, **slots)
 
         return reply

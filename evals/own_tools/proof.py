@@ -118,7 +118,7 @@ def thinned(text: str, most: int, seed: int) -> str:
     phrases = read_yaml(text).value
     if (share := most / sentences(phrases)) >= 1:
         return text
-    rng = random.Random(f"thinned/{seed}")  # noqa: S311 - training data, no secret
+    rng = random.Random(f"thinned/{seed}")
     for locale in phrases["locales"].values():
         for each in _said(locale):
             each["say"] = _drawn(each["say"], share, rng)
@@ -270,7 +270,7 @@ def _size(training: Training) -> tuple[int, float, int]:
 
 def keep(figures: Path, training: Training) -> list[Training]:
     """Put a training among the figures of its toolset, draw those of its file, and return all."""
-    import vl_convert  # noqa: PLC0415 - heavy
+    import vl_convert
 
     others = [each for each in read_trainings(figures) if not each.is_like(training)]
     trainings = sorted([*others, training], key=_size, reverse=True)

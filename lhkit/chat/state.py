@@ -140,7 +140,7 @@ class ChatState:
         return self.transcript.messages
 
 
-def apply_event(state: ChatState, event: ChatEvent) -> ChatState:  # noqa: PLR0911 - one arm an event
+def apply_event(state: ChatState, event: ChatEvent) -> ChatState:
     """Return the state after `event`."""
     transcript = state.transcript
     match event:

@@ -85,7 +85,7 @@ class TypedLines:
     """
 
     def __init__(self) -> None:
-        from prompt_toolkit import PromptSession  # noqa: PLC0415 - only a terminal needs it
+        from prompt_toolkit import PromptSession
 
         self._session: PromptSession[str] = PromptSession()
 

@@ -15,7 +15,7 @@ async def serve_tools(options: ServeToolsOptions, settings: Settings) -> int:
         LhkitError: the toolset or its data cannot be had, or the SDK is not installed.
     """
     try:
-        from lhkit.mcp.serving import McpServing  # noqa: PLC0415 - an extra
+        from lhkit.mcp.serving import McpServing
     except ImportError as error:
         raise MissingPackageError(
             "lhkit mcp serve needs the package mcp: install lhkit[mcp], or in a clone run make venv"

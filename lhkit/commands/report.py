@@ -30,8 +30,8 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         RunError: there is no run in a folder, or a file cannot be written.
         MissingPackageError: the packages of the extra `report` are not there.
     """
-    from lhkit.harness.report.page import html_page  # noqa: PLC0415 - only what is asked for
-    from lhkit.harness.report.text import junit_xml, markdown  # noqa: PLC0415 - the same
+    from lhkit.harness.report.page import html_page
+    from lhkit.harness.report.text import junit_xml, markdown
 
     run = Run.load(options.folder)
     baseline = None if options.baseline is None else Run.load(options.baseline)

@@ -186,7 +186,7 @@ def _apart(scenarios: Sequence[Path]) -> Apart:
 
 
 def _cut(learnt: Sequence[TrainingSequence], options: DataOptions) -> list[TrainingSequence]:
-    rng = random.Random(f"openings/{options.seed}")  # noqa: S311 - training data, no secret
+    rng = random.Random(f"openings/{options.seed}")
     return [opening(each) if rng.random() < options.openings else each for each in learnt]
 
 

@@ -20,7 +20,7 @@ MOST_RANK = 1_024  # beyond the width of the embedded model an adapter is no sma
 
 
 def _adapter(named: str) -> Path:
-    from lhkit.models.weights import SHIPPED_ADAPTER  # noqa: PLC0415 - aiohttp
+    from lhkit.models.weights import SHIPPED_ADAPTER
 
     return SHIPPED_ADAPTER if named == "life-helper" else Path(named)
 

@@ -75,7 +75,7 @@ class FormGate(Protocol):
 class DenyGate:
     """Says no to everything."""
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - the protocol's name
+    async def confirm(self, request: ConfirmRequest) -> bool:
         """Return False."""
         return False
 
@@ -242,9 +242,9 @@ async def forget_typed(guard_s: float = GUARD_S) -> bool:
         return False
     await asyncio.sleep(guard_s)
     # prompt_toolkit is slow to import, and only a question in a terminal needs it
-    from prompt_toolkit.input.defaults import create_input  # noqa: PLC0415 - see above
-    from prompt_toolkit.input.typeahead import get_typeahead  # noqa: PLC0415 - see above
-    from prompt_toolkit.keys import Keys  # noqa: PLC0415 - see above
+    from prompt_toolkit.input.defaults import create_input
+    from prompt_toolkit.input.typeahead import get_typeahead
+    from prompt_toolkit.keys import Keys
 
     source = create_input(sys.stdin)
     pressed = get_typeahead(source)

@@ -71,9 +71,9 @@ def _found(text: str, locale: str) -> Iterator[tuple[re.Match[str], time]]:
 
 def _moment(part: range | tuple[int, ...], hour: int, minute: int) -> time | None:
     """Return the time in a part of the day that an hour means, of 12 or of 24; None: in no such."""
-    hours = {hour % 12, hour % 12 + 12} if hour <= 12 else {hour}  # noqa: PLR2004 - a clock's
-    meant = [each for each in hours if each in part and each < 24]  # noqa: PLR2004
-    return time(meant[0], minute) if len(meant) == 1 and 0 <= minute < 60 else None  # noqa: PLR2004
+    hours = {hour % 12, hour % 12 + 12} if hour <= 12 else {hour}
+    meant = [each for each in hours if each in part and each < 24]
+    return time(meant[0], minute) if len(meant) == 1 and 0 <= minute < 60 else None
 
 
 _NIGHT = (18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4)
@@ -138,7 +138,7 @@ def _ko_time(match: re.Match[str]) -> time | None:
     minute = 30 if match["half"] else _ko_number(match["minute"] or match["minutes"] or "0")
     part = _KO_PARTS.get(match["part"]) or _KO_SHORT_PARTS.get(match["short"])
     if part is None:
-        is_plain = match["minutes"] is not None or 0 < hour <= 12  # noqa: PLR2004 - "3시" may be two
+        is_plain = match["minutes"] is not None or 0 < hour <= 12
         part = () if is_plain else (hour,)
     return _moment(part, hour, minute)
 
@@ -276,7 +276,7 @@ def _en_part_first(match: re.Match[str]) -> time | None:
 
 def _stepped(hour: time | None, side: str, minute: int) -> time | None:
     """Return the time so many minutes past an hour, or to it."""
-    if hour is None or not 0 < minute < 60:  # noqa: PLR2004
+    if hour is None or not 0 < minute < 60:
         return None
     return time((hour.hour - 1) % 24, 60 - minute) if side == "to" else time(hour.hour, minute)
 

@@ -39,7 +39,7 @@ def compare(run_a: Run, run_b: Run) -> Comparison:
     scenarios (`statistics.difference_interval`); those of ratios draw them. All of it is
     deterministic: the same two runs give the same numbers.
     """
-    from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import difference_interval, sign_flip
 
     a, b = ({record.sample_id: record for record in run.records} for run in (run_a, run_b))
     both = [_voted(Pair(a=a[sample], b=b[sample])) for sample in a if sample in b]
@@ -81,7 +81,7 @@ def _judged(record: SampleRecord, vote: Vote) -> SampleRecord:
 
 def _people(pairs: Iterable[Pair]) -> tuple[PersonVotes, ...]:
     """Return how each person voted; nothing where nobody did."""
-    from lhkit.harness.statistics import difference_interval, sign_flip  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import difference_interval, sign_flip
 
     votes: dict[str, list[Pair]] = {}
     for pair in pairs:
@@ -130,6 +130,7 @@ def _clusters(pairs: Iterable[Pair], value: Callable[[Pair], int]) -> list[list[
     return list(clusters.values())
 
 
+    from lhkit.harness.statistics import smallest_detectable_difference
 def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None]) -> Ratio | None:
     """Return the median of b's seconds by a's, over the pairs where both were measured."""
     clusters: dict[str, list[float]] = {}
@@ -140,7 +141,7 @@ def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None
     values = [value for each in clusters.values() for value in each]
     if not values:
         return None
-    from lhkit.harness.statistics import median_interval  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import median_interval
 
     return Ratio(
         n=len(values), median=median_low(values), interval=median_interval(clusters.values())

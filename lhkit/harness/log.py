@@ -664,7 +664,7 @@ def _contexts(before: Manifest, after: Manifest) -> Iterator[Change]:
         for each in (before, after)
         if "contexts" in each
     ]
-    if len(told) == 2:  # noqa: PLR2004 - both say it
+    if len(told) == 2:
         (scenarios, then), (others, now) = told
         same = [name for name in others if scenarios.get(name) == others[name]]
         yield from _change(

@@ -172,7 +172,7 @@ def load_solver() -> Any:
 
     It takes half a second: whoever measures time, and has more than `FEW` calls, calls this before.
     """
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - most turns need none
+    from scipy.optimize import linear_sum_assignment
 
     return linear_sum_assignment
 
@@ -249,9 +249,7 @@ def mismatch(matcher: Matcher, actual: Any, place: Place) -> str | None:
     return None if fits else f"expected {described(matcher, place.today)}, got {shown(actual)}"
 
 
-def described(  # noqa: PLR0911 - one arm a matcher
-    matcher: Matcher, today: date | None = None
-) -> str:
+def described(matcher: Matcher, today: date | None = None) -> str:
     """Return in a few words what a matcher accepts."""
     match matcher:
         case Equals(value=value):

@@ -937,7 +937,7 @@ def counted_interval(
     n = sum(sizes)
     if n == len(sizes):
         return wilson(sum(successes), n, level)
-    from lhkit.harness.statistics import clustered_interval  # noqa: PLC0415 - SciPy
+    from lhkit.harness.statistics import clustered_interval
 
     return clustered_interval(successes, sizes, level)
 

@@ -52,8 +52,8 @@ def trace_requests(run: Run) -> Iterator[bytes]:
         MissingPackageError: opentelemetry-proto is not installed.
     """
     try:
-        from google.protobuf import json_format  # noqa: PLC0415 - an extra
-        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415 - so
+        from google.protobuf import json_format
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
     except ImportError as error:
         raise MissingPackageError(
             "opentelemetry-proto is not installed: in the clone, `pip install -e '.[export]'`, or "

@@ -477,7 +477,7 @@ def moment_of(text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return moment if 1000 <= moment.year <= 9000 else None  # noqa: PLR2004 - any zone fits
+    return moment if 1000 <= moment.year <= 9000 else None
 
 
 def _numbers_beyond(value: Any, where: str) -> Iterator[str]:

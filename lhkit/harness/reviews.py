@@ -272,7 +272,7 @@ def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) 
         RunError: a file of labels is broken.
     """
     told = names or reviewers_of(folder)
-    if len(told) != 2:  # noqa: PLR2004 - two people
+    if len(told) != 2:
         raise UsageError(
             f"{folder} was reviewed by {', '.join(told) or 'nobody'}: name the two reviewers to "
             "compare"

@@ -320,7 +320,7 @@ def _arguments(tool: ToolDefinition) -> tuple[str, ...]:
 
 
 def _numbered(prefix: str, names: list[str], seed: int) -> dict[str, str]:
-    order = random.Random(f"{prefix} {seed}")  # noqa: S311 - names, not secrets
+    order = random.Random(f"{prefix} {seed}")
     numbers = order.sample(range(1, len(names) + 1), len(names))
     return {name: f"{prefix}_{number}" for name, number in zip(names, numbers, strict=True)}
 
@@ -502,7 +502,7 @@ def _enlarged(real: ToolRegistry, locale: str, stress: Stress) -> ToolRegistry:
         raise UsageError(f"--stress: there already is a tool {taken[0]!r}: use fewer distractors")
     tools = [*real.definitions, *added]
     if stress.shuffle:
-        random.Random(f"order {stress.seed}").shuffle(tools)  # noqa: S311 - an order, no secret
+        random.Random(f"order {stress.seed}").shuffle(tools)
     enlarged = ToolRegistry(tools)
     enlarged.follow(real)
     return enlarged

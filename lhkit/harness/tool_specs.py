@@ -41,8 +41,8 @@ TOOL_SPECS: TypeAdapter[tuple[ToolSpec, ...]] = TypeAdapter(tuple[ToolSpec, ...]
 @lru_cache(maxsize=512)
 def _fault(spec_json: str) -> str | None:
     """Return why a tool could not have been registered, in words; None if it could."""
-    from lhkit.tools.definition import ToolDefinition  # noqa: PLC0415 - jsonschema takes its time
-    from lhkit.tools.registry import ToolRegistry  # noqa: PLC0415 - the same
+    from lhkit.tools.definition import ToolDefinition
+    from lhkit.tools.registry import ToolRegistry
 
     spec = json.loads(spec_json)  # valid already; pydantic reads no half of a surrogate pair
     tool = ToolDefinition(

@@ -80,7 +80,7 @@ class Package:
             made = getattr(importlib.import_module(self.classes[row["name"]]), row["name"])()
             if row["name"] not in _STATELESS:
                 config, is_long = deepcopy(row["config"]), row.get("long_context", False)
-                made._load_scenario(config, long_context=is_long)  # noqa: SLF001 - as BFCL does
+                made._load_scenario(config, long_context=is_long)
             objects[row["name"]] = made
         return objects
 
@@ -241,7 +241,7 @@ class BfclToolset:
     name: str = "bfcl"
     locales: tuple[str, ...] = ("en",)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> BfclSession:  # noqa: ARG002 - English only
+    def open(self, world: Mapping[str, Any], locale: str) -> BfclSession:
         """Return a session with objects of its own.
 
         Raises:

@@ -261,7 +261,7 @@ class FunctionToolset:
     name: str = "functions"
     locales: tuple[str, ...] = field(default_factory=available_locales)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:  # noqa: ARG002 - one text
+    def open(self, world: Mapping[str, Any], locale: str) -> FunctionSession:
         """Return a session with a copy of the data."""
         own = {"now": None, INSTRUCTIONS: [], **world}
         now, told = own.pop("now"), own.pop(INSTRUCTIONS)

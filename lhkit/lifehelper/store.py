@@ -270,7 +270,7 @@ class StoreImage:
         with Store(_set_up(sqlite3.connect(":memory:", isolation_level=None))) as store:
             _migrate(store, Path(":memory:"))
             _load_catalog(store, catalog)
-            return cls(store._connection.serialize())  # noqa: SLF001 - our own connection
+            return cls(store._connection.serialize())
 
     def fresh(self) -> Store:
         """Return a store in memory that is empty and shares nothing with any other."""

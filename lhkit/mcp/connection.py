@@ -307,7 +307,7 @@ class McpConnection:
 
     async def _elicited(
         self,
-        context: ClientRequestContext,  # noqa: ARG002 - the SDK's name
+        context: ClientRequestContext,
         params: ElicitRequestParams,
     ) -> ElicitResult:
         answer = DECLINED  # an address to open: not from a stranger
@@ -439,7 +439,7 @@ class McpConnection:
 
         A result that lacks its `content` would be an error of the connection, after the tool ran.
         """
-        dispatcher: Any = client.session._dispatcher  # noqa: SLF001 - the SDK has no other place
+        dispatcher: Any = client.session._dispatcher
         send = dispatcher.send_raw_request
 
         async def masked(method: str, *args: Any, **options: Any) -> Any:
@@ -558,7 +558,7 @@ def _closed_transport(process: asyncio.subprocess.Process) -> None:
 @asynccontextmanager
 async def _http(server: Address) -> AsyncIterator[_Streams]:
     async with create_mcp_http_client(headers=dict(server.headers)) as client:
-        client._transport = _Bounded(client._transport)  # noqa: SLF001 - a client that is made takes no other
+        client._transport = _Bounded(client._transport)
         transport: AbstractAsyncContextManager[Any] = streamable_http_client(
             server.url, http_client=client
         )

@@ -460,7 +460,7 @@ def _label(server: Launch | Remote) -> str:
 # ------------------------------------------------------------------------------------------ opening
 def _opened(toolset: McpToolset, world: dict[str, Any], locale: str) -> "McpSession":
     try:
-        from lhkit.mcp.connection import McpConnection  # noqa: PLC0415 - an extra
+        from lhkit.mcp.connection import McpConnection
     except ImportError as error:
         raise MissingPackageError(
             "MCP servers need the package mcp: install lhkit[mcp], or in a clone run make venv"
@@ -494,10 +494,10 @@ def _opened(toolset: McpToolset, world: dict[str, Any], locale: str) -> "McpSess
 
 
 def _spoken(toolset: McpToolset, place: Path | None) -> "Process | Address":
-    from lhkit.mcp.connection import Address, Process  # noqa: PLC0415 - an extra
+    from lhkit.mcp.connection import Address, Process
 
     server = toolset.launched
-    secrets = _secrets_of(toolset._written)  # noqa: SLF001 - nobody else may see them
+    secrets = _secrets_of(toolset._written)
     if isinstance(server, Remote):
         return Address(url=server.url, headers=server.headers, shown=toolset.shown, secrets=secrets)
     return Process(

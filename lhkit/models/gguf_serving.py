@@ -37,7 +37,7 @@ def serve(
     wait for a turn that the others do not give them, and it answers twenty times slower.
     """
     os.putenv("OMP_WAIT_POLICY", "passive")  # read when OpenMP is loaded, by the next line
-    import xllamacpp  # noqa: PLC0415 - its caller looks whether it is there
+    import xllamacpp
 
     ended = threading.Event()
     for each in (signal.SIGTERM, signal.SIGINT):

@@ -107,7 +107,7 @@ def may_pass(failure: BaseException | None) -> bool:
     The server has generated nothing then, or nothing that anybody saw. An unknown host name, a
     bad certificate, a time-out and every other status stay what they are.
     """
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     match failure:
         case aiohttp.ClientConnectorDNSError() | aiohttp.ClientSSLError():
@@ -121,7 +121,7 @@ def may_pass(failure: BaseException | None) -> bool:
 
 
 def _retry_after_s(failure: BaseException | None) -> float | None:
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     if not isinstance(failure, aiohttp.ClientResponseError) or failure.headers is None:
         return None
@@ -152,7 +152,7 @@ def transport_faults(address: str) -> Iterator[None]:
         StreamStalledError: silence for longer than the idle limit.
         StreamBrokenError: the connection ended early, or what came was not UTF-8.
     """
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     try:
         yield
@@ -333,7 +333,7 @@ def _short(text: str) -> str:
 
 
 def _knows_no_such_model(status: int, said: str) -> bool:
-    return status == 404 and _NO_SUCH_MODEL.search(said) is not None  # noqa: PLR2004 - HTTP
+    return status == 404 and _NO_SUCH_MODEL.search(said) is not None
 
 
 _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
@@ -344,7 +344,7 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
         "try later or send less at once",
     ),
     (
-        lambda status, _: status >= 500,  # noqa: PLR2004 - HTTP server errors
+        lambda status, _: status >= 500,
         ServerFailedError,
         "the server failed",
         "look into its log",
@@ -1087,7 +1087,7 @@ def require_address(base_url: str) -> None:
 
 
 def _session(endpoint: Endpoint) -> "aiohttp.ClientSession":
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     api_key = (endpoint.api_key or "").strip()  # keys are pasted with line ends
     hide(api_key)
@@ -1159,7 +1159,7 @@ _MODELS = "models/"
 
 def _has_no_list(error: ModelError) -> bool:
     """Return True if a server answered without a list of models; it may serve one all the same."""
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     match error.__cause__:
         case aiohttp.ClientResponseError(status=status):
@@ -1288,7 +1288,7 @@ def _object(payload: Any, address: str) -> Mapping[str, Any]:
 async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
     if response.status == _OK:
         return
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     if response.status in _REDIRECTS:
         raise redirected(str(response.url), response.headers.get("Location", ""))

@@ -400,7 +400,7 @@ class LocalServer(ABC, Generic[Plan_co]):
 
     async def _until_ready(self, reaper: Process) -> float:
         """Wait until it answers, and return how many seconds that took."""
-        import aiohttp  # noqa: PLC0415 - a script needs none
+        import aiohttp
 
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -473,7 +473,7 @@ class VllmServer(LocalServer[ServerSettings]):
 
 async def answers_health(session: "aiohttp.ClientSession", base_url: str) -> bool:
     """Return whether a server at `base_url` says that it is ready."""
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     url = base_url.removesuffix("/v1") + "/health"
     timeout = aiohttp.ClientTimeout(total=_HEALTH_TIMEOUT_S)
@@ -566,7 +566,7 @@ async def find_running(
         return None
     if dtype is not None and found.dtype != dtype:
         return None
-    import aiohttp  # noqa: PLC0415 - a script needs none
+    import aiohttp
 
     async with aiohttp.ClientSession() as session:
         return found if await answers_health(session, found.base_url) else None

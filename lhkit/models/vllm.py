@@ -76,7 +76,7 @@ class CompletionContent:
         for call in self.result.calls[self._shown_calls :]:
             yield ToolCallParsed(call=call)
 
-    def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:  # noqa: ARG002 - text shows it
+    def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
         """Yield nothing: in the text itself every call is complete, or is a fragment."""
         return iter(())
 
@@ -104,7 +104,7 @@ async def adding_start(connection: Connection, model: str) -> bool:
     except ModelError:
         return False  # whatever it is, the first request will tell
     counted = (typed(told, "usage", dict) or {}).get("prompt_tokens")
-    return bool(counted == 2)  # noqa: PLR2004 - its own and ours
+    return bool(counted == 2)
 
 
 class VllmHttp:

@@ -139,7 +139,7 @@ class ABState:
         return self.stage not in {Stage.OPT_IN, Stage.ANSWERING, Stage.FAILED}
 
 
-def fold_ab(state: ABState, event: ABEvent) -> ABState:  # noqa: PLR0911 - one arm an event
+def fold_ab(state: ABState, event: ABEvent) -> ABState:
     """Return the state after `event`."""
     match event:
         case OptInAsked():

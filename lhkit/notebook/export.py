@@ -39,7 +39,7 @@ def to_markdown(state: PanelState, catalog: Catalog) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
+def _markdown(item: Item, catalog: Catalog) -> str:
     match item:
         case UserItem(text=text):
             said = _quoted(_fenced(text) if acts(text) else text)
@@ -93,7 +93,7 @@ def to_lines(state: PanelState, catalog: Catalog) -> list[str]:
     return [printable(line).replace("\n", "\n    ") for line in lines]
 
 
-def _line(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
+def _line(item: Item, catalog: Catalog) -> str:
     match item:
         case UserItem(text=text):
             return f"{catalog.text('notebook.role_user')}: {text}"
@@ -125,7 +125,7 @@ def to_json(state: PanelState) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-def _entry(item: Item) -> dict[str, Any]:  # noqa: PLR0911 - one arm an item
+def _entry(item: Item) -> dict[str, Any]:
     match item:
         case UserItem(text=text):
             return {"role": "user", "text": text}

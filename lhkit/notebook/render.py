@@ -188,7 +188,7 @@ def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Frag
     return (Fragment(_message("assistant", body, catalog, is_live=True), stream=words),)
 
 
-def fragment(item: Item, catalog: Catalog) -> str:  # noqa: PLR0911 - one arm an item
+def fragment(item: Item, catalog: Catalog) -> str:
     """Return the HTML of one item."""
     match item:
         case UserItem(text=text):

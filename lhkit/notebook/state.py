@@ -289,7 +289,7 @@ class PanelState:
         )
 
 
-def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelState:  # noqa: C901, PLR0911, PLR0912 - one arm an event
+def fold(state: PanelState, event: PanelEvent, *, at_s: float = 0.0) -> PanelState:  # noqa: C901, PLR0912 - one arm an event
     """Return the state after `event`, which came at `at_s` seconds of a monotonic clock."""
     match event:
         case TurnStarted():

@@ -124,7 +124,7 @@ async def _forget() -> bool:
 
 def show(widget: Any) -> None:
     """Display a widget in the output of the running cell."""
-    from IPython.display import display  # noqa: PLC0415 - only a kernel has it
+    from IPython.display import display
 
     display(widget)  # type: ignore[no-untyped-call]
 

@@ -442,7 +442,7 @@ class ToolRegistry(Mapping[str, ToolDefinition]):
             other: the registry.
             change: gives a tool as it is to be here; as it is there if left out.
         """
-        other._tell(WeakMethod(self._take), change or _as_it_is)  # noqa: SLF001 - of this class
+        other._tell(WeakMethod(self._take), change or _as_it_is)
 
     def _tell(self, take: WeakMethod[_Take], change: Change) -> None:
         self._followers = [each for each in self._followers if each[0]() is not None]

@@ -346,7 +346,7 @@ def require_packages() -> None:
         MissingPackageError: torch, transformers or peft is not installed.
     """
     try:
-        import peft  # noqa: F401, PLC0415 - heavy, and only looked for
+        import peft  # noqa: F401 - heavy, and only looked for
         import torch  # noqa: F401 - heavy, and only looked for
         import transformers  # noqa: F401 - heavy, and only looked for
     except ImportError as error:
@@ -442,7 +442,7 @@ def encoder(folder: Path) -> Encode:
     Raises:
         TuningError: the folder has no `tokenizer.json`, or one that is broken.
     """
-    from tokenizers import Tokenizer  # noqa: PLC0415 - heavy
+    from tokenizers import Tokenizer
 
     path = folder / "tokenizer.json"
     if not path.is_file():
@@ -470,7 +470,7 @@ def with_adapter(model: Any, shape: AdapterShape, *, seed: int, start: Path | No
         TuningError: the adapter in `start` cannot be read, or has another shape.
     """
     import torch
-    from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - heavy
+    from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(seed)
     tuned = get_peft_model(
@@ -490,8 +490,8 @@ def with_adapter(model: Any, shape: AdapterShape, *, seed: int, start: Path | No
 
 
 def _take_over(model: Any, start: Path, shape: AdapterShape) -> None:
-    import peft  # noqa: PLC0415 - heavy
-    from safetensors import SafetensorError  # noqa: PLC0415 - with peft
+    import peft
+    from safetensors import SafetensorError
 
     try:
         card: Any = peft.LoraConfig.from_pretrained(str(start))
@@ -632,7 +632,7 @@ def weighted_mean(losses: Any, batch: Batch, *, decisive_weight: float) -> Any:
 def token_losses(model: Any, batch: Batch) -> Any:
     """Return the cross-entropy (nats) of each learnt token, row by row, shape (tokens,)."""
     import torch
-    from peft.helpers import disable_input_dtype_casting  # noqa: PLC0415 - heavy
+    from peft.helpers import disable_input_dtype_casting
 
     tokens = [*batch.prefix, *chain.from_iterable(batch.rows)]
     labels = torch.tensor([*[IGNORED] * len(batch.prefix), *chain.from_iterable(batch.labels)])
@@ -744,8 +744,8 @@ def require_same_base(base: Path, adapter: Path) -> None:
 
 def _merged(base: Path, adapter: Path) -> Any:
     import torch
-    from peft import PeftModel  # noqa: PLC0415 - heavy
-    from safetensors import SafetensorError  # noqa: PLC0415 - with peft
+    from peft import PeftModel
+    from safetensors import SafetensorError
 
     model = load_model(base, "float32")
     told = _card(adapter)

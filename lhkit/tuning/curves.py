@@ -177,7 +177,7 @@ def save_curves(
     Raises:
         OSError: the disk does not take them.
     """
-    import vl_convert  # noqa: PLC0415 - heavy, and only for pictures
+    import vl_convert
 
     spec = curves(log, scores=scores, locale=locale)
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]).encode()

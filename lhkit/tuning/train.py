@@ -210,7 +210,7 @@ def require_room(shape: BaseShape, *, rank: int, folder: Path, machine: Machine)
 def peak_memory_bytes() -> int | None:
     """Return the most memory that this process held so far; None where the system does not tell."""
     try:
-        import resource  # noqa: PLC0415 - not on Windows
+        import resource
     except ImportError:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -398,7 +398,7 @@ def save_checkpoint(checkpoint: Checkpoint, model: Any, optimizer: Any, progress
         TuningError: the disk does not take it.
     """
     import torch
-    from peft import get_peft_model_state_dict  # noqa: PLC0415 - heavy
+    from peft import get_peft_model_state_dict
 
     folder = checkpoint.folder
     state = {
@@ -434,7 +434,7 @@ def save_weights(checkpoint: Checkpoint, model: Any, step: int) -> None:
         TuningError: the disk does not take it.
     """
     import torch
-    from peft import get_peft_model_state_dict  # noqa: PLC0415 - heavy
+    from peft import get_peft_model_state_dict
 
     folder = checkpoint.folder
     weights = get_peft_model_state_dict(model, save_embedding_layers=False)
@@ -455,7 +455,7 @@ def load_weights(checkpoint: Checkpoint, model: Any, step: int) -> None:
         TuningError: it cannot be read, or is that of another step.
     """
     import torch
-    from peft import set_peft_model_state_dict  # noqa: PLC0415 - heavy
+    from peft import set_peft_model_state_dict
 
     path = checkpoint.folder / BEST
     try:
@@ -518,7 +518,7 @@ def _line(error: Exception) -> str:
 
 def _loaded(path: Path, model: Any, optimizer: Any) -> Progress:
     import torch
-    from peft import set_peft_model_state_dict  # noqa: PLC0415 - heavy
+    from peft import set_peft_model_state_dict
 
     state = torch.load(path, weights_only=True, map_location="cpu")
     progress = Progress(step=state["step"], log=state["log"])
@@ -831,7 +831,7 @@ def _epochs(rows: Sequence[TokenSequence], settings: TuneSettings) -> Iterator[B
 
 
 def _order(seed: str) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - the order of training data, no secret
+    return random.Random(seed)
 
 
 @dataclass(slots=True, kw_only=True)

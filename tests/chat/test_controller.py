@@ -126,7 +126,7 @@ class HeldModel:
         self.go_on = asyncio.Event()
         self.is_closed = False
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:  # noqa: ARG002
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         try:
             yield TextDelta(text="잠깐만")
             self.spoke.set()

@@ -86,7 +86,7 @@ def broken(record: SampleRecord, severity: Severity) -> SampleRecord:
         ("silent", {"max_violations": 0}, 0, ""),
     ],
 )
-async def test_a_pass_rate_below_the_least_ends_with_1(  # noqa: PLR0917 - one table
+async def test_a_pass_rate_below_the_least_ends_with_1(
     run_eval: Eval,
     capsys: pytest.CaptureFixture[str],
     model: str,
@@ -136,7 +136,7 @@ async def test_for_people_a_finding_is_a_sentence_and_no_error(
         (Severity.ESCAPED, 100, 1, "8 violations really happened."),
     ],
 )
-async def test_too_many_violations_and_any_that_escaped_end_with_1(  # noqa: PLR0917 - one table
+async def test_too_many_violations_and_any_that_escaped_end_with_1(
     run_eval: Eval,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -214,7 +214,7 @@ async def test_a_baseline_of_which_nothing_is_valid_is_refused_before_anything_i
         ("ppppiiii", "p", {"max_violations": 5}, 1),
     ],
 )
-async def test_the_exit_code_of_every_mixture(  # noqa: PLR0917 - one table
+async def test_the_exit_code_of_every_mixture(
     run_eval: Eval,
     tmp_path: Path,
     verdicts: str,

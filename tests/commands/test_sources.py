@@ -129,7 +129,7 @@ async def test_a_missing_and_an_invalid_sample_need_the_server(
 
 
 @pytest.mark.parametrize("name", ["gemma-tuned", "trained-anew"])
-async def test_other_weights_under_the_same_name_are_asked_anew(  # noqa: PLR0917 - fixtures
+async def test_other_weights_under_the_same_name_are_asked_anew(
     run_eval: Evaluate,
     starts: list[str],
     tmp_path: Path,

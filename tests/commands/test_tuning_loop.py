@@ -121,7 +121,7 @@ async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
         assert await again == 0
         assert "model is already served in" in capsys.readouterr().out
         trained(folder, "right")
-        assert await serve._running("model", folder, settings) is None  # noqa: SLF001 - it would stay
+        assert await serve._running("model", folder, settings) is None
 
 
 async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody_knows(

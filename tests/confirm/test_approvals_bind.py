@@ -80,7 +80,7 @@ class Cards:
             name="Card()",
             receive=self.gate.take_message,
         )
-        self.gate._home = self.screen  # noqa: SLF001 - a panel hands it over when it is made
+        self.gate._home = self.screen
         self.page = FrontEnd(self.screen)
         tool = echo_tool("write", parameters=SCHEMA, is_destructive=True, handler=self._write)
         self.dispatcher = ToolDispatcher(ToolRegistry([tool]))
@@ -260,7 +260,7 @@ class Served:
         params = CallToolRequestParams(
             name="write", arguments={"ids": ids}, request_state=state, input_responses=given
         )
-        return await self.serving._call(context, params)  # noqa: SLF001 - as the protocol calls it
+        return await self.serving._call(context, params)
 
 
 def result_of(answer: Any) -> ElicitResult:

@@ -14,7 +14,7 @@ class WaitingGate:
         self.asked = asyncio.Event()
         self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+    async def confirm(self, request: ConfirmRequest) -> bool:
         self.asked.set()
         return await self.answer
 
@@ -59,7 +59,7 @@ class LateGate:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+    async def confirm(self, request: ConfirmRequest) -> bool:
         self.asked.set()
         try:
             return await asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class MendedGate:
     def __init__(self) -> None:
         self._is_broken = True
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+    async def confirm(self, request: ConfirmRequest) -> bool:
         if self._is_broken:
             self._is_broken = False
             raise RuntimeError

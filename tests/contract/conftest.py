@@ -42,7 +42,7 @@ def lhkit_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> Lhkit:
     """Return a function that runs `lhkit ARGS` in this process: its exit code and its output."""
-    from lhkit.__main__ import main  # noqa: PLC0415 - the console script's own function
+    from lhkit.__main__ import main
 
     monkeypatch.setenv("LHKIT_LOCALE", "en")
     monkeypatch.setenv("LHKIT_CACHE_DIR", str(tmp_path / "cache"))

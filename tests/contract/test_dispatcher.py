@@ -70,7 +70,7 @@ TABLE: list[tuple[Any, Any, Any, str, int, int]] = [
 
 
 @pytest.mark.parametrize(("name", "args", "answers", "result", "asked", "ran"), TABLE)
-def test_dispatch_validates_then_asks_then_runs(  # noqa: PLR0917 - one table
+def test_dispatch_validates_then_asks_then_runs(
     name: Any, args: Any, answers: Any, result: str, asked: int, ran: int
 ) -> None:
     bench = Bench()

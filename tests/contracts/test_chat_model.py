@@ -162,7 +162,7 @@ async def heard(model: ChatModel) -> list[ModelEvent]:
 
 async def heard_before_it_failed(model: ChatModel, into: list[ModelEvent]) -> None:
     async for event in model.stream(REQUEST):
-        into.append(event)  # noqa: PERF401 - what came before the fault has to stay
+        into.append(event)
 
 
 def outline(events: list[ModelEvent]) -> list[Any]:

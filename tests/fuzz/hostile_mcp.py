@@ -3,7 +3,6 @@
 It shakes hands as it should, and then lies: about its tools, in its answers, in what it asks. What
 it must never get goes to the file WITNESS: a call of the write `write`, or an accepted question.
 """
-# ruff: noqa: S311 - its chances are numbers, and its methods what their names say
 
 import json
 import os

@@ -4,7 +4,6 @@ Each call goes the whole way, from the dispatcher to a process (`hostile_mcp.py`
 laws: nothing raises, nothing hangs, each result is an envelope that can be told to a model, no
 write reaches the server that nobody allowed, and no question is accepted.
 """
-# ruff: noqa: S311 - a seed makes the same calls again
 
 import random
 import shlex

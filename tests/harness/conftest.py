@@ -104,7 +104,7 @@ class NotesToolset:
     registry: ToolRegistry = field(default_factory=lambda: REGISTRY)
     sessions: list[NotesSession] = field(default_factory=list)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> NotesSession:  # noqa: ARG002 - one locale
+    def open(self, world: Mapping[str, Any], locale: str) -> NotesSession:
         unknown = world.keys() - {"now", "notes"}
         if unknown:
             raise UsageError(f"world: unknown tables {sorted(unknown)}")

@@ -546,7 +546,7 @@ async def test_an_error_midway_leaves_no_half_of_a_folder(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setitem(imports._TEXTS, "yaml", fail)  # noqa: SLF001 - a disk that fills up
+    monkeypatch.setitem(imports._TEXTS, "yaml", fail)
     (tmp_path / "mine").mkdir()
     with pytest.raises(OSError, match="disk full"):
         await folder_of(tmp_path, CHAT)

@@ -217,7 +217,7 @@ async def test_the_day_is_the_one_of_the_clocks_zone(call: Call, clock: Any) -> 
 
 
 async def test_a_clock_without_a_zone_is_our_bug(store: Store) -> None:
-    deps = LifeHelper(store=store, now=lambda: datetime(2026, 6, 17))  # noqa: DTZ001 - the fault
+    deps = LifeHelper(store=store, now=lambda: datetime(2026, 6, 17))
     with pytest.raises(ValueError, match="time zone"):
         tools.add_habit(WALK, deps)
 

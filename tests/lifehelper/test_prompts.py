@@ -53,7 +53,7 @@ def test_the_present_is_one_line_with_the_days_that_the_message_names(
 
 def test_every_reason_is_in_every_language_with_the_same_placeholders() -> None:
     def placeholders(locale: str) -> dict[str, set[str | None]]:
-        reasons = prompts._REASONS[locale]  # noqa: SLF001 - parity of the table itself
+        reasons = prompts._REASONS[locale]
         return {
             key: {f for _, f, _, _ in string.Formatter().parse(t) if f}
             for key, t in reasons.items()
@@ -66,7 +66,7 @@ def test_every_refusal_of_the_code_has_its_reason() -> None:
     files = sorted(Path(prompts.__file__).parent.glob("*.py"))
     named = {key for path in files for key in re.findall(r'\bkey="(\w+)"', path.read_text("utf-8"))}
     assert "quota_reached" in named
-    assert named - set(prompts._REASONS["en"]) == set()  # noqa: SLF001 - the table itself
+    assert named - set(prompts._REASONS["en"]) == set()
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_promise_of_an_older_draft_is_read_by_it() -> None:
     assert "a.1 is" in broken(schema, {"a": ["x", "y"]})
 
 
-class Counted(str):  # noqa: SLOT000 - counts on the class
+class Counted(str):
     """A text that counts what it is compared with."""
 
     compared = 0

@@ -161,10 +161,10 @@ class Leaving:
     def __init__(self) -> None:
         self.gone = asyncio.Event()
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - the protocol's name
+    async def confirm(self, request: ConfirmRequest) -> bool:
         return True
 
-    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:  # noqa: ARG002 - the protocol's names
+    async def fill_in(self, request: ConfirmRequest, form: Form) -> FormAnswer:
         try:
             await asyncio.get_running_loop().create_future()
         finally:

@@ -112,7 +112,7 @@ async def said(model: OpenAiHttp, request: ModelRequest = REQUEST) -> list[Model
 
 async def said_before_it_failed(model: OpenAiHttp, into: list[ModelEvent]) -> None:
     async for each in model.stream(REQUEST):
-        into.append(each)  # noqa: PERF401 - what came before the fault has to stay
+        into.append(each)
 
 
 def last_of(events: list[ModelEvent]) -> Finished:

@@ -53,7 +53,7 @@ class FakeTime:
 
     @property
     def pace(self) -> Pace:
-        rng = random.Random(1)  # noqa: S311 - jitter, no secret
+        rng = random.Random(1)
         return Pace(clock=lambda: self.now_s, sleep=self.sleep, rng=rng)
 
 
@@ -69,7 +69,7 @@ async def asked(
             events: list[ModelEvent] = []
             try:
                 async for each in model.stream(REQUEST):
-                    events.append(each)  # noqa: PERF401 - what came before a fault has to stay
+                    events.append(each)
             except LhkitError as error:
                 assert not any(isinstance(each, Finished) for each in events)
                 return error, server, time
@@ -145,7 +145,7 @@ async def test_a_server_that_comes_back_while_we_wait_is_used() -> None:
     async def meanwhile(_seconds: float) -> None:
         await back.__aenter__()
 
-    model._connection.pace = Pace(sleep=meanwhile)  # noqa: SLF001 - the server has to be started in it
+    model._connection.pace = Pace(sleep=meanwhile)
     async with aclosing(model):
         *_, last = [each async for each in model.stream(REQUEST)]
     await back.__aexit__(None, None, None)
@@ -191,7 +191,7 @@ def turned_away(status: int = 503, **headers: str) -> aiohttp.ClientResponseErro
 
 
 def pause_s(failure: BaseException | None, failed: int, paused_s: float = 0.0) -> float | None:
-    rng = random.Random(failed)  # noqa: S311 - jitter, no secret
+    rng = random.Random(failed)
     return Backoff(retries=9).pause_s(failure, failed=failed, paused_s=paused_s, rng=rng)
 
 

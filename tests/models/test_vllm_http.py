@@ -84,7 +84,7 @@ async def said(model: VllmHttp, request: ModelRequest = REQUEST) -> list[ModelEv
 
 async def said_before_it_failed(model: VllmHttp, into: list[ModelEvent]) -> None:
     async for each in model.stream(REQUEST):
-        into.append(each)  # noqa: PERF401 - what came before the fault has to stay
+        into.append(each)
 
 
 async def answer_of(*behaviours: Behaviour, **endpoint: Any) -> tuple[list[ModelEvent], FakeVllm]:

@@ -71,7 +71,7 @@ def purse() -> type[Toolset]:
             return {"jars": jars}
 
     class Purse:
-        def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
+        def open(self, world: Mapping[str, Any], locale: str) -> Session:
             registry = ToolRegistry([echo_tool("spend", handler=spend)])
             return Jars(registry=registry, assistant=Assistant(), today=date(2026, 6, 15))
 
@@ -95,7 +95,7 @@ def make_panel(settings: Settings) -> MakePanel:
 
 @pytest.fixture
 def front_end() -> Callable[[ChatPanel], FrontEnd]:
-    return lambda panel: FrontEnd(panel._screen)  # noqa: SLF001 - the fake browser's way in
+    return lambda panel: FrontEnd(panel._screen)
 
 
 @pytest.fixture

@@ -101,15 +101,15 @@ def make_ab(settings: Settings, tmp_path: Path) -> MakeAB:
 
 def press(panel: ABPanel, name: str, value: str = "", **fields: str) -> None:
     content = {"type": "press", "press": name, "value": value, "fields": fields, "view": "page"}
-    panel._board.take_message(content)  # noqa: SLF001 - the fake browser's way in
+    panel._board.take_message(content)
 
 
 def pages(panel: ABPanel) -> list[FrontEnd]:
-    return [FrontEnd(half.screen) for half in panel._seated]  # noqa: SLF001 - the same
+    return [FrontEnd(half.screen) for half in panel._seated]
 
 
 def shown(panel: ABPanel) -> str:
-    return "".join(panel._board.widget.parts)  # noqa: SLF001 - what the browser is given
+    return "".join(panel._board.widget.parts)
 
 
 def runs(tmp_path: Path) -> tuple[Run, Run]:
@@ -261,7 +261,7 @@ class Shelf(BareSession):
 class Shelves:
     """A toolset that opens such a session for each conversation."""
 
-    def open(self, world: Any, locale: str) -> Session:  # noqa: ARG002 - one language
+    def open(self, world: Any, locale: str) -> Session:
         return Shelf(world)
 
 
@@ -431,9 +431,7 @@ async def test_the_board_and_both_sides_escape_what_cannot_be_seen(make_ab: Make
     panel.vote("tie", HIDDEN)
     panel.unblind()
     sides = [
-        item.html
-        for half in panel._seated  # noqa: SLF001 - what is on the page
-        for item in render(half.screen.state, english).fragments
+        item.html for half in panel._seated for item in render(half.screen.state, english).fragments
     ]
     for html in (*ab_parts(panel.state, english), *sides):
         read = Elements(html).read

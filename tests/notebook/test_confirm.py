@@ -39,14 +39,14 @@ def screen() -> Screen:
 @pytest.fixture
 async def gate(screen: Screen) -> ButtonConfirmGate:
     made = ButtonConfirmGate(screen=screen, ask=nobody)
-    screen._receive = made.take_message  # noqa: SLF001 - a panel does this when it is made
+    screen._receive = made.take_message
     return made
 
 
 @pytest.fixture
 async def page(screen: Screen, front_end_of: MakeFrontEnd, gate: ButtonConfirmGate) -> Any:
     assert gate
-    screen._loop.bind()  # noqa: SLF001 - the fixture of the screen ran outside the loop
+    screen._loop.bind()
     return front_end_of(screen)
 
 
@@ -66,7 +66,7 @@ async def test_a_press_is_the_answer(
     page.answer(how)
     assert await asked is (how == "run")
     assert gate.outcomes == [outcome]
-    assert gate._home.state.items[-1].outcome is outcome  # noqa: SLF001 - what the card shows
+    assert gate._home.state.items[-1].outcome is outcome
 
 
 async def test_the_first_answer_wins_and_an_old_card_cannot_be_pressed(
@@ -321,7 +321,7 @@ async def test_gate_code_answers_decline_a_form_and_stay_for_the_next_write(
     gate.answer_from_code([True, True])
     assert await gate.confirm(REQUEST) is True
     assert await gate.fill_in(REQUEST, form) == DECLINED
-    assert gate._home.state.items[-1].outcome is QuestionOutcome.CODE_NO  # noqa: SLF001 - the card
+    assert gate._home.state.items[-1].outcome is QuestionOutcome.CODE_NO
     assert await gate.confirm(REQUEST) is True
     assert await gate.fill_in(REQUEST, form) == DECLINED  # also when no answer is left
     assert gate.outcomes == [QuestionOutcome.CODE_YES, QuestionOutcome.CODE_YES]

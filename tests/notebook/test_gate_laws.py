@@ -82,7 +82,7 @@ class NotesToolset:
     def __init__(self) -> None:
         self.wrote: Counter[int] = Counter()
 
-    def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one world
+    def open(self, world: Mapping[str, Any], locale: str) -> Session:
         return Notes(self.wrote)
 
 
@@ -99,7 +99,7 @@ async def rounds() -> None:
 def board_press(panel: Any, name: str, value: str, message: str = "") -> None:
     fields = {"message": message, "reason": "because", "1:tool": "write", "1:arg:a": "1"}
     content = {"type": "press", "press": name, "value": value, "fields": fields, "view": "page"}
-    panel._board.take_message(content)  # noqa: SLF001 - the fake browser's way in
+    panel._board.take_message(content)
 
 
 @given(actions=ACTIONS)
@@ -120,7 +120,7 @@ async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_
         allowed: Counter[int] = Counter()
         old: list[str] = []
         for action in actions:
-            pages = [FrontEnd(half.screen) for half in panel._seated]  # noqa: SLF001 - fresh ones
+            pages = [FrontEnd(half.screen) for half in panel._seated]
             cards = [page.screen.state.open_card for page in pages]
             match action:
                 case ("send",):
@@ -160,10 +160,10 @@ async def test_a_review_and_a_kept_chat_that_nobody_answers_write_nothing(
                 case ("press", name, value):
                     board_press(review, name, value)
                 case ("answer", _, how, _):
-                    FrontEnd(panel._screen).press("answer", card="none", how=how)  # noqa: SLF001 - as above
+                    FrontEnd(panel._screen).press("answer", card="none", how=how)
                     board_press(review, "judge", how)
                 case _:
-                    FrontEnd(panel._screen).press("send", text="write")  # noqa: SLF001 - as above
+                    FrontEnd(panel._screen).press("send", text="write")
             await rounds()
         panel.close()
         await rounds()

@@ -78,7 +78,7 @@ async def test_an_interrupt_ends_a_turn_that_a_button_began(
     await page.until_asked()
     os.kill(os.getpid(), signal.SIGINT)
     await page.until(lambda: not panel.is_busy)
-    assert panel._gate.outcomes == [QuestionOutcome.INTERRUPTED]  # noqa: SLF001 - what the card says
+    assert panel._gate.outcomes == [QuestionOutcome.INTERRUPTED]
     calls = [item for item in panel.state.items if hasattr(item, "result")]
     assert isinstance(calls[0].result, ToolCancelled)
 

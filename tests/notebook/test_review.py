@@ -83,7 +83,7 @@ async def notes(settings: Settings, tmp_path: Path) -> Path:
 
 def press(review: Review, name: str, value: str = "", **fields: str) -> None:
     content = {"type": "press", "press": name, "value": value, "fields": fields}
-    review._board.take_message(content)  # noqa: SLF001 - the fake browser's way in
+    review._board.take_message(content)
 
 
 def fields_of(review: Review, tool: str, **typed: str) -> dict[str, str]:

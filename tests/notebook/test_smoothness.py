@@ -46,10 +46,10 @@ async def test_there_are_at_most_twenty_updates_a_second(
     sent: list[Any] = []
     monkeypatch.setattr(panel.widget, "send", sent.append)
     loop = asyncio.get_running_loop()
-    before, begun = panel._screen.updates, loop.time()  # noqa: SLF001 - what is published
+    before, begun = panel._screen.updates, loop.time()
     await panel.send("talk")
     seconds = loop.time() - begun
-    assert panel._screen.updates - before <= seconds / UPDATE_S + 2  # noqa: SLF001 - see above
+    assert panel._screen.updates - before <= seconds / UPDATE_S + 2
     said = "".join(c[2] for m in sent for c in m["changes"] if c[0] == "append")
     assert said.count("말") > 80
 

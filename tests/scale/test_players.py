@@ -346,7 +346,7 @@ async def test_two_replicas_of_different_models_are_refused(
             await super().begin()
             return Introduction(ModelIdentity(model=next(names)), 0.0)
 
-        async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:  # noqa: ARG002
+        async def take(self, asked: Sequence[Asked] = ()) -> list[tuple[int, Played]]:
             await asyncio.Event().wait()  # nothing is finished before both are there
             raise AssertionError
 

@@ -109,14 +109,14 @@ async def test_a_rejected_call_is_cancelled() -> None:
 class CancelledGate:
     """A gate whose own future was cancelled, as when its panel closes."""
 
-    async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+    async def confirm(self, request: ConfirmRequest) -> bool:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         future.cancel()
         return await future
 
 
 class TruthyGate:
-    async def confirm(self, request: ConfirmRequest) -> Any:  # noqa: ARG002 - protocol
+    async def confirm(self, request: ConfirmRequest) -> Any:
         return "yes"
 
 
@@ -238,7 +238,7 @@ async def test_cancelling_the_caller_lets_a_started_handler_finish() -> None:
 @pytest.mark.anyio
 async def test_cancelling_the_caller_while_the_user_is_asked_runs_nothing() -> None:
     class Endless:
-        async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+        async def confirm(self, request: ConfirmRequest) -> bool:
             return await asyncio.get_running_loop().create_future()
 
     seen: list[DispatchTrace] = []
@@ -483,7 +483,7 @@ async def test_a_gate_that_swallows_a_stop_and_says_yes_starts_nothing() -> None
     asked = asyncio.Event()
 
     class Stubborn:
-        async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+        async def confirm(self, request: ConfirmRequest) -> bool:
             asked.set()
             try:
                 await asyncio.get_running_loop().create_future()
@@ -504,7 +504,7 @@ async def test_a_stop_that_a_summary_or_a_gate_asks_for_comes_before_the_handler
         return "?"
 
     class Stopping:
-        async def confirm(self, request: ConfirmRequest) -> bool:  # noqa: ARG002 - protocol
+        async def confirm(self, request: ConfirmRequest) -> bool:
             stop()
             return True
 

@@ -110,7 +110,7 @@ def test_one_function_is_a_tool_in_each_language_by_a_description_of_its_own() -
 
 
 class YesGate:
-    async def confirm(self, request: Any) -> bool:  # noqa: ARG002 - protocol
+    async def confirm(self, request: Any) -> bool:
         return True
 
 
@@ -141,7 +141,7 @@ def test_a_parameter_named_title_survives() -> None:
 def test_functions_that_cannot_be_tools_are_refused() -> None:
     def undocumented(a: int) -> None: ...
 
-    def untyped(a) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def untyped(a) -> None:  # type: ignore[no-untyped-def]
         """Do it."""
 
     def open_ended(*args: int) -> None:
@@ -488,7 +488,7 @@ def test_tool_that_pydantic_cannot_describe_is_refused_when_it_is_registered() -
         """Count."""
         return {"count": count}
 
-    def invalid(count: "int)") -> dict[str, Any]:  # type: ignore  # noqa: F722, PGH003 - the point
+    def invalid(count: "int)") -> dict[str, Any]:  # type: ignore  # noqa: F722 - the point
         """Count."""
         return {"count": count}
 
@@ -602,7 +602,7 @@ async def test_tool_result_of_another_type_is_a_handler_error(annotation: Any, v
 
 @pytest.mark.anyio
 async def test_tool_result_without_an_annotation_is_a_handler_error() -> None:
-    def answer():  # type: ignore[no-untyped-def]  # noqa: ANN202 - the point
+    def answer():  # type: ignore[no-untyped-def]
         """Answer."""
         return "a"
 

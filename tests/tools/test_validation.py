@@ -133,8 +133,8 @@ async def test_a_value_that_its_type_refuses_is_refused_before_anybody_is_asked(
         (date, "2026-06-15", date(2026, 6, 15)),
         (date | None, None, None),
         (date | str, "soon", "soon"),
-        (datetime, "2026-06-15T09:00:00", datetime(2026, 6, 15, 9)),  # noqa: DTZ001 - as written
-        (datetime, "2026-06-15T09:00", datetime(2026, 6, 15, 9)),  # noqa: DTZ001 - as written
+        (datetime, "2026-06-15T09:00:00", datetime(2026, 6, 15, 9)),
+        (datetime, "2026-06-15T09:00", datetime(2026, 6, 15, 9)),
         (time, "09:30", time(9, 30)),
         (timedelta, "PT30M", timedelta(minutes=30)),
         (

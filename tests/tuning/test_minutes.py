@@ -96,7 +96,7 @@ def test_a_training_that_gets_no_better_ends_and_its_best_adapter_is_kept(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
     import torch
-    from safetensors.torch import load_file  # noqa: PLC0415 - heavy
+    from safetensors.torch import load_file
 
     changes = {"steps": 30, "dev_every_steps": 2, "patience": 2, "learning_rate": 0.5}
     log = trained(tiny_gemma, tmp_path / "a", **changes)
@@ -168,7 +168,7 @@ def test_a_model_that_was_made_of_another_adapter_is_not_taken_for_this_ones(
 def test_an_adapter_is_kept_every_so_many_minutes_and_the_end_is_the_same(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
-    from safetensors.torch import load_file  # noqa: PLC0415 - heavy
+    from safetensors.torch import load_file
 
     plain = trained(tiny_gemma, tmp_path / "a")
     around = TrainingSurroundings(keep_every_minutes=4 / 60)

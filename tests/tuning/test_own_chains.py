@@ -134,7 +134,7 @@ class BoxSession:
 
 
 class House:
-    def open(self, world: Mapping[str, Any], locale: str) -> BoxSession:  # noqa: ARG002 - one
+    def open(self, world: Mapping[str, Any], locale: str) -> BoxSession:
         return BoxSession(json.loads(json.dumps(world["boxes"])))
 
 

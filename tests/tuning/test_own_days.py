@@ -65,7 +65,7 @@ class RoomSession:
 
 
 class Rooms:
-    def open(self, world: Mapping[str, Any], locale: str) -> RoomSession:  # noqa: ARG002 - one
+    def open(self, world: Mapping[str, Any], locale: str) -> RoomSession:
         return RoomSession(date.fromisoformat(world["now"][:10]), bool(world.get("silent")))
 
 

@@ -70,7 +70,7 @@ class TimerSession:
 
 
 class Timers:
-    def open(self, world: Mapping[str, Any], locale: str) -> TimerSession:  # noqa: ARG002 - one
+    def open(self, world: Mapping[str, Any], locale: str) -> TimerSession:
         return TimerSession([row["name"] for row in world.get("timers", [])])
 
 

@@ -92,7 +92,7 @@ class DiarySession:
 
 
 class Diaries:
-    def open(self, world: Mapping[str, Any], locale: str) -> DiarySession:  # noqa: ARG002 - one
+    def open(self, world: Mapping[str, Any], locale: str) -> DiarySession:
         rows = world.get("events", [])
         diary = [{"id": f"e{number}", **each} for number, each in enumerate(rows, 1)]
         size = world.get("bytes", 8_192)

@@ -30,7 +30,7 @@ def test_packed_rows_get_the_states_and_gradients_that_transformers_gives_them_a
     plain = AutoModelForCausalLM.from_pretrained(
         tiny_gemma, dtype=torch.bfloat16, attn_implementation="eager"
     ).float()
-    rng = random.Random(3)  # noqa: S311 - a test's numbers
+    rng = random.Random(3)
     prefix, *rows = ([rng.randrange(4, 19) for _ in range(n)] for n in (prefix_length, 7, 300, 1))
     packing = Packing(prefix=prefix_length, rows=tuple(map(len, rows)))
     states, gradient = states_and_gradient(

@@ -79,7 +79,7 @@ def trained(
 def test_the_loss_of_packed_rows_is_the_loss_of_whole_rows(tiny_gemma: Path) -> None:
     import torch
 
-    rng = random.Random(3)  # noqa: S311 - a test's numbers
+    rng = random.Random(3)
     model = adapter.with_adapter(adapter.load_model(tiny_gemma).float(), AdapterShape(), seed=1)
     model.eval()
     prefix, *rows = (tuple(rng.randrange(4, 19) for _ in range(n)) for n in (40, 7, 30, 19))
@@ -353,7 +353,7 @@ def test_a_broken_tokenizer_is_one_sentence(tiny_gemma: Path, tmp_path: Path) ->
 
 def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:
     import torch
-    from peft import PeftModel  # noqa: PLC0415 - heavy
+    from peft import PeftModel
 
     trained(tiny_gemma, tmp_path, steps=40)
     merge(tiny_gemma, tmp_path / "adapter", tmp_path / "merged")

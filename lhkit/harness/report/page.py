@@ -81,7 +81,7 @@ def svg_of(spec: dict[str, Any]) -> str:
         MissingPackageError: vl-convert is not installed.
     """
     try:
-        import vl_convert  # noqa: PLC0415 - heavy, and part of an extra
+        import vl_convert
     except ImportError as error:
         raise MissingPackageError(
             "vl-convert-python is not installed: in the clone, `pip install -e '.[report]'`"
@@ -525,7 +525,7 @@ def _asset(name: str) -> Html:
 
 def _template() -> Any:
     try:
-        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - part of an extra
+        from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise MissingPackageError(
             "jinja2 is not installed: in the clone, `pip install -e '.[report]'`"

@@ -147,7 +147,7 @@ class _Tool:
 
     def _choice(self, schema: Mapping[str, Any], path: str) -> str:
         self._require_known(schema, {"type", "enum", "const"}.union(*_KEYWORDS.values()), path)
-        from lhkit.tools.json_schema import SchemaValidator  # noqa: PLC0415 - not for --help
+        from lhkit.tools.json_schema import SchemaValidator
 
         validator = SchemaValidator(schema)
         choices = [schema["const"]] if "const" in schema else schema["enum"]

@@ -479,7 +479,7 @@ class MarkedDialect:
     stop_token_ids: tuple[int, ...] = ()
     stop_texts: tuple[str, ...] = ()
 
-    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:  # noqa: ARG002
+    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
         """Return no fields: decoding is free.
 
         Raises:
@@ -505,7 +505,7 @@ class MarkedDialect:
         """Return text, thinking and calls of a complete response. Never raises."""
         return self.incremental(tools).whole(raw)
 
-    def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:  # noqa: ARG002
+    def incremental(self, tools: Sequence[ToolSpec] = ()) -> IncrementalParser:
         """Return a parser for one streamed response; the markup needs no names."""
         return _MarkedParser(self.markup)
 

@@ -357,7 +357,7 @@ class PythonicDialect:
     """A base model may open the next turn itself instead of ending its own."""
     stop_texts = ()
 
-    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:  # noqa: ARG002
+    def constrain(self, tools: Sequence[ToolSpec], constraint: Constraint) -> Mapping[str, Any]:
         """Return no fields: decoding is free.
 
         Raises:

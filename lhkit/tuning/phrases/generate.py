@@ -261,7 +261,7 @@ def acting(
 
     def act(settled: Sequence[ToolCallMessage]) -> Answer:
         known = dict(before.known) if before else {}
-        rng = random.Random(seed)  # noqa: S311 - words, no secret
+        rng = random.Random(seed)
         course = _course(wishes, rng, known, is_rejected=is_rejected)
         try:
             call = next(course)
@@ -1254,7 +1254,7 @@ def conversations(
     }
     seen: set[tuple[object, ...]] = set()
     for number in range(count):
-        rng = random.Random(f"own-tools/{seed}/{number}")  # noqa: S311 - training data, no secret
+        rng = random.Random(f"own-tools/{seed}/{number}")
         locale = _drawn_locale(tuple(stages), korean_share, rng)
         own = names[locale] if made_up_names and rng.random() < made_up_names else NO_NAMES
         drawing = _Drawing(book, locale, stages[locale], rng, own)

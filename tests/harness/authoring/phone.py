@@ -133,7 +133,7 @@ class PhoneToolset:
     name = "phone"
     locales = ("en", "ko")
 
-    def open(self, world: Mapping[str, Any], locale: str) -> Session:  # noqa: ARG002 - one text
+    def open(self, world: Mapping[str, Any], locale: str) -> Session:
         tables = ("contacts", "events", "alarms", "messages")
         phone = {table: [dict(row) for row in world.get(table, [])] for table in tables}
         today = datetime.fromisoformat(world["now"]).date()

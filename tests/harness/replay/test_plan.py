@@ -219,7 +219,7 @@ HASH = "[0-9a-f]{12}"
         ("lhkit", "", ".*", "9.9"),
     ],
 )
-async def test_a_run_says_what_of_it_made_its_questions_new(  # noqa: PLR0917 - one table
+async def test_a_run_says_what_of_it_made_its_questions_new(
     toolset: MakeToolset,
     registry: ToolRegistry,
     monkeypatch: pytest.MonkeyPatch,
@@ -256,5 +256,5 @@ async def test_a_run_says_what_of_it_made_its_questions_new(  # noqa: PLR0917 - 
 
 
 def test_no_field_that_is_left_out_is_misspelt() -> None:
-    left_out = set(plan._ELSEWHERE)  # noqa: SLF001 - the exceptions that are named
+    left_out = set(plan._ELSEWHERE)
     assert left_out <= {each.name for each in fields(Assistant)}

@@ -218,7 +218,7 @@ async def test_a_second_call_keeps_what_is_done(play: Play, load: Load, tmp_path
 @pytest.mark.promise("eval.resume")
 @pytest.mark.anyio
 @pytest.mark.parametrize("change", ["scenario", "model", "sampling", "tools", "world"])
-async def test_whatever_could_change_the_answer_is_played_again(  # noqa: PLR0917
+async def test_whatever_could_change_the_answer_is_played_again(
     play: Play, load: Load, tmp_path: Path, toolset: Any, registry: ToolRegistry, change: str
 ) -> None:
     scenarios = scenarios_of(load, 1)
@@ -245,7 +245,7 @@ async def test_a_server_on_another_port_is_the_same_model(
 ) -> None:
     def at(port: int) -> ScriptedModel:
         model = ScriptedModel([say("hi")])
-        model._identity = ModelIdentity(model="m", base_url=f"http://h:{port}")  # noqa: SLF001
+        model._identity = ModelIdentity(model="m", base_url=f"http://h:{port}")
         return model
 
     await play(scenarios_of(load, 1), at(1), run_dir=tmp_path)
@@ -280,7 +280,7 @@ async def test_a_fault_that_may_pass_is_tried_again_with_growing_pauses(
 @pytest.mark.parametrize(
     ("error", "attempts"), [(ServerOverloadedError("busy"), 3), (ContextTooLongError("long"), 1)]
 )
-async def test_a_fault_that_stays_is_invalid_and_played_again_next_time(  # noqa: PLR0917
+async def test_a_fault_that_stays_is_invalid_and_played_again_next_time(
     play: Play, load: Load, tmp_path: Path, pauses: Pauses, error: Exception, attempts: int
 ) -> None:
     run = await play(scenarios_of(load, 1), failing(error), run_dir=tmp_path)

@@ -77,7 +77,7 @@ class BoxSession:
 
 
 class Boxes:
-    def open(self, world: Mapping[str, Any], locale: str) -> BoxSession:  # noqa: ARG002 - one locale
+    def open(self, world: Mapping[str, Any], locale: str) -> BoxSession:
         return BoxSession(world)
 
 

@@ -75,7 +75,7 @@ def asked(run: Run) -> list[tuple[str, bool]]:
     ],
 )
 @pytest.mark.parametrize("confirm", ["accept", "careful"])
-async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(  # noqa: PLR0917
+async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
     play: Play,
     load: Load,
     user: User,

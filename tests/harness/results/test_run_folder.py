@@ -222,7 +222,7 @@ def test_every_sample_is_kept_retried_changed_or_new(
         ("tools", Resumption(asked=3, changed=3)),
     ],
 )
-async def test_a_run_says_what_is_asked_anew_and_why(  # noqa: PLR0917 - one table
+async def test_a_run_says_what_is_asked_anew_and_why(
     play: Play,
     load: Load,
     toolset: Any,

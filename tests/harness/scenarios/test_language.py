@@ -441,7 +441,7 @@ class House:
 class Houses:
     name, locales = "house", ("en",)
 
-    def open(self, world: Mapping[str, Any], locale: str) -> House:  # noqa: ARG002 - English only
+    def open(self, world: Mapping[str, Any], locale: str) -> House:
         return House({row["name"]: row["celsius"] for row in world["rooms"]})
 
 

@@ -91,7 +91,7 @@ class Grammar:
     """A grammar as the server's engine reads it."""
 
     def __init__(self, tokenizer: Any, fields: Mapping[str, Any]) -> None:
-        from llguidance import LLMatcher, grammar_from  # noqa: PLC0415 - comes with vLLM
+        from llguidance import LLMatcher, grammar_from
 
         self._grammar = grammar_from("grammar", fields["structured_outputs"]["grammar"])
         assert not LLMatcher.validate_grammar(self._grammar)  # as vLLM asks, without a tokenizer
@@ -109,7 +109,7 @@ class Grammar:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
-    from llguidance import LLTokenizer, TokenizerWrapper  # noqa: PLC0415 - comes with vLLM
+    from llguidance import LLTokenizer, TokenizerWrapper
 
     return LLTokenizer(TokenizerWrapper(Letters()))
 
@@ -193,7 +193,7 @@ def test_the_model_ends_its_turn_as_it_learned_to(grammars: dict[str, Grammar]) 
 
 
 def test_a_vllm_that_is_free_to_choose_takes_the_engine_that_knows_the_end_of_a_turn() -> None:
-    from xgrammar import Grammar as Other  # noqa: PLC0415 - torch
+    from xgrammar import Grammar as Other
 
     text = DIALECT.constrain(TOOLS, "auto")["structured_outputs"]["grammar"]
     with pytest.raises(RuntimeError, match="<start_of_turn> requires tokenizer_info"):

@@ -392,5 +392,3 @@ def test_parsing_never_raises_and_loses_nothing_that_is_no_call(raw: str) -> Non
 
 
 # --- linear time
-
-MANY = 50_000  # tokens of 4 characters: ten times the longest answer
