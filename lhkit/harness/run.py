@@ -36,6 +36,7 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
+from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.audit import audited
 from lhkit.harness.log import (
     RESCORED_FROM,
@@ -58,7 +59,7 @@ from lhkit.harness.log import (
     versions,
     write_manifest,
 )
-from lhkit.harness.matching import FEW, MadeCall, load_solver, match_calls
+from lhkit.harness.matching import MadeCall, match_calls
 from lhkit.harness.plan import (
     Job,
     Plan,
