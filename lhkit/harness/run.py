@@ -36,6 +36,7 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
+from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.log import (
     RESCORED_FROM,
     Answered,
@@ -56,7 +57,7 @@ from lhkit.harness.log import (
     versions,
     write_manifest,
 )
-from lhkit.harness.matching import FEW, MadeCall, load_solver, match_calls
+from lhkit.harness.matching import MadeCall, match_calls
 from lhkit.harness.plan import (
     Job,
     Plan,

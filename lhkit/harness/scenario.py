@@ -22,6 +22,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.resolver import BaseResolver
 
 from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.assignment import Problem, assign_ordered
 from lhkit.harness.matchers import (
     ANY_OF,
     DAY_WORDS,
@@ -38,7 +39,7 @@ from lhkit.harness.matchers import (
     row_faults,
     shown_path,
 )
-from lhkit.harness.matching import Expectation, Problem, assign_ordered
+from lhkit.harness.matching import Expectation
 from lhkit.json_values import CLOCK_YEARS, NotJsonError, compact, plain_json
 from lhkit.locales import DEFAULT_LOCALE, available_locales
 from lhkit.tools.schema import SchemaNode, item_of, property_of

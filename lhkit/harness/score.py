@@ -10,6 +10,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
+from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.matchers import (
     MINUS_MARK,
     Pattern,
@@ -18,15 +19,7 @@ from lhkit.harness.matchers import (
     spaceless,
     with_short_cents,
 )
-from lhkit.harness.matching import (
-    ArgumentVerdict,
-    MadeCall,
-    MatchResult,
-    Problem,
-    assign,
-    match_calls,
-    values_equal,
-)
+from lhkit.harness.matching import ArgumentVerdict, MadeCall, MatchResult, match_calls, values_equal
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,

@@ -23,8 +23,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.matchers import normal
-from lhkit.harness.matching import Problem, assign
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
 from lhkit.json_values import as_bytes
 

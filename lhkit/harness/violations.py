@@ -8,9 +8,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from lhkit.harness.assignment import Pairs, Problem, assign
 from lhkit.harness.claims import History, shipped_model, success_words
 from lhkit.harness.matchers import Equals, Fields, folded, normal, parse_row
-from lhkit.harness.matching import Pairs, Place, Problem, arguments_reasons, assign, mismatch
+from lhkit.harness.mismatch import Place, arguments_reasons, mismatch
 from lhkit.harness.record import (
     CallRecord,
     Evidence,

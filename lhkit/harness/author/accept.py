@@ -22,7 +22,7 @@ from lhkit.harness.matchers import (
     parse_slot,
     shown_path,
 )
-from lhkit.harness.matching import Place, mismatch
+from lhkit.harness.mismatch import Place, mismatch
 from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Origin, Scenario, read_yaml

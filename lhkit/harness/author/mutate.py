@@ -23,7 +23,8 @@ from lhkit.harness.author.baselines import (
     trace_model,
 )
 from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number, normal
-from lhkit.harness.matching import MadeCall, Place, arguments_reasons, match_calls, mismatch
+from lhkit.harness.matching import MadeCall, match_calls
+from lhkit.harness.mismatch import Place, arguments_reasons, mismatch
 from lhkit.harness.record import CallRecord, Evidence, RowKeys, SampleRecord, Verdict
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import Before, ExpectedCall, Scenario

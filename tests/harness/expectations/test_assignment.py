@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.matching import (
+from lhkit.harness.assignment import (
     FEW,
     MAX_PARTIALLY_ORDERED,
     Pairs,
