@@ -514,7 +514,6 @@ def add_compare(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: compare_runs(run_a, run_b, settings, locale))
 
 
-        from lhkit.commands.parity import parity_runs
 def add_rescore(cli: typer.Typer, run: Run) -> None:
     """Add `lhkit rescore`."""
 
@@ -527,7 +526,6 @@ def add_rescore(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: rescore_run(options, settings))
 
 
-        from lhkit.commands.merge import merge_runs
 # `matrix`: the command that plays a suite.
 
 
@@ -583,12 +581,12 @@ def add_export(cli: typer.Typer, run: Run) -> None:
     @_spelt_out
     def export_(options: ExportOptions) -> None:
         """Write a run for other tools: OpenAI's messages, Parquet, Inspect, OpenTelemetry, TRL."""
-        from lhkit.commands.export import export_run  # noqa: PLC0415 - scipy
-        from lhkit.commands.export import export_run, export_schema
+        from lhkit.commands.export import (
+            export_run,
+        )
 
         finish(run, lambda settings: export_run(options, settings))
 
-        from lhkit.commands.export_model import export_model
 
 # `eval`: the command that plays scenarios.
 
@@ -607,7 +605,6 @@ def add_eval(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: evaluate(options, settings, command=words, begun_s=begun_s))
 
 
-        from lhkit.commands.report import audit_run
 # `chat`, `serve` and `doctor`: the commands around a served model.
 
 

@@ -150,7 +150,7 @@ def load_solver() -> Any:
 
     It takes half a second: whoever measures time, and has more than `FEW` calls, calls this before.
     """
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - most turns need none
+    from scipy.optimize import linear_sum_assignment
 
     return linear_sum_assignment
 

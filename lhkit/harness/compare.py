@@ -130,7 +130,6 @@ def _clusters(pairs: Iterable[Pair], value: Callable[[Pair], int]) -> list[list[
     return list(clusters.values())
 
 
-    from lhkit.harness.statistics import smallest_detectable_difference
 def _ratio(pairs: Iterable[Pair], seconds: Callable[[SampleRecord], float | None]) -> Ratio | None:
     """Return the median of b's seconds by a's, over the pairs where both were measured."""
     clusters: dict[str, list[float]] = {}

@@ -22,8 +22,6 @@ from lhkit.harness.matchers import Slot, equal, parse_alternatives
 from lhkit.harness.mismatch import arguments_reasons
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
-    from scipy.optimize import linear_sum_assignment
-def described(matcher: Matcher, today: date | None = None) -> str:
 
 Order: TypeAlias = Literal["any", "strict"] | Sequence[Sequence[int]]
 Extra: TypeAlias = Literal["none", "reads", "any"]

@@ -64,9 +64,7 @@ def mismatch(matcher: Matcher, actual: Any, place: Place) -> str | None:
     return None if fits else f"expected {described(matcher, place.today)}, got {shown(actual)}"
 
 
-def described(  # noqa: PLR0911 - one arm a matcher
-    matcher: Matcher, today: date | None = None
-) -> str:
+def described(matcher: Matcher, today: date | None = None) -> str:
     """Return in a few words what a matcher accepts."""
     match matcher:
         case Equals(value=value):

@@ -30,7 +30,7 @@ def write_adapter(folder: Path, file: Path) -> None:
         WeightsError: the adapter is more than a product of two matrices for each layer, or of
             another model than Gemma 3.
     """
-    import gguf  # noqa: PLC0415 - its caller looks whether it is there
+    import gguf
 
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     beyond = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save")
@@ -59,7 +59,7 @@ def _gguf_name(name: str, folder: Path) -> str:
 
 def _tensors(file: Path) -> Iterator[tuple[str, Any]]:
     """Yield name and values in 32 bits, one at a time. NumPy has no bfloat16: its upper half is."""
-    import numpy as np  # noqa: PLC0415 - comes with gguf
+    import numpy as np
 
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
