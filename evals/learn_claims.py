@@ -5,9 +5,9 @@
 
 Two logistic models over the features of `lhkit.harness.claims`, one for replies where no write ran
 and one where one ran. They learn from `datasets/claims` (see its card) and from right conversations
-of the `dev` scenarios. Prints precision and recall (Wilson's 95 %) with each author left out and with whole files left out, Korean and English apart. The
-thresholds give about 95 % precision on authors that were left out. `--test` counts `test`, too: at
-the end, once.
+of the `dev` scenarios. Prints precision and recall (Wilson's 95 %) with each author left out and
+with whole files left out, Korean and English apart. The thresholds give about 95 % precision on
+authors that were left out. `--test` counts `test`, too: at the end, once.
 """
 
 import argparse

@@ -24,11 +24,10 @@ ORDER = (
     "watching",
     "main_job",
     "main_job_starts",
-    "dtypes",
 )
 """The benchmarks with figures, in the order of the page; further ones come after, by name."""
 
-ON_THE_MODEL = ("throughput", "main_job", "main_job_starts", "dtypes")
+ON_THE_MODEL = ("throughput", "main_job", "main_job_starts")
 """Those of `make bench-model`."""
 
 COMMANDS = {

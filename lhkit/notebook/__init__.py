@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.panel import ChatPanel
     from lhkit.notebook.review import Review
-    from lhkit.notebook.training import TrainingWatch
     from lhkit.notebook.watch import RunWatch
 
 _HOMES = {
@@ -24,7 +23,6 @@ _HOMES = {
     "demo_panel": "demo",
     "Review": "review",
     "RunWatch": "watch",
-    "TrainingWatch": "training",
     "life_helper_panel": "demo",
 }
 
@@ -34,7 +32,6 @@ __all__ = [
     "ChatPanel",
     "Review",
     "RunWatch",
-    "TrainingWatch",
     "demo_panel",
     "life_helper_panel",
 ]

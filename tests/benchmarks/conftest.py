@@ -3,5 +3,8 @@
 import sys
 from pathlib import Path
 
-EVALS = Path(__file__).parents[2] / "evals"
-sys.path[:0] = [str(EVALS / "benchmarks"), str(EVALS / "baselines")]
+from tests.models.conftest import tiny_gemma
+
+__all__ = ["tiny_gemma"]
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "evals" / "benchmarks"))

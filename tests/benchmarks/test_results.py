@@ -47,9 +47,7 @@ def test_every_figure_is_shown_with_its_goal_command_page_and_plot(tmp_path: Pat
 def test_a_known_benchmark_without_figures_is_said_to_be_missing(tmp_path: Path) -> None:
     figures.write("growth", "", measurement("growth", 2.0), tmp_path)
     text = page_of(tmp_path)
-    on_the_model = (
-        "`throughput.py`, `main_job.py`, `main_job_starts.py`, `dtypes.py` (`make bench-model`)"
-    )
+    on_the_model = "`throughput.py`, `main_job.py`, `main_job_starts.py` (`make bench-model`)"
     assert f"Not measured here: {on_the_model}." in text
     assert "`growth.py`" not in text
 
@@ -75,10 +73,10 @@ def test_what_was_measured_on_another_machine_is_told_apart(tmp_path: Path) -> N
 
 def test_pages_without_figures_are_linked_and_the_page_itself_is_not(tmp_path: Path) -> None:
     figures.write("growth", "", measurement("growth", 2.0), tmp_path)
-    for name in ("training_step.md", "RESULTS.md"):
+    for name in ("greedy_agreement.md", "RESULTS.md"):
         (tmp_path / name).write_text("# A page\n", encoding="utf-8")
     text = page_of(tmp_path)
-    assert "pages of their own: [training_step](training_step.md)." in text
+    assert "pages of their own: [greedy_agreement](greedy_agreement.md)." in text
 
 
 def test_every_benchmark_of_the_order_has_its_script() -> None:

@@ -15,8 +15,6 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.commands.tune import write_skeleton
-from lhkit.commands.tune_options import InitOptions
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
 from lhkit.harness.author.baselines import gold_model, silent_model
@@ -30,14 +28,13 @@ from lhkit.messages import ToolErr, ToolOk
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
-from lhkit.testing import Reply, call, say
+from lhkit.testing import call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import load, registry_of
 
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 SCENARIOS = PANTRY / "scenarios"
-DIARY = ROOT / "evals" / "diary"
 REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"
 GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
 
@@ -78,63 +75,19 @@ async def test_every_mistake_in_the_pantry_is_noticed() -> None:
     assert report.total.tried > 500
 
 
-@pytest.mark.anyio
-@pytest.mark.promise("own_tools.diary")
-async def test_of_an_outsiders_mistakes_at_least_97_in_100_are_noticed() -> None:
-    toolset, sources = load(f"{DIARY / 'diary.py'}:toolset"), read_sources([DIARY])
-    assert await lint(sources, toolset) == ()
-    report = await mutate(sources.scenarios, toolset)
-    assert report.total.tried > 150
-    assert report.total.noticed >= 0.97 * report.total.tried
+def test_the_context_tells_what_the_days_of_a_message_mean() -> None:
+    session = load(REFERENCE).open({"now": _WORLD["now"]}, "ko")
+    assert "모레 = 2026-06-17" in session.assistant.context("연두부는 모레까지야").splitlines()
 
 
 @pytest.mark.anyio
-async def test_an_alarm_of_the_diary_gets_no_id_that_another_has() -> None:
-    world = {"alarms": [{"id": "a1", "time": "07:00"}, {"id": "a2", "time": "08:00"}]}
-    session = load(f"{DIARY / 'diary.py'}:toolset").open(world, "en")
-    dispatcher, gate = ToolDispatcher(session.registry), ScriptedGate([True, True])
-    for tool, args in (("delete_alarm", {"alarm_id": "a1"}), ("set_alarm", {"time": "09:00"})):
-        await dispatcher.dispatch(tool, args, confirm=gate, deps=session.assistant.deps)
-    alarms = session.state()["alarms"]
-    assert [(each["id"], each["time"]) for each in alarms] == [("a2", "08:00"), ("a3", "09:00")]
-
-
-@pytest.mark.parametrize(
-    ("reference", "message", "told"),
-    [
-        (REFERENCE, "연두부는 모레까지야", "모레 = 2026-06-17"),
-        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "금요일 = 2026-06-19"),
-        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "저녁 7시 반 = 19:30"),
-    ],
-)
-def test_the_context_tells_what_the_days_and_times_of_a_message_mean(
-    reference: str, message: str, told: str
-) -> None:
-    session = load(reference).open({"now": _WORLD["now"]}, "ko")
-    assert told in session.assistant.context(message).splitlines()
-
-
-_LOOK, _EVENTS = call("find_item", query="달걀"), call("list_events", day="2026-06-15")
-_MOVED = call("move_item", item_id="milk", place="freezer")
-_ALARM = call("set_alarm", time="06:30")
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("reference", "calls"),
-    [
-        (REFERENCE, [_LOOK, call("use_item", item_id="egg", amount=1), _LOOK, _MOVED]),
-        (f"{DIARY / 'diary.py'}:toolset", [_EVENTS, _ALARM, _EVENTS, _ALARM]),
-    ],
-    ids=["pantry", "diary"],
-)
-async def test_two_wishes_that_each_look_something_up_still_get_an_answer(
-    tmp_path: Path, reference: str, calls: list[Reply]
-) -> None:
+async def test_two_wishes_that_each_look_something_up_still_get_an_answer(tmp_path: Path) -> None:
+    look, used = call("find_item", query="달걀"), call("use_item", item_id="egg", amount=1)
+    calls = [look, used, look, call("move_item", item_id="milk", place="freezer")]
     panel = ChatPanel(
         model=lhkit.ScriptedModel([*calls, say("둘 다 했어요")]),
-        toolset=reference,
-        world=_WORLD if reference == REFERENCE else {"now": _WORLD["now"]},
+        toolset=REFERENCE,
+        world=_WORLD,
         opt_in=True,
         settings=Settings(config_dir=tmp_path),
     )
@@ -209,20 +162,6 @@ def test_a_kitchen_that_cannot_be_names_the_field() -> None:
             toolset.open(world, "ko")
     with pytest.raises(UsageError, match="no pantry texts for locale 'fr'"):
         toolset.open(_WORLD, "fr")
-
-
-def test_nothing_of_the_pantry_is_in_the_training_phrases() -> None:
-    """It shows how far a tuned model generalises only as long as nobody trains on it."""
-    sources = (ROOT / "lhkit" / "tuning").rglob("*")
-    texts = [
-        file.read_text(encoding="utf-8")
-        for file in sources
-        if file.suffix in {".py", ".yaml", ".toml"}
-    ]
-    assert texts
-    names = set(registry_of(load(REFERENCE), _WORLD, "en"))
-    said = {turn.user for each in load_scenarios([SCENARIOS]) for turn in each.turns}
-    assert [each for each in names | said if any(each in text for text in texts)] == []
 
 
 PLAYER = """
@@ -342,15 +281,6 @@ def test_the_pantry_keeps_nothing_in_a_file(tmp_path: Path) -> None:
             file=tmp_path / "pantry.db",
             settings=Settings(config_dir=tmp_path),
         )
-
-
-@pytest.mark.anyio
-@pytest.mark.promise("own_tools.one_door")
-async def test_the_pantry_is_tuned_on_by_the_same_reference(tmp_path: Path) -> None:
-    phrases = tmp_path / "phrases.yaml"
-    options = InitOptions(toolset=REFERENCE, out=phrases)
-    assert await write_skeleton(options, Settings(config_dir=tmp_path)) == 0
-    assert "use_item:" in phrases.read_text(encoding="utf-8")
 
 
 def test_the_links_of_the_guide_lead_somewhere() -> None:
