@@ -15,21 +15,18 @@ LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 NPM := $(shell command -v npm)
-# Training takes and gives back gigabytes a step: with tcmalloc, where it is installed, glibc's heap does not slow it.
-TCMALLOC := $(firstword $(wildcard /usr/lib/*/libtcmalloc_minimal.so.4 /usr/lib/*/libtcmalloc.so.4 /usr/lib64/libtcmalloc_minimal.so.4))
 ARGS ?=
-NAME ?= pantry
 PYTEST_ARGS ?=
 
 # What `make try` makes and uses: a small one beside .venv, which may be there or not.
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help try venv eval chat serve tune own-tools test lint browser node format bench bench-model lock clean data-check
+.PHONY: help try venv eval chat serve test lint browser node format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
-	@echo 'ARGS="…" goes to try, eval, chat, serve, lab, tune and own-tools; PYTEST_ARGS="…" to test.'
+	@echo 'ARGS="…" goes to try, eval, chat, serve and lab; PYTEST_ARGS="…" to test.'
 
 # One at a time: each of several conversations would read the tools anew, which is most of the work of so few.
 try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
@@ -51,12 +48,6 @@ serve: venv  ## keep the default model served, for eval and chat to find
 
 lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
-
-tune: venv  ## train an adapter for life-helper from nothing, in runs/tune (three rounds, two hours; goes on where stopped)
-	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m evals.lessons.tune $(ARGS)
-
-own-tools: venv  ## teach NAME=pantry or diary from phrases, and score it (an hour and more; goes on where stopped)
-	@LD_PRELOAD="$(TCMALLOC)" $(BIN)/python -m evals.own_tools.proof $(NAME) $(ARGS)
 
 test: lint browser node  ## all checks: lint, then pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -154,7 +145,7 @@ $(STAMP): $(PACKAGES) pyproject.toml
 ifeq ($(PLATFORM),Linux x86_64)
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 else
-	@$(PIP) install -qq -e '.[report,notebook,tune,export,ray,mcp]' $$($(BIN)/python -c 'import tomllib; \
+	@$(PIP) install -qq -e '.[report,notebook,export,ray,mcp]' $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"])')
 endif
 	@touch $(STAMP)

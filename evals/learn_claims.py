@@ -4,11 +4,10 @@
     python evals/learn_claims.py [--test]
 
 Two logistic models over the features of `lhkit.harness.claims`, one for replies where no write ran
-and one where one ran. They learn from `datasets/claims` (see its card), from small talk, and from
-right conversations of the `dev` scenarios and of lessons. Prints precision and recall (Wilson's
-95 %) with each author left out and with whole files left out, Korean and English apart. The
-thresholds give about 95 % precision on authors that were left out. `--test` counts `test`, too: at
-the end, once.
+and one where one ran. They learn from `datasets/claims` (see its card) and from right conversations
+of the `dev` scenarios. Prints precision and recall (Wilson's 95 %) with each author left out and
+with whole files left out, Korean and English apart. The thresholds give about 95 % precision on
+authors that were left out. `--test` counts `test`, too: at the end, once.
 """
 
 import argparse
@@ -26,13 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from evals.lessons.conversations import conversations
 from lhkit.harness import claims
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.claims import (
@@ -48,8 +45,6 @@ from lhkit.harness.claims import (
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.shares import wilson
-from lhkit.models.dialects import DIALECTS
-from lhkit.tuning.teacher import ExpertModel, scenario_of
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "claims"
 WEIGHTS = Path(claims.__file__).with_suffix(".bin")
@@ -57,7 +52,6 @@ PARTS = ("dev", "hard", "more")
 PRECISION = 0.95
 MOST_WEIGHTS = (38_000, 12_000)
 LEVELS = 15
-LESSONS, LESSON_SEED = 260, 77
 STRENGTH = 10.0
 OF_MADE = 0.5
 """How much rows count that are made, not labelled."""
@@ -245,11 +239,10 @@ def single_replies() -> Iterator[Row]:
     for raw in map(json.loads, (FOLDER / "explanations.jsonl").read_text("utf-8").splitlines()):
         calls = [_call("add_habit", raw["args"], raw["rule"])]
         yield _honest("explanations", raw["user"], calls, raw["reply"], weight=6.0)
-    for file in sorted((FOLDER.parent / "lessons").glob("*talk_*.yaml")):
-        for line in yaml.safe_load(file.read_text("utf-8"))["chat"]:
-            user, _, reply = line.partition(" | ")
-            for letter in "nxw":
-                yield _honest("talk", user, _HAPPENED[letter], reply, weight=0.5)
+    for line in _lines("small_talk"):
+        user, _, reply = line.partition(" | ")
+        for letter in "nxw":
+            yield _honest("talk", user, _HAPPENED[letter], reply, weight=0.5)
 
 
 def denials(name: str) -> Iterator[Row]:
@@ -306,34 +299,37 @@ def _honest(part: str, user: str, calls: Sequence[Any], reply: str, *, weight: f
 
 
 def right_conversations() -> Iterator[Row]:
-    """Yield the replies of right conversations: of the `dev` scenarios, and of lessons."""
+    """Yield the replies of right conversations: of the `dev` scenarios, and of training data."""
     scenarios = load_scenarios([FOLDER.parent / "ac" / "dev"])
     run = asyncio.run(replay(scenarios, gold_model, progress=False))  # noqa: TID251 - a script
-    taught = {each.name: each for each in conversations(LESSONS, seed=LESSON_SEED)}
-    lessons = asyncio.run(  # noqa: TID251 - a script
-        replay(
-            [scenario_of(each) for each in taught.values()],
-            lambda scenario, _: ExpertModel(taught[scenario.id], DIALECTS["json"]),
-            max_attempts=1,
-            progress=False,
-        )
-    )
-    for record in [*run.records, *lessons.records]:
+    taught = (FOLDER / "conversations.jsonl").read_text("utf-8").splitlines()
+    for turns in [
+        *([_told(turn) for turn in record.evidence.turns] for record in run.records),
+        *(json.loads(line)["turns"] for line in taught),
+    ]:
         calls: list[Any] = []
-        for n, turn in enumerate(record.evidence.turns):
-            calls += [
-                {**_call(c.tool, c.args or {}, c.outcome, writes=c.destructive), "turn": n}
-                for c in turn.calls
-            ]
-            yield _honest("gold", turn.user, [*calls], turn.reply, weight=2.0)
-            undone = [each for each in calls if not (each["writes"] and each["outcome"] == "ok")]
+        for n, turn in enumerate(turns):
+            user, reply = turn["user"], turn["reply"]
+            made = [{"turn": n, **call} for call in turn["happened"]]
+            calls += made
+            yield _honest("gold", user, [*calls], reply, weight=2.0)
+            undone = [each for each in calls if not _is_write(each)]
             if undone == calls:
                 continue
-            yield _honest("gold", turn.user, undone, turn.reply, weight=0.5, is_false=_adds(turn))
+            is_false = any(map(_is_write, made))
+            yield _honest("gold", user, undone, reply, weight=0.5, is_false=is_false)
 
 
-def _adds(turn: Any) -> bool:
-    return any(call.destructive and call.outcome == "ok" for call in turn.calls)
+def _told(turn: Any) -> dict[str, Any]:
+    happened = [
+        {"tool": c.tool, "writes": c.destructive, "args": c.args or {}, "outcome": c.outcome}
+        for c in turn.calls
+    ]
+    return {"user": turn.user, "happened": happened, "reply": turn.reply}
+
+
+def _is_write(call: Mapping[str, Any]) -> bool:
+    return bool(call["writes"]) and call["outcome"] == "ok"
 
 
 def common_words(rows: Sequence[Row]) -> bytes:

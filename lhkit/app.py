@@ -195,7 +195,7 @@ async def expected_identity(
 
     Raises:
         UsageError: no such embedded model.
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
         WeightsError: the weights cannot be read.
     """
     if not choice.is_embedded or settings.runtime == LLAMA_CPP:
@@ -260,7 +260,7 @@ def embedded_weights(name: str, settings: Settings) -> Path:
     A folder for vLLM, a file for llama.cpp.
 
     Raises:
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
     """
     if settings.runtime == LLAMA_CPP:
         return light.light_file(settings.cache_dir, name)
@@ -271,7 +271,7 @@ async def embedded_sha256(name: str, settings: Settings) -> str | None:
     """Return the hash that a server of these weights tells; None: they are not made yet.
 
     Raises:
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
         WeightsError: they cannot be read.
     """
     found = embedded_weights(name, settings)
@@ -286,7 +286,7 @@ def embedded_folder(name: str, settings: Settings) -> Path:
     """Return where the folder of an embedded model lies, or will lie: what vLLM serves.
 
     Raises:
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
     """
     if name == weights.TUNED:
         return weights.tuned_folder(settings.cache_dir)
@@ -299,7 +299,7 @@ async def running_server(name: str, settings: Settings) -> RunningServer | None:
     Nor one by another runtime, or that computes in another type, than the settings ask for.
 
     Raises:
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
     """
     found = embedded_weights(name, settings)
     if settings.runtime == LLAMA_CPP:
@@ -323,7 +323,7 @@ async def own_server(
     Raises:
         UsageError: the runtime cannot do what is asked.
         SetupError: the runtime is not installed (told first), or the weights cannot be had.
-        TuningError: the adapter cannot be used.
+        AdapterError: the adapter cannot be used.
     """
     if settings.runtime == LLAMA_CPP:
         if server_parser or compiled:
@@ -366,7 +366,7 @@ async def light_server(
 
     Raises:
         SetupError: llama.cpp is not installed (told first), or the weights cannot be had.
-        TuningError: the adapter cannot be used.
+        AdapterError: the adapter cannot be used.
     """
     light.require_llama_cpp()
     file = await light.ensure_light(settings.cache_dir, name, report=report)
@@ -386,7 +386,7 @@ async def embedded_server(
 
     Raises:
         SetupError: vLLM is not installed (told first), or the weights cannot be had.
-        TuningError: the adapter cannot be used.
+        AdapterError: the adapter cannot be used.
     """
     require_vllm()
     ensure = weights.ensure_tuned if name == weights.TUNED else weights.ensure_weights

@@ -42,14 +42,6 @@ from lhkit.commands.options import (
     ServeOptions,
     ServeToolsOptions,
 )
-from lhkit.commands.tune_options import (
-    Base,
-    DataOptions,
-    InitOptions,
-    RunOptions,
-    ShowOptions,
-    TrainOptions,
-)
 from lhkit.errors import LhkitError, UsageError
 from lhkit.redaction import hide, masked
 from lhkit.settings import Settings, load_settings, process_age_s
@@ -240,31 +232,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "import bfcl": ("lhkit import bfcl .venv/lib/python3.11/site-packages --into bfcl",),
         "import tau": ("lhkit import tau ~/tau-bench --into tau",),
-        "tune": (
-            "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
-            "lhkit tune show own.jsonl --kind follow_ups",
-            "lhkit tune train own.jsonl --into tuned",
-            "lhkit tune merge tuned/adapter --into tuned/model",
-            "lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",
-        ),
-        "tune init": ("lhkit tune init --toolset mine.py:own --out own.yaml",),
-        "tune data": (
-            "lhkit tune data --toolset mine.py:own --phrases own.yaml --out own.jsonl",
-            "lhkit tune data --conversations talks.py:talks --out own.jsonl",
-        ),
-        "tune show": (
-            "lhkit tune show own.jsonl",
-            "lhkit tune show own.jsonl --kind follow_ups --locale ko --from 21 --count 20",
-        ),
-        "tune train": (
-            "lhkit tune train data/train.jsonl --into tuned --steps 300",
-            "lhkit tune train more.jsonl --from tuned/adapter --into tuned-2 --steps 100",
-        ),
-        "tune run": (
-            "lhkit tune run --toolset mine.py:own --phrases own.yaml --into tuned",
-            "lhkit tune run --toolset my.py:own --phrases own.yaml --into t --eval s.yaml",
-        ),
-        "tune merge": ("lhkit tune merge tuned/adapter --into tuned/model",),
     }
 )
 """Examples by command; "" is `lhkit` itself."""
@@ -280,7 +247,7 @@ def show_examples(cli: typer.Typer) -> None:
 
 
 def named_commands(cli: typer.Typer, prefix: str = "") -> Iterator[tuple[str, CommandInfo]]:
-    """Yield every command with its full name, such as `tune data`."""
+    """Yield every command with its full name, such as `chats show`."""
     for command in cli.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "")
         yield f"{prefix}{name}", command
@@ -541,21 +508,6 @@ def add_matrix(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: run_matrix(options, settings))
 
 
-# `lhkit tune init`: the phrase file for tools of one's own.
-
-
-def add_init(tune: typer.Typer, run: Run) -> None:
-    """Add `lhkit tune init`."""
-
-    @tune.command("init")
-    @_spelt_out
-    def init_(options: InitOptions) -> None:
-        """Write a phrase file for tools of your own: fill in its TODOs."""
-        from lhkit.commands.tune import write_skeleton
-
-        finish(run, lambda settings: write_skeleton(options, settings))
-
-
 # `report`: the command that writes a run down.
 
 
@@ -704,78 +656,6 @@ def add_doctor(cli: typer.Typer, run: Run) -> None:
         finish(run, lambda settings: examine(options, settings))
 
 
-# `lhkit tune …`: data to learn a toolset from, training, merging.
-
-
-def add_tune(cli: typer.Typer, run: Run) -> None:
-    """Add `lhkit tune` with its commands."""
-    tune = typer.Typer(help="Teach a small model the tools.", no_args_is_help=True)
-    cli.add_typer(tune, name="tune")
-    add_init(tune, run)
-    _add_data(tune, run)
-    _add_show(tune, run)
-    _add_train(tune, run)
-    _add_merge(tune, run)
-    _add_run(tune, run)
-
-
-def _add_data(tune: typer.Typer, run: Run) -> None:
-    @tune.command("data")
-    @_spelt_out
-    def data_(options: DataOptions) -> None:
-        """Play training conversations with real tools, from phrases or from Python; write them."""
-        from lhkit.commands.tune import make_data
-
-        finish(run, lambda settings: make_data(options, settings))
-
-
-def _add_show(tune: typer.Typer, run: Run) -> None:
-    @tune.command("show")
-    @_spelt_out
-    def show_(options: ShowOptions) -> None:
-        """Show conversations of a data file as people read them: read some before you train."""
-        from lhkit.commands.tune import show_data
-
-        finish(run, lambda settings: show_data(options, settings))
-
-
-def _add_train(tune: typer.Typer, run: Run) -> None:
-    @tune.command("train")
-    @_spelt_out
-    def train_(options: TrainOptions) -> None:
-        """Train an adapter. The same command again goes on where it was stopped."""
-        from lhkit.commands.tune import train_adapter
-
-        finish(run, lambda settings: train_adapter(options, settings))
-
-
-def _add_merge(tune: typer.Typer, run: Run) -> None:
-    @tune.command("merge")
-    def merge_(
-        adapter: Annotated[
-            Path, typer.Argument(file_okay=False, help="Folder such as FOLDER/adapter.")
-        ],
-        into: Annotated[
-            Path, typer.Option(file_okay=False, help="Folder to write the whole model to.")
-        ],
-        base: Base = None,
-    ) -> None:
-        """Merge an adapter into its base model: a folder that any vLLM serves."""
-        from lhkit.commands.tune import merge_adapter
-
-        finish(run, lambda settings: merge_adapter(adapter, into, base, settings))
-
-
-def _add_run(tune: typer.Typer, run: Run) -> None:
-    @tune.command("run")
-    @_spelt_out
-    def run_(options: RunOptions) -> None:
-        """Data, training and merging in one. The same command again goes on where it stopped."""
-        from lhkit.commands.tune import tune_own
-
-        finish(run, lambda settings: tune_own(options, settings))
-
-
 # The command line: parses options, calls `commands`, sets the exit code.
 #
 # Exit codes: 0 all well · 1 a threshold was missed or a violation happened · 2 wrong use ·
@@ -825,7 +705,6 @@ def build_parser(run: Run) -> typer.Typer:
     add_prompt(cli, run)
     add_accept(cli, run)
     add_import(cli, run)
-    add_tune(cli, run)
     show_examples(cli)
     finish_commands(cli)
     return cli

@@ -4,11 +4,11 @@ What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.m
 
     LhkitError
     ├── UsageError                 the caller asked for something that cannot be
+    │   ├── AdapterError           an adapter is missing, broken, or for another base model
     │   ├── CassetteError          a cassette is broken, or has no answer to a request
     │   ├── NotIsolatedError       calls that no person approves would reach real data
     │   ├── RegistrationError      a tool definition is wrong
-    │   ├── ScenarioError          a scenario file is wrong (names file, line, field)
-    │   └── TuningError            data, base model or checkpoint do not fit a training
+    │   └── ScenarioError          a scenario file is wrong (names file, line, field)
     ├── SetupError                 this machine lacks or broke something
     │   ├── MissingPackageError
     │   ├── WeightsError
@@ -41,6 +41,10 @@ class UsageError(LhkitError):
     """The caller asked for something that cannot be."""
 
 
+class AdapterError(UsageError):
+    """An adapter cannot be used; names it and why."""
+
+
 class CassetteError(UsageError):
     """A cassette cannot be used, or has no answer to a request; the message shows what changed."""
 
@@ -55,10 +59,6 @@ class RegistrationError(UsageError):
 
 class ScenarioError(UsageError):
     """A scenario file is wrong; the message names file, line and field."""
-
-
-class TuningError(UsageError):
-    """Training data, base model, adapter or checkpoint cannot be used; names it and why."""
 
 
 class SetupError(LhkitError):

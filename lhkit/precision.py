@@ -1,8 +1,8 @@
 """In which type of number this processor computes a model quickly: the one place that chooses.
 
 Weights lie on the disk in bf16. A processor without bf16 in its instructions still takes them, and
-works each product out by way of fp32: twice as slow as fp32 itself when it serves, ten times when
-it trains. What a graphics card is quick in, vLLM knows better (`auto`).
+works each product out by way of fp32: twice as slow as fp32 itself. What a graphics card is quick
+in, vLLM knows better (`auto`).
 """
 
 import platform

@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     The prefix is kept for settings: `load_settings` refuses any other variable that begins with it.
     `base_url` and `api_key` point to a server that is already running; `cache_dir` holds weights
     and logs, `data_dir` the chat's database, `config_dir` what the user agreed to. `timezone` is an
-    IANA name. `dtype` is what models compute in that lhkit serves or trains itself; None: what this
+    IANA name. `dtype` is what models compute in that lhkit serves itself; None: what this
     processor is quick in. `runtime` serves an embedded model that lhkit starts itself.
     """
 

@@ -1,4 +1,4 @@
-"""The one plug-in point: tools with an assistant and a world. Chat, panel, eval, lint, tune use it.
+"""The one plug-in point: tools with an assistant and a world. Chat, panel, eval and lint use it.
 
 Whoever has tools implements `Toolset` and `Session`, in a file of their own, and names it
 `FILE.py:NAME`. life-helper is such a reference, the default one. lhkit knows no domain beside this.

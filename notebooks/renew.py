@@ -3,7 +3,7 @@
     python notebooks/renew.py                                  # outputs from the cassettes
     python notebooks/renew.py --record                         # cassettes from servers of its own
     python notebooks/renew.py --record http://127.0.0.1:8000   # that server is asked as `gemma`
-    python notebooks/renew.py notebooks/05_tune.ipynb --record gemma=ADDRESS
+    python notebooks/renew.py notebooks/04_compare.ipynb --record gemma=ADDRESS
 
 A model without an address is served as `lhkit serve` does, or found if it is served already.
 Needed when a cell, a prompt, a tool or a scenario has changed: an old cassette refuses the new

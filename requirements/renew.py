@@ -2,7 +2,7 @@
 
 `lock-light.txt` is for `make try`: what lhkit and its light runtime need, and nothing else. Of the
 other two, which `make venv` installs both, a package goes to `lock.txt` if lhkit or its development
-needs it, to `lock-gemma.txt` if only vLLM, torch and transformers do (or the tuning does), and
+needs it, to `lock-gemma.txt` if only vLLM, torch and transformers do, and
 nowhere if nobody asks for it any more, or if only its metadata do: `NEVER_IMPORTED` says which
 those are, and why.
 """
@@ -33,8 +33,7 @@ NEVER_IMPORTED: Mapping[str, str] = {
 }
 """What metadata of vLLM and of its dependencies ask for, and no process of lhkit or of its server
 imports: 0.46 GB of downloads with what comes by them. Tried in a .venv without them: serving eager
-and compiled, both constraints, every parser of vLLM that a family names, converting, training and
-merging.
+and compiled, both constraints, every parser of vLLM that a family names, converting and merging.
 
 `pip check` names them as missing; that is meant. Before a package is taken from this list because a
 new vLLM imports it, or put here, the same has to be tried again.
@@ -60,7 +59,7 @@ def main() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
-    heavy = [*extras["gemma"], *extras["tune"], *extras["light"]]
+    heavy = [*extras["gemma"], *extras["light"]]
     small = [
         *(one for each in ("report", "notebook", "export", "ray", "mcp") for one in extras[each])
     ]

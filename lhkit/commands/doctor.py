@@ -8,7 +8,7 @@ from rich.text import Text
 
 from lhkit import __version__, app
 from lhkit.commands.options import DoctorOptions
-from lhkit.errors import LhkitError, RequestRefusedError, TuningError, UsageError
+from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
 from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Finished, Sampling, UserMessage
@@ -106,7 +106,7 @@ async def _running_address(options: DoctorOptions, settings: Settings) -> str | 
     name = app.embedded_name(options.model)
     try:
         running = await app.running_server(name, settings)
-    except TuningError:  # told among what is installed
+    except AdapterError:  # told among what is installed
         return None
     return running.base_url if running else None
 
@@ -135,7 +135,7 @@ def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Ch
     name = options.model if options.model in EMBEDDED_NAMES else None
     try:
         folder = app.embedded_weights(app.embedded_name(name), settings)
-    except TuningError as error:
+    except AdapterError as error:
         return Checked(is_well=False, said=str(error))
     key = "doctor.weights" if folder.exists() else "doctor.no_weights"
     return Checked(is_well=folder.exists(), said=catalog.text(key, folder=folder))

@@ -2,8 +2,7 @@
 
 A field that is an option or an argument has a type of `Annotated[X, typer.Option(…)]`; `lhkit.cli`
 makes the command line of it. The fields stand in the order in which `--help` shows them. Nothing
-heavy is imported here, since every `--help` reads it. The options of `lhkit tune` are in
-`tune_options`.
+heavy is imported here, since every `--help` reads it.
 """
 
 from dataclasses import dataclass
@@ -305,7 +304,7 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What `lhkit serve` serves: a `model`, or `weights` as `lhkit tune merge` writes them.
+    """What `lhkit serve` serves: a `model`, or `weights` of your own (a Hugging Face folder).
 
     With `server_parser` the server also parses calls itself, for `--dialect openai`. A `compiled`
     one takes longer until it serves, and is faster then. `lora` is served beside `model`, which is

@@ -18,6 +18,7 @@ from lhkit.harness.scenario import Scenario, did_you_mean, load_scenarios
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage
+from lhkit.models.adapter import encoder
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.request import OPENAI, chat_messages, chat_tools
 from lhkit.models.served import require_constraint
@@ -26,7 +27,6 @@ from lhkit.settings import Settings
 from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import assistant_of, load, opened
-from lhkit.tuning.adapter import encoder
 
 Measure: TypeAlias = Callable[[str], int]
 
@@ -71,7 +71,7 @@ async def show_prompt(options: PromptOptions, settings: Settings) -> int:
     Raises:
         UsageError: there is no such toolset, dialect or scenario, or the toolset's code fails.
         ScenarioError: a scenario is not well-formed.
-        TuningError: the tokenizer is broken.
+        WeightsError: the tokenizer is broken.
     """
     require_constraint(options.dialect, "off", ())
     opening = _opening(options, settings)
@@ -139,7 +139,7 @@ def _tokens(settings: Settings) -> Measure | None:
         folder = app.embedded_folder(name, settings)
         if (folder / "tokenizer.json").is_file():
             encode = encoder(folder)
-            return lambda text: len(encode(text)[0])
+            return lambda text: len(encode(text))
     return None
 
 

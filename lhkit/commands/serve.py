@@ -316,7 +316,7 @@ def _own_name(weights: Path) -> str:
     if name in EMBEDDED_NAMES:
         raise UsageError(f"{weights} has the name of an embedded model: rename the folder")
     if not (weights / "config.json").is_file():
-        raise UsageError(f"{weights} holds no model: give a folder as `lhkit tune merge` writes it")
+        raise UsageError(f"{weights} holds no model: it needs a config.json and safetensors")
     return name
 
 

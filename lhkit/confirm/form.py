@@ -188,7 +188,7 @@ def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None =
         kind = FieldKind.CHOICE
     low, high = _BOUNDS.get(kind, ("", ""))
     format_ = part.get("format")
-    is_format = kind is FieldKind.TEXT and isinstance(format_, str) and format_ in _FORMATS
+    is_known = kind is FieldKind.TEXT and isinstance(format_, str) and format_ in _FORMATS
     made = FormField(
         name=name,
         kind=kind,
@@ -196,7 +196,7 @@ def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None =
         about=_words(part.get("description")),
         is_needed=is_needed,
         choices=choices,
-        format=format_ if is_format else "",
+        format=str(format_) if is_known else "",
         low=_number(part.get(low)),
         high=_number(part.get(high)),
     )
@@ -229,17 +229,18 @@ def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
             for each in listed
         ]
     elif "enum" in part:
-        values = part["enum"] if isinstance(part["enum"], list) else [None]
+        values: list[Any] = part["enum"] if isinstance(part["enum"], list) else [None]
         titles = part.get("enumNames")
-        is_titled = isinstance(titles, list) and len(titles) == len(values)
-        pairs = list(zip(values, titles if is_titled else [None] * len(values), strict=True))
+        if not (isinstance(titles, list) and len(titles) == len(values)):
+            titles = [None] * len(values)
+        pairs = list(zip(values, titles, strict=True))
     else:
         return ()
     if not pairs or not all(isinstance(value, str) for value, _ in pairs):
         raise _unsupported(name, "its choices are not strings")
     titled: dict[str, str] = {}
     for value, title in pairs:
-        titled.setdefault(value, _words(title))
+        titled.setdefault(str(value), _words(title))
     return tuple(Choice(value=value, title=title) for value, title in titled.items())
 
 

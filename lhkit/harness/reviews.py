@@ -436,7 +436,7 @@ async def _played(
     return Said(user=turn.user, traces=tuple(traces), reply=reply)
 
 
-# Mended talks as lines of a file, for `lhkit tune data --reviewed`.
+# Mended talks as lines of a file.
 
 _TALK = TypeAdapter(MendedTalk)
 

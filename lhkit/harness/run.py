@@ -805,11 +805,6 @@ def cause_of(record: SampleRecord) -> str | None:
     return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
 
 
-def is_unanswered(record: SampleRecord) -> bool:
-    """Return whether a sample is invalid since its server failed: another try may mend it."""
-    return record.attempts == 0 or cause_of(record) in _PASSING
-
-
 # Old evidence before today's scorers and today's expectations: no model, no server, no replay.
 #
 # Only what is expected may have changed since. A conversation whose user turns, initial state,

@@ -87,7 +87,7 @@ def light_file(
     The name of its folder changes with what it is made from.
 
     Raises:
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
     """
     told = json.dumps(_made_from(name, source, adapter), sort_keys=True)
     digest = hashlib.sha256(told.encode()).hexdigest()
@@ -129,7 +129,7 @@ async def ensure_light(
 
     Raises:
         MissingPackageError: the package `gguf` is not installed.
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
         WeightsError: it can not be fetched, verified, made or stored.
     """
     report(WeightsProgress(stage=WeightsStage.NOTICE, text=source.notice))

@@ -88,7 +88,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _rank_of(config: dict[str, Any], folder: Path) -> int:
-    ranks = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
+    ranks: list[int] = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
     if not all(isinstance(rank, int) and 1 <= rank <= _RANKS[-1] for rank in ranks):
         raise UsageError(
             f"{folder / _CONFIG} is invalid: its rank is not 1 to {_RANKS[-1]}, which is what vLLM "

@@ -22,9 +22,9 @@ from zipfile import BadZipFile, ZipFile
 from filelock import AsyncFileLock, Timeout
 
 from lhkit.errors import (
+    AdapterError,
     MissingPackageError,
     ServerStartError,
-    TuningError,
     UsageError,
     WeightsError,
 )
@@ -781,7 +781,7 @@ class _Maker:
 
 # The Gemmas that lhkit serves itself: their names, and how to serve a folder of weights.
 #
-# Making the weights is the business of `weights` and `lhkit.tuning`, running the server
+# Making the weights is the business of `weights` and `adapter`, running the server
 # `serving`'s.
 
 
@@ -895,14 +895,14 @@ def expected_identity(
 
 
 # The Gemma that ships tuned: the embedded base with the shipped adapter merged into it, once. How
-# the merging is done is `tuning.adapter`'s business, in a process of its own.
+# the merging is done is `adapter`'s business, in a process of its own.
 
 ADAPTER_CARD = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 MERGE_REFUSED = 3
 """Exit code of a merge whose last line on standard error is a sentence for the user."""
 
-SHIPPED_ADAPTER = Path(__file__).parents[1] / "tuning" / "shipped"
+SHIPPED_ADAPTER = Path(__file__).parent / "shipped"
 """The adapter for life-helper: package data."""
 
 _TUNED_LAYOUT = 1  # raise it when the folder is made differently: old folders are then not used
@@ -923,14 +923,14 @@ async def merge_in_subprocess(base: Path, adapter: Path, target: Path) -> None:
     """Run `merge` in a process of its own, offline.
 
     Raises:
-        TuningError: what `merge` refuses.
+        AdapterError: what `merge` refuses.
         WeightsError: if it fails; the message carries its last line.
         OSError: the disk is full.
     """
-    words = ("-m", "lhkit.tuning.adapter", str(base), str(adapter), str(target))
+    words = ("-m", "lhkit.models.adapter", str(base), str(adapter), str(target))
     code, told = await run_offline(*words)
     if code == MERGE_REFUSED:
-        raise TuningError(told)
+        raise AdapterError(told)
     if "No space left" in told:
         raise OSError(errno.ENOSPC, told)
     if code:
@@ -968,7 +968,7 @@ async def ensure_tuned(
         merger: what merges.
 
     Raises:
-        TuningError: the adapter is missing, broken, or made for another base.
+        AdapterError: the adapter is missing, broken, or made for another base.
         SetupError: as `ensure_weights`; also if the merging fails.
     """
     report(WeightsProgress(stage=WeightsStage.NOTICE, text=source.notice))
@@ -1001,7 +1001,7 @@ def tuned_folder(
     """Return where the tuned weights lie, or will lie; the name changes with base and adapter.
 
     Raises:
-        TuningError: there is no adapter.
+        AdapterError: there is no adapter.
     """
     told = json.dumps(
         [_TUNED_LAYOUT, _made_from(cache_dir, adapter or SHIPPED_ADAPTER, source)], sort_keys=True
@@ -1030,12 +1030,12 @@ def require_adapter(adapter: Path) -> None:
     """Refuse a folder that holds no adapter.
 
     Raises:
-        TuningError: a file of it is missing.
+        AdapterError: a file of it is missing.
     """
     if all((adapter / name).is_file() for name in (ADAPTER_CARD, ADAPTER_WEIGHTS)):
         return
     inner = adapter / "adapter"
     hint = f"; did you mean {inner}?" if (inner / ADAPTER_CARD).is_file() else ""
-    raise TuningError(
+    raise AdapterError(
         f"{adapter} holds no adapter: it needs {ADAPTER_CARD} and {ADAPTER_WEIGHTS}{hint}"
     )

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from lhkit.notebook.demo import demo_panel, life_helper_panel
     from lhkit.notebook.panel import ChatPanel
     from lhkit.notebook.review import Review
-    from lhkit.notebook.training import TrainingWatch
 
 _HOMES = {
     "ABPanel": "ab",
@@ -22,7 +21,6 @@ _HOMES = {
     "ChatPanel": "panel",
     "demo_panel": "demo",
     "Review": "review",
-    "TrainingWatch": "training",
     "life_helper_panel": "demo",
 }
 
@@ -31,7 +29,6 @@ __all__ = [
     "ButtonConfirmGate",
     "ChatPanel",
     "Review",
-    "TrainingWatch",
     "demo_panel",
     "life_helper_panel",
 ]

@@ -231,7 +231,7 @@ class Review:
         return _written(Path(folder), texts)
 
     def to_training(self, path: Path | str) -> Path:
-        """Write the mended conversations for `lhkit tune data --reviewed`; return the file.
+        """Write the mended conversations as lines of JSON; return the file.
 
         Raises:
             UsageError: nothing is judged whole, or a world is not known.

@@ -25,10 +25,6 @@ SCENARIO = """
 """
 
 EVAL = "eval one.yaml"
-TRAIN = "tune train data.jsonl --into new"
-DATA = "tune data --out new.jsonl"
-RUN = "tune run --toolset one.py:own --phrases one.yaml --into new"
-MERGE = "tune merge adapter --into new"
 
 BAD: list[tuple[str, str]] = [
     *(
@@ -48,32 +44,6 @@ BAD: list[tuple[str, str]] = [
             ("accept run sample", "--call", f"-1 {HUGE} nan"),
             ("serve gemma", "--port", f"0 -1 65536 99999999 {HUGE} nan"),
             ("serve google/gemma-3-4b-it --dry-run", "--port", f"0 -1 65536 {HUGE}"),
-            (DATA, "--count", f"0 -1 {HUGE} nan"),
-            (DATA, "--seed", f"-1 {HUGE} nan"),
-            (DATA, "--dev-share", "-0.1 1.1 nan inf"),
-            (DATA, "--korean-share", "-0.1 1.1 nan inf"),
-            (DATA, "--openings", "-0.1 1.1 nan inf"),
-            (DATA, "--made-up-names", "-0.1 1.1 nan inf"),
-            ("tune show data.jsonl", "--from", f"0 -1 {HUGE} nan"),
-            ("tune show data.jsonl", "--count", f"0 -1 {HUGE} nan"),
-            (TRAIN, "--steps", f"0 -1 {HUGE} nan"),
-            (TRAIN, "--batch-tokens", f"0 -1 {HUGE} nan"),
-            (TRAIN, "--learning-rate", "-1 2 nan inf"),
-            (TRAIN, "--rank", f"0 -1 {HUGE} nan"),
-            (TRAIN, "--decisive-weight", "-1 nan inf 1e300"),
-            (TRAIN, "--seed", f"-1 {HUGE} nan"),
-            (TRAIN, "--minutes", f"0 -1 {HUGE} nan inf x"),
-            (TRAIN, "--patience", f"-1 {HUGE} nan"),
-            (TRAIN, "--keep-every", f"0 -1 {HUGE} nan inf x"),
-            (RUN, "--minutes", f"0 -1 {HUGE} nan inf"),
-            (RUN, "--keep-every", f"0 -1 {HUGE} nan inf"),
-            (RUN, "--count", f"0 -1 {HUGE} nan"),
-            (RUN, "--batch-tokens", f"0 -1 {HUGE} nan"),
-            (RUN, "--decisive-weight", "-1 nan inf 1e300"),
-            (RUN, "--openings", "-0.1 1.1 nan inf"),
-            (RUN, "--made-up-names", "-0.1 1.1 nan inf"),
-            (RUN, "--patience", f"-1 {HUGE} nan"),
-            (RUN, "--seed", f"-1 {HUGE} nan"),
         )
         for value in values.split()
     ),
@@ -90,7 +60,6 @@ BAD: list[tuple[str, str]] = [
     ("chat --runtime llama.cpp --dialect openai", "needs a server that parses calls"),
     ("serve --runtime ollama", "no runtime 'ollama'"),
     ("serve --runtime llama.cpp --weights folder", "llama.cpp serves files"),
-    (f"{TRAIN} --dtype float16", "no dtype 'float16'"),
     ("serve gemma --dry-run --dtype auto", "no dtype 'auto'"),
     (f"{EVAL} --stress seed={'9' * 5000}", "--stress has no part"),
     (f"{EVAL} --stress distractors={HUGE}", "--stress has no part"),
@@ -117,8 +86,6 @@ BAD: list[tuple[str, str]] = [
     ("serve --weights adapter", "adapter holds no model"),
     ("serve gemma-base --weights adapter", "--weights"),
     ("eval --split all --limit 1000 --repeats 10000", "more than 100000 samples"),
-    ("tune init --toolset nothing --out new.yaml", "has no colon and name"),
-    ("tune init --toolset x.py:y --out new.yaml --locale fr", "no locale 'fr'"),
     # what does not go together, or says nothing
     (f"{EVAL} --replicas 2", "--replicas is for --ray: give both, or neither"),
     ("matrix suite.toml --cpus-per-replica 1", "--cpus-per-replica is for --ray"),
@@ -142,22 +109,6 @@ BAD: list[tuple[str, str]] = [
     ("accept one.yaml x", "holds no run"),
     ("matrix folder", "cannot be read"),
     ("matrix suite.toml --runs-dir one.yaml", "--runs-dir"),
-    ("tune data --out folder", "--out"),
-    ("tune data --out new.jsonl --phrases folder --toolset x.py:y", "--phrases"),
-    ("tune data --out new.jsonl --phrases nowhere", "nowhere"),
-    ("tune init --toolset x.py:y --out folder", "--out"),
-    ("tune train folder --into new", "is a directory"),
-    ("tune train nowhere --into new", "nowhere"),
-    (f"{TRAIN} --from nowhere", "nowhere holds no adapter"),
-    (f"{TRAIN} --base nowhere", "nowhere"),
-    ("tune train data.jsonl --into one.yaml", "--into"),
-    (RUN, "one.yaml:1: must be a mapping with `locales:`"),
-    (f"{RUN} --base folder", "folder holds no model"),
-    (f"{RUN} --phrases nowhere", "nowhere"),
-    ("tune merge nosuch --into new", "nosuch holds no adapter"),
-    ("tune merge one.yaml --into new", "one.yaml"),
-    ("tune merge adapter --into folder", "folder is there already"),
-    ("tune merge adapter --into new --base nowhere", "nowhere"),
     # nothing at all
     *(
         (f"{line} ''", line.split()[-1])
@@ -177,10 +128,6 @@ BAD: list[tuple[str, str]] = [
             "serve --weights",
             "serve --device",
             "report run --html",
-            f"{TRAIN} --from",
-            f"{TRAIN} --base",
-            f"{MERGE} --base",
-            "tune merge adapter --into",
         )
     ),
     ("eval ''", "an argument is empty"),

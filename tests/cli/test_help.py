@@ -13,7 +13,7 @@ from lhkit.models.served import CONSTRAINTS
 from lhkit.models.weights import EMBEDDED_NAMES
 from tests.docs.command_lines import read_line
 
-GROUPS = {"", "chats", "import", "mcp", "tune"}
+GROUPS = {"", "chats", "import", "mcp"}
 LINES = [(name, line) for name, lines in EXAMPLES.items() for line in lines]
 
 
@@ -48,7 +48,7 @@ def test_help_shows_its_examples_and_cuts_no_word_at_80_columns(command: str) ->
     assert max(map(len, shown.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", ["chat", "compare", "tune init"])
+@pytest.mark.parametrize("command", ["chat", "compare"])
 def test_help_names_every_language_that_there_is(command: str) -> None:
     words = set(helped(command).replace(".", " ").split())
     assert set(available_locales()) <= words
@@ -71,7 +71,7 @@ def test_help_names_every_constraint_and_model(name: str) -> None:
     ("line", "told"),
     [
         ("lhkit eval --fail-below 85", "No such option"),
-        ("lhkit tune train --into tuned", "Missing parameter: data"),
+        ("lhkit rescore --into rescored", "Missing parameter: run"),
         ("lhkit eval --repeats none", "should be a valid integer"),
         ("lhkit evaluate", "evaluate"),
     ],

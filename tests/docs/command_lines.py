@@ -27,7 +27,7 @@ def lhkit_lines(text: str) -> Iterator[str]:
 
 
 def read_line(line: str) -> str:
-    """Return the command that a line calls, such as `tune data`.
+    """Return the command that a line calls, such as `chats show`.
 
     Raises:
         Exception: the parser's own, for an option or a value that it does not know.

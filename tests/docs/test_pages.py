@@ -15,7 +15,6 @@ PAGES = sorted(DOCS.glob("*.md"))
 EVERYWHERE = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 ELSEWHERE = {
     "own-tools.md",  # test_own_tools.py
-    "tune-own-tools.md",  # tests/tuning/test_own_docs.py
 }
 """Pages whose files and commands have a test of their own."""
 HERE = [page for page in PAGES if page.name not in ELSEWHERE]

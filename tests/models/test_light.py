@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lhkit import app
-from lhkit.errors import MissingPackageError, TuningError, UsageError, WeightsError
+from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.models import light
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.light import (
@@ -194,7 +194,7 @@ async def test_an_adapter_that_does_not_fit_is_told_and_what_was_fetched_is_kept
 
 async def test_without_an_adapter_a_sentence_says_so(world: World) -> None:
     (world.adapter / "adapter_config.json").unlink()
-    with pytest.raises(TuningError, match="holds no adapter"):
+    with pytest.raises(AdapterError, match="holds no adapter"):
         await world.ensure()
 
 

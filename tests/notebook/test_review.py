@@ -1,6 +1,5 @@
 """Reviews: labels that last, a form made of the schema, two people compared, and what comes out."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
-from lhkit.commands.tune import make_data
-from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.baselines import gold_model
 from lhkit.harness.author.lint import lint
@@ -275,19 +272,13 @@ async def test_a_reviewed_chat_becomes_training_lines_without_what_was_wrong(
     review.go(0, 3)
     review.judge("fine")
     written = review.to_training(tmp_path / "reviewed.jsonl")
-    assert len(read_talks(written)) == 2
-    out = tmp_path / "train.jsonl"
-    options = DataOptions(out=out, count=1, dev_share=0, korean_share=0, reviewed=written)
-    await make_data(options, Settings(), progress=False)
-    learnt = [
-        line["text"][begin:end]
-        for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())
-        for begin, end in line["answers"]
-    ]
-    assert any("add_habit" in each for each in learnt)
-    assert any("list_habits" in each for each in learnt)
-    assert any("I help you find" in each for each in learnt)
-    assert not any("You have no active habit" in each for each in learnt)
+    talks = read_talks(written)
+    assert len(talks) == 2
+    called = {each.tool for talk in talks for turn in talk.turns for each in turn.calls}
+    assert {"add_habit", "list_habits"} <= called
+    fine = [turn.reply for talk in talks for turn in talk.turns if turn.is_reply_fine]
+    assert any("I help you find" in each for each in fine)
+    assert not any("You have no active habit" in each for each in fine)
     written.write_text("{}\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"reviewed.jsonl:1 is no reviewed conversation"):
         read_talks(written)

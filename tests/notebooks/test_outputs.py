@@ -8,9 +8,7 @@ import nbformat
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-TUNING = FOLDER / "05_tune.ipynb"
-QUICK = sorted(path for path in FOLDER.glob("*.ipynb") if path != TUNING)
-TRAINING_TIMEOUT_S = 4 * 3600  # against a hang only: a minute on two idle cores
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 pytestmark = pytest.mark.timeout(3600)  # against a hang only
 
@@ -41,18 +39,9 @@ def require_all_passed(ran: "CompletedProcess[str]", path: Path) -> None:
     assert f"{code} passed" in ran.stdout
 
 
-@pytest.mark.parametrize("path", QUICK, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
     require_all_passed(nbval(path), path)
-
-
-@pytest.mark.gemma
-@pytest.mark.timeout(5 * 3600)
-@pytest.mark.usefixtures("base_weights")
-def test_the_tuning_notebook_trains_on_the_real_base_and_shows_again_what_it_shows(
-    nbval: Nbval,
-) -> None:
-    require_all_passed(nbval(TUNING, timeout_s=TRAINING_TIMEOUT_S), TUNING)
 
 
 def test_a_notebook_finds_the_modules_that_the_tests_find(

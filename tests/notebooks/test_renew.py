@@ -101,7 +101,7 @@ def test_addresses_may_be_named(
 
 def test_a_notebook_in_the_place_of_an_address_is_no_address(renew: ModuleType) -> None:
     with pytest.raises(ValueError, match="notebooks go first"):
-        renew.addresses_of(["05_tune.ipynb"])
+        renew.addresses_of(["04_compare.ipynb"])
 
 
 def test_models_without_an_address_are_served_and_ended(

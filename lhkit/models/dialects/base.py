@@ -3,8 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, assert_never
 
 from lhkit.errors import UsageError
@@ -395,33 +394,6 @@ def render_turns(turns: Iterable[PromptTurn]) -> str:
     return BOS + "".join(blocks) + _MODEL_START
 
 
-def turns_of(text: str) -> tuple[PromptTurn, ...]:
-    """Return the turns of a text that `render_turns` wrote, and what follows it in the same form.
-
-    Raises:
-        ValueError: it is none.
-    """
-    begun, *blocks = text.split(_TURN_START)
-    if begun != BOS or not blocks:
-        raise ValueError("no turns of Gemma 3")
-    named = (block.partition("\n") for block in blocks)
-    return tuple(
-        PromptTurn(role=role, text=said.removesuffix("\n").removesuffix(_TURN_END.rstrip()))
-        for role, _, said in named
-    )
-
-
-Speaker: TypeAlias = Literal["user", "model", "call", "result"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """A piece of a conversation; what the user says has what stands in the context before it."""
-
-    who: Speaker
-    text: str
-
-
 def render_told_calls(
     messages: Iterable[Message],
     tools: Sequence[ToolSpec],
@@ -457,47 +429,6 @@ def render_told_calls(
 
 def _result_line(message: ToolCallMessage) -> str:
     return f"{_RESULT}{message.name or 'the call'}: {result_text(message)}"
-
-
-def read_told_calls(
-    text: str, *, protocol: str, parse: Callable[[str], ParseResult]
-) -> tuple[Spoken, ...]:
-    """Return what is said in a text that `render_told_calls` began, in order.
-
-    Instructions and tools are left out; without tools nothing says where the instructions end.
-
-    Raises:
-        ValueError: the text is none.
-    """
-    first, *others = turns_of(text)
-    _, is_told, told = first.text.partition(protocol)
-    turns = [replace(first, text=told.partition("\n\n")[2]) if is_told else first, *others]
-    spoken: list[Spoken] = []
-    for turn in turns:
-        if turn.role == "model":
-            spoken += _answered(turn.text, parse(turn.text))
-        else:
-            spoken += _heard(turn.text, is_called=bool(spoken) and spoken[-1].who == "call")
-    return tuple(each for each in spoken if each.text)
-
-
-def _answered(raw: str, parsed: ParseResult) -> list[Spoken]:
-    calls = [
-        f"{call.name} {compact(call.args)}" if isinstance(call.args, Mapping) else call.raw
-        for call in parsed.calls
-    ]
-    calls += [parsed.fragment] if parsed.fragment else []
-    words = Spoken(who="model", text=parsed.text if calls else raw)
-    return [words, *(Spoken(who="call", text=call) for call in calls)]
-
-
-def _heard(text: str, *, is_called: bool) -> list[Spoken]:
-    """Return the results that a user's turn begins with after calls, and what is said then."""
-    lines = text.split("\n") if is_called else []
-    results = list(takewhile(lambda line: line.startswith(_RESULT), lines))
-    told = (Spoken(who="result", text=line.removeprefix(_RESULT)) for line in results)
-    said = "\n".join(lines[len(results) :]).strip("\n") if results else text
-    return [*told, Spoken(who="user", text=said)]
 
 
 def _merged(turns: Iterable[PromptTurn]) -> list[PromptTurn]:

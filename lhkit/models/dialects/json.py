@@ -21,9 +21,7 @@ from lhkit.models.dialects.base import (
     IncrementalParser,
     OpenCall,
     ParseResult,
-    Spoken,
     ToolSpec,
-    read_told_calls,
     render_told_calls,
     spec_of,
 )
@@ -708,15 +706,6 @@ _PROTOCOL = """\
 To use a tool, answer with only this JSON: {"name": "tool", "parameters": {"argument": value}}
 You then get its result. Otherwise answer in words.
 Tools:"""
-
-
-def read_back(text: str) -> tuple[Spoken, ...]:
-    """Return what is said in a prompt of this dialect and in what follows it, in order.
-
-    Raises:
-        ValueError: it is none.
-    """
-    return read_told_calls(text, protocol=_PROTOCOL, parse=JsonDialect().parse)
 
 
 class JsonDialect:

@@ -20,7 +20,6 @@ from lhkit.messages import (
 )
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import BOS, PromptTurn, defused, render_turns
-from lhkit.models.dialects.json import read_back
 
 DIALECT = DIALECTS["json"]
 OPEN_TURN = "<start_of_turn>model\n"
@@ -205,86 +204,6 @@ def test_the_next_prompt_goes_on_after_what_the_model_wrote() -> None:
     second: list[Message] = [*first, call(ml=1), call("undo", index=1)]
     prompt = DIALECT.encode(first, [TOOL])
     assert DIALECT.encode(second, [TOOL]).startswith(prompt + written + "<end_of_turn>")
-
-
-# --- read back
-
-SAVED = ("result", 'log_water: {"status":"ok","data":{"saved":true}}')
-READ: dict[str, list[tuple[str, str]]] = {
-    "nothing": [],
-    "one user turn with its context": [("user", "지금: 2026-11-21 09:00\n물 마셨어")],
-    "call, result, answer, next user turn": [
-        ("user", "200 마셨어"),
-        ("call", 'log_water {"ml":200}'),
-        SAVED,
-        ("model", "기록했어요."),
-        ("user", "고마워"),
-    ],
-    "two user turns in a row": [("user", "하나\n\n둘")],
-    "parallel calls of one message": [
-        ("user", "두 번"),
-        ("call", 'log_water {"ml":1}'),
-        ("call", "undo {}"),
-        SAVED,
-        ("result", 'undo: {"status":"ok","data":{"saved":true}}'),
-    ],
-    "calls one after the other": [
-        ("user", "차례로"),
-        ("call", 'log_water {"ml":1}'),
-        SAVED,
-        ("call", "undo {}"),
-        ("result", 'undo: {"status":"ok","data":{"saved":true}}'),
-    ],
-    "cut call": [
-        ("user", "물"),
-        ("model", "네."),
-        ("call", '{"name": "log_water", "param'),
-        ("result", 'the call: {"status":"error","code":"truncated_call","reason":"shorter"}'),
-    ],
-    "call that made no sense, then the user": [
-        ("user", "물"),
-        ("call", '{"name": "log_water", "parameters": {ml}}'),
-        ("result", 'log_water: {"status":"cancelled","reason":"user did not confirm"}'),
-        ("user", "왜?"),
-    ],
-    "hints of the application": [("user", "안녕"), ("model", "네"), ("user", "물")],
-}
-
-
-def heard(text: str) -> list[tuple[str, str]]:
-    return [(each.who, each.text) for each in read_back(text)]
-
-
-@pytest.mark.parametrize(
-    ("messages", "said"), [(GOLDEN[name][0], READ[name]) for name in GOLDEN], ids=GOLDEN
-)
-@pytest.mark.parametrize("tools", [(), (TOOL, TOOL)])
-def test_a_prompt_is_read_back_as_what_was_said_without_the_tools(
-    messages: Sequence[Message], said: list[tuple[str, str]], tools: Sequence[Any]
-) -> None:
-    instructions = "너는 비서다.\n\n짧게." if tools else ""
-    assert heard(DIALECT.encode(messages, tools, instructions)) == said
-
-
-def test_a_text_is_read_back_with_the_answer_that_it_ends_with() -> None:
-    prompt = DIALECT.encode([user("물")], [TOOL])
-    assert heard(f"{prompt}네.<end_of_turn>") == [("user", "물"), ("model", "네.")]
-
-
-def test_what_a_user_says_is_no_result_whatever_it_sounds_like() -> None:
-    prompt = DIALECT.encode([user("물"), model("네"), user("Result of f: {}")], ())
-    assert heard(prompt)[-1] == ("user", "Result of f: {}")
-
-
-@given(text=st.text(min_size=1))
-def test_any_words_of_a_user_are_read_back_as_they_are(text: str) -> None:
-    assert heard(DIALECT.encode([user(text)], [TOOL], "비서")) == [("user", defused(text))]
-
-
-@pytest.mark.parametrize("text", ["", "hello", "<bos>", "<bos><|turn>user\nhi<turn|>"])
-def test_a_text_of_another_form_is_not_read_back(text: str) -> None:
-    with pytest.raises(ValueError, match="Gemma 3"):
-        read_back(text)
 
 
 # --- laws

@@ -1,1 +1,0 @@
-"""A head start: many toolsets that nobody has, to learn calling tools from."""

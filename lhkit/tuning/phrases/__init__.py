@@ -1,1 +1,0 @@
-"""Training conversations from a phrase file of one's own."""

@@ -1,0 +1,142 @@
+"""Weights that change under one name: serve, score, serve others, score with the same line."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit.commands import serve
+from lhkit.commands.evaluate import evaluate
+from lhkit.commands.options import EvalOptions, ServeOptions
+from lhkit.harness.log import read_records
+from lhkit.models.serving import RunningServer, ServerSettings, find_running
+from lhkit.models.weights import serving_plan
+from lhkit.settings import Settings
+from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
+
+pytestmark = pytest.mark.anyio
+
+FAKE = Path(__file__).parents[1] / "models" / "fakes" / "fake_vllm.py"
+PATIENCE_S = 240.0  # against a hang only
+SCENARIO = """
+- id: greeting
+  ac: AC-12
+  locale: en
+  world: {now: "2026-06-15T09:00:00+09:00"}
+  turns: [{user: hello, reply: {matches: right}}]
+"""
+
+Evaluate = Callable[[str], Awaitable[int]]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    def plan(*args: Any, **options: Any) -> ServerSettings:
+        planned = serving_plan(*args, **options)
+        return replace(planned, entry=("-S", str(FAKE), "--pids", str(tmp_path / "pids")))
+
+    monkeypatch.setattr(serve, "serving_plan", plan)
+    return Settings(cache_dir=tmp_path / "cache", locale="en", base_url=None)
+
+
+@pytest.fixture
+def run_eval(tmp_path: Path, settings: Settings) -> Evaluate:
+    scenarios = tmp_path / "scenarios.yaml"
+    scenarios.write_text(SCENARIO, encoding="utf-8")
+
+    async def run(base_url: str) -> int:
+        options = EvalOptions(
+            paths=(scenarios,), base_urls=(base_url,), runs_dir=tmp_path / "runs", fail_under=100
+        )
+        return await evaluate(options, settings)
+
+    return run
+
+
+def trained(folder: Path, says: str) -> Path:
+    """Return a folder of weights, of a model that always says one thing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "model.safetensors").write_text(says, encoding="utf-8")
+    return folder
+
+
+@asynccontextmanager
+async def served(weights: Path, settings: Settings) -> AsyncIterator[RunningServer]:
+    """Run `lhkit serve --weights`; it ends with the block."""
+    serving = asyncio.create_task(serve.serve_model(ServeOptions(weights=weights), settings))
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := await find_running(settings.cache_dir, weights.name)) is None:
+                assert not serving.done(), serving.result()
+                await asyncio.sleep(0.02)  # another process sets no Event
+        yield found
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def test_a_second_adapter_is_not_scored_with_the_answers_of_the_first(
+    tmp_path: Path, settings: Settings, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(trained(tmp_path / "tuned/model", "wrong"), settings) as server:
+        assert await run_eval(server.base_url) == 1
+        assert await run_eval(server.base_url) == 1
+        assert "Kept, because they are answered already: 1 of 1 samples." in capsys.readouterr().out
+    async with served(trained(tmp_path / "tuned-2/model", "right"), settings) as server:
+        assert await run_eval(server.base_url) == 0
+        printed = capsys.readouterr().out
+        assert "Changed: weights: model@" in printed
+        assert "cannot be known" not in printed
+    async with served(tmp_path / "tuned/model", settings) as server:
+        assert await run_eval(server.base_url) == 1  # the first one's answers are still there
+    assert len(read_records(tmp_path / "runs/served-json")) == 2
+
+
+async def test_a_folder_that_is_overwritten_holds_another_model_once_it_is_served_anew(
+    tmp_path: Path, settings: Settings, run_eval: Evaluate
+) -> None:
+    folder = trained(tmp_path / "tuned/model", "wrong")
+    async with served(folder, settings) as server:
+        assert await run_eval(server.base_url) == 1
+        trained(folder, "right")
+        assert await run_eval(server.base_url) == 1  # what was loaded is what answers
+        assert len(read_records(tmp_path / "runs/served-json")) == 1
+    async with served(folder, settings) as server:
+        assert await run_eval(server.base_url) == 0
+
+
+async def test_a_folder_that_was_overwritten_is_not_said_to_be_served_already(
+    tmp_path: Path, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = trained(tmp_path / "tuned/model", "wrong")
+    async with served(folder, settings):
+        again = serve.serve_model(ServeOptions(weights=folder), settings)
+        assert await again == 0
+        assert "model is already served in" in capsys.readouterr().out
+        trained(folder, "right")
+        assert await serve._running("model", folder, settings) is None
+
+
+async def test_of_a_server_that_does_not_tell_its_weights_it_is_said_that_nobody_knows(
+    tmp_path: Path, run_eval: Evaluate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    routes = {"/v1/models": models("gemma"), "/version": answers(404, "{}")}
+    counted = answers(200, json.dumps({"usage": {"prompt_tokens": 1}}))  # each time it is met
+    async with FakeVllm(counted, streams(completion(["right"])), counted, routes=routes) as server:
+        assert await run_eval(server.base_url) == 0
+        assert "cannot be known" not in capsys.readouterr().out
+        assert await run_eval(server.base_url) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"cannot be known, because gemma ({server.base_url}) does not tell" in said
+    assert "give another --name, or serve with `lhkit serve --weights FOLDER`" in said
+    manifest = json.loads((tmp_path / "runs/served-json/manifest.json").read_bytes())
+    remarks = [each["remarks"] for each in manifest["invocations"]]
+    assert remarks[0] == []
+    assert "cannot be known, because gemma" in remarks[1][0]

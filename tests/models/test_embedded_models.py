@@ -1,0 +1,147 @@
+"""Two embedded models beside each other: `gemma` is the tuned one, `gemma-base` the bare one."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lhkit import app
+from lhkit.errors import AdapterError, MissingPackageError, UsageError
+from lhkit.models import weights
+from lhkit.models.serving import RunningServer, after_boot_s
+from lhkit.models.weights import ADAPTER_CARD, ADAPTER_WEIGHTS, weights_sha256
+from lhkit.settings import Settings
+from tests.models.fake_vllm import FakeVllm, answers, models
+
+pytestmark = pytest.mark.anyio
+
+NAMES = ("gemma", "gemma-base")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A cache of its own, and an adapter that stands in for the shipped one."""
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    for name in (ADAPTER_CARD, ADAPTER_WEIGHTS):
+        (adapter / name).write_text("{}")
+    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", adapter)
+    return Settings(cache_dir=tmp_path / "cache")
+
+
+@pytest.fixture
+async def serving() -> AsyncIterator[dict[str, FakeVllm]]:
+    """A server of each name."""
+    health = answers(200, "")
+    tuned, bare = (
+        FakeVllm(routes={"/v1/models": models(name), "/health": health}) for name in NAMES
+    )
+    async with tuned, bare:
+        yield dict(zip(NAMES, (tuned, bare), strict=True))
+
+
+def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | None = None) -> None:
+    running = RunningServer(
+        served_name=name,
+        base_url=server.base_url,
+        model=str(model or app.embedded_folder(name, settings)),
+        pid=os.getpid(),
+        after_boot_s=after_boot_s(os.getpid()),
+    )
+    folder = settings.cache_dir / "servers"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(asdict(running)))
+
+
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize(
+    ("asked", "served"), [(None, "gemma"), ("gemma", "gemma"), ("gemma-base", "gemma-base")]
+)
+async def test_of_two_running_servers_each_name_finds_its_own(
+    settings: Settings,
+    serving: dict[str, FakeVllm],
+    asked: str | None,
+    served: str,
+) -> None:
+    for name, server in serving.items():
+        advertise(name, server, settings)
+    async with app.open_model(app.ModelChoice(name=asked), settings) as model:
+        assert model.identity.model == served
+        assert model.identity.base_url == serving[served].base_url.removesuffix("/v1")
+
+
+@pytest.mark.promise("embedded.names")
+@pytest.mark.parametrize(("running", "asked"), [NAMES, NAMES[::-1]])
+async def test_a_server_of_the_other_name_is_not_found(
+    settings: Settings, serving: dict[str, FakeVllm], running: str, asked: str
+) -> None:
+    advertise(running, serving[running], settings)
+    assert await app.running_server(asked, settings) is None
+    assert await app.running_server(running, settings) is not None
+
+
+async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
+    settings: Settings, serving: dict[str, FakeVllm]
+) -> None:
+    advertise("gemma", serving["gemma"], settings, model=Path("/weights/gemma-tuned-old"))
+    assert await app.running_server("gemma", settings) is None
+    assert (settings.cache_dir / "servers" / "gemma.json").exists()
+
+
+@pytest.mark.promise("embedded.names")
+async def test_each_name_is_served_from_its_own_weights(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(folder: Path) -> Path:
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(folder.name)
+        return folder
+
+    async def ensured(cache_dir: Path, **_: Any) -> Path:
+        return made(cache_dir / "tuned")
+
+    async def bare(cache_dir: Path, **_: Any) -> Path:
+        return made(cache_dir / "bare")
+
+    monkeypatch.setattr(weights, "ensure_tuned", ensured)
+    monkeypatch.setattr(weights, "ensure_weights", bare)
+    default = await app.embedded_server(settings)
+    base = await app.embedded_server(settings, name="gemma-base", server_parser=True)
+    assert (default.served_name, default.model.name) == ("gemma", "tuned")
+    assert default.log_path.name.startswith("gemma-2")
+    assert (base.served_name, base.model.name) == ("gemma-base", "bare")
+    assert "--enable-auto-tool-choice" in base.extra_args
+    told = [await weights_sha256(each.model, settings.cache_dir) for each in (default, base)]
+    assert [default.weights_sha256, base.weights_sha256] == told
+    assert told[0] != told[1]
+
+
+async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_fetched(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fetched(*_: object, **__: object) -> Path:
+        raise AssertionError("weights were fetched that nothing can serve")
+
+    monkeypatch.setattr(weights, "ensure_tuned", fetched)
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
+        await app.embedded_server(settings)
+
+
+def test_a_name_that_is_none_is_refused_with_the_names() -> None:
+    with pytest.raises(UsageError, match="'gpt': choose one of gemma, gemma-base, or say where"):
+        app.embedded_name("gpt")
+
+
+async def test_without_an_adapter_the_bare_model_still_has_weights(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "adapter" / ADAPTER_WEIGHTS).unlink()
+    assert app.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
+    with pytest.raises(AdapterError, match="holds no adapter"):
+        app.embedded_folder("gemma", settings)

@@ -1,0 +1,47 @@
+"""The adapter that ships: whole, for the embedded base, with its notice, and from no machine."""
+
+import json
+from pathlib import Path
+
+from safetensors import safe_open
+
+from lhkit.models.adapter import MANIFEST
+from lhkit.models.weights import (
+    ADAPTER_CARD,
+    ADAPTER_WEIGHTS,
+    EMBEDDED_GEMMA,
+    SHIPPED_ADAPTER,
+    require_adapter,
+    weights_folder,
+)
+
+LARGEST_BYTES = 20_000_000
+LINEAR_LAYERS = {
+    *("q_proj", "k_proj", "v_proj", "o_proj"),
+    *("gate_proj", "up_proj", "down_proj"),
+}
+
+
+def test_it_is_whole_and_small_enough_for_a_wheel() -> None:
+    require_adapter(SHIPPED_ADAPTER)
+    assert (SHIPPED_ADAPTER / ADAPTER_WEIGHTS).stat().st_size < LARGEST_BYTES
+    with safe_open(SHIPPED_ADAPTER / ADAPTER_WEIGHTS, framework="pt") as weights:
+        names = weights.keys()
+        assert all(weights.get_tensor(name).isfinite().all() for name in names)
+    assert {name.split(".")[-3] for name in names} == LINEAR_LAYERS
+
+
+def test_it_says_which_base_it_was_trained_on() -> None:
+    told = json.loads((SHIPPED_ADAPTER / MANIFEST).read_text(encoding="utf-8"))
+    assert told["base"]["name"] == weights_folder(Path(), EMBEDDED_GEMMA).name
+
+
+def test_its_card_names_no_path_of_a_machine() -> None:
+    card = json.loads((SHIPPED_ADAPTER / ADAPTER_CARD).read_text(encoding="utf-8"))
+    assert set(card["target_modules"]) == LINEAR_LAYERS
+    assert "/" not in (card["base_model_name_or_path"] or "")
+
+
+def test_it_comes_with_a_model_card_and_the_notice_of_the_gemma_terms() -> None:
+    assert EMBEDDED_GEMMA.notice in (SHIPPED_ADAPTER / "NOTICE").read_text(encoding="utf-8")
+    assert (SHIPPED_ADAPTER / "CARD.md").is_file()

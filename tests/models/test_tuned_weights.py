@@ -1,0 +1,373 @@
+"""The tuned Gemma in the cache: merged once, mended when broken, and one sentence when it fails."""
+
+import asyncio
+import errno
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lhkit.errors import AdapterError, MissingPackageError, SetupError, WeightsError
+from lhkit.models import weights
+from lhkit.models.adapter import MANIFEST as TRAINING
+from lhkit.models.adapter import base_sha256, encoder, main, merge
+from lhkit.models.weights import (
+    ADAPTER_CARD,
+    ADAPTER_WEIGHTS,
+    EMBEDDED_GEMMA,
+    FOLDER_MANIFEST,
+    Merger,
+    WeightsProgress,
+    WeightsSource,
+    WeightsStage,
+    ensure_tuned,
+    merge_in_subprocess,
+    tuned_folder,
+    weights_folder,
+)
+
+pytestmark = pytest.mark.anyio
+
+SOURCE = replace(EMBEDDED_GEMMA, name="tiny", notice="tiny is under terms", gguf_bytes=100)
+
+
+@dataclass
+class World:
+    """An adapter, a base that is always there, a merger, and everything that was asked of them."""
+
+    cache: Path
+    adapter: Path
+    source: WeightsSource = SOURCE
+    verified: list[bool] = field(default_factory=list)
+    merged: list[Path] = field(default_factory=list)
+    told: list[WeightsProgress] = field(default_factory=list)
+    before_merging: Callable[[], Any] = lambda: None
+
+    async def base(self, cache_dir: Path, **options: Any) -> Path:
+        self.verified.append(options["verify"])
+        options["report"](WeightsProgress(stage=WeightsStage.NOTICE, text=options["source"].notice))
+        options["report"](WeightsProgress(stage=WeightsStage.CONVERTING, text="the base"))
+        return weights_folder(cache_dir, options["source"])
+
+    async def merge(self, base: Path, adapter: Path, target: Path) -> None:
+        self.merged.append(base)
+        await asyncio.sleep(0)
+        self.before_merging()
+        await asyncio.to_thread(write_model, target, (adapter / ADAPTER_WEIGHTS).read_bytes())
+
+    async def ensure(self, packages: tuple[str, ...] = (), **options: Any) -> Path:
+        return await ensure_tuned(
+            self.cache,
+            report=self.told.append,
+            adapter=self.adapter,
+            source=self.source,
+            ensure_base=self.base,
+            merger=Merger(run=self.merge, packages=packages),
+            **options,
+        )
+
+    @property
+    def folder(self) -> Path:
+        return tuned_folder(self.cache, self.adapter, self.source)
+
+    @property
+    def left(self) -> list[str]:
+        """What lies beside the finished folder, the lock apart."""
+        kept = (self.cache / "weights").iterdir()
+        return [p.name for p in kept if p.name.startswith(".") and p.suffix != ".lock"]
+
+
+def write_model(folder: Path, content: bytes) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(content * 2)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / ADAPTER_CARD).write_text("{}")
+    (adapter / ADAPTER_WEIGHTS).write_bytes(b"B and A")
+    (adapter / "NOTICE").write_text("modified")
+    return World(cache=tmp_path / "cache", adapter=adapter)
+
+
+async def test_the_first_run_merges_and_the_second_starts_at_once(world: World) -> None:
+    folder = await world.ensure()
+    assert folder == world.folder
+    assert folder.name.startswith("tiny-tuned-")
+    assert (folder / "model.safetensors").read_bytes() == b"B and AB and A"
+    assert (folder / "NOTICE").read_text() == "modified"
+    manifest = json.loads((folder / FOLDER_MANIFEST).read_text())
+    assert manifest["source"]["base"] == weights_folder(world.cache, SOURCE).name
+    assert set(manifest["files"]) == {path.name for path in folder.iterdir()} - {FOLDER_MANIFEST}
+    assert await world.ensure() == await world.ensure(verify=True) == folder
+    assert world.merged == [weights_folder(world.cache, SOURCE)]
+    assert world.left == []
+
+
+async def test_what_is_merged_has_its_hashes_compared_first(world: World) -> None:
+    await world.ensure()
+    assert world.verified == [True]
+
+
+async def test_the_licence_notice_comes_first_and_once(world: World) -> None:
+    await world.ensure()
+    assert world.told[0].text == "tiny is under terms"
+    stages = [progress.stage for progress in world.told]
+    assert stages.count(WeightsStage.NOTICE) == 1
+    assert stages.index(WeightsStage.CONVERTING) < stages.index(WeightsStage.MERGING)
+    await world.ensure()
+    assert [progress.stage for progress in world.told].count(WeightsStage.NOTICE) == 2
+
+
+BREAKS: dict[str, Callable[[Path], object]] = {
+    "a missing file": lambda folder: (folder / "model.safetensors").unlink(),
+    "a short file": lambda folder: (folder / "config.json").write_text(""),
+    "a broken manifest": lambda folder: (folder / FOLDER_MANIFEST).write_text("{"),
+    "no folder": shutil.rmtree,
+}
+
+
+@pytest.mark.parametrize("fault", BREAKS)
+async def test_a_broken_folder_is_merged_again(world: World, fault: str) -> None:
+    folder = await world.ensure()
+    BREAKS[fault](folder)
+    await world.ensure()
+    assert len(world.merged) == 2
+    assert (folder / "model.safetensors").read_bytes() == b"B and AB and A"
+    assert world.left == []
+
+
+async def test_an_altered_file_of_the_same_size_is_noticed_when_hashes_are_asked_for(
+    world: World,
+) -> None:
+    folder = await world.ensure()
+    (folder / "model.safetensors").write_bytes(b"x" * 14)
+    await world.ensure()
+    assert len(world.merged) == 1
+    await world.ensure(verify=True)
+    assert (folder / "model.safetensors").read_bytes() == b"B and AB and A"
+
+
+async def test_another_adapter_or_base_is_another_folder_and_the_old_one_stays(
+    world: World,
+) -> None:
+    folder = await world.ensure()
+    (world.adapter / ADAPTER_WEIGHTS).write_bytes(b"A and B")
+    other = await world.ensure()
+    world.source = replace(SOURCE, gguf_sha256="0" * 64)
+    third = await world.ensure()
+    assert len({folder, other, third}) == 3
+    assert (folder / "model.safetensors").is_file()
+
+
+async def test_of_two_runs_at_once_one_works_and_the_other_waits(world: World) -> None:
+    folders = await asyncio.gather(world.ensure(), world.ensure())
+    assert folders[0] == folders[1]
+    assert len(world.merged) == 1
+    assert WeightsStage.WAITING in {progress.stage for progress in world.told}
+
+
+@pytest.mark.parametrize("name", [ADAPTER_CARD, ADAPTER_WEIGHTS])
+async def test_a_missing_adapter_is_told_before_anything_is_made(world: World, name: str) -> None:
+    (world.adapter / name).unlink()
+    with pytest.raises(AdapterError, match="holds no adapter: it needs adapter_config"):
+        await world.ensure()
+    assert not world.cache.exists()
+
+
+async def test_a_missing_package_is_told_before_anything_is_made(world: World) -> None:
+    with pytest.raises(MissingPackageError, match=r"no_such_package.*make venv"):
+        await world.ensure(packages=("json", "no_such_package"))
+    assert not world.merged
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), r"disk of .* is full; free 0\.0 GB and run"),
+        (AdapterError("adapter does not fit base"), "adapter does not fit base"),
+    ],
+)
+async def test_a_merge_that_fails_is_one_sentence_and_leaves_nothing(
+    world: World, error: Exception, sentence: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    world.before_merging = fail
+    with pytest.raises((SetupError, AdapterError), match=sentence) as raised:
+        await world.ensure()
+    assert "\n" not in str(raised.value)
+    assert not world.folder.exists()
+    assert world.left == []
+
+
+async def test_too_little_room_is_told_before_anything_is_merged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(WeightsError, match=r"needs .* GB in"):
+        await world.ensure()
+    assert not world.merged
+
+
+# --- the process that merges
+
+
+async def test_what_the_merging_process_refuses_is_its_sentence(tmp_path: Path) -> None:
+    with pytest.raises(AdapterError, match="no-adapter holds no adapter: it needs adapter_config"):
+        await merge_in_subprocess(tmp_path, tmp_path / "no-adapter", tmp_path / "target")
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "sentence"),
+    [
+        ("ValueError: no", WeightsError, r"Merging the adapter failed \(exit 1: ValueError: no"),
+        ("OSError: [Errno 28] No space left on device", OSError, "No space left"),
+    ],
+)
+async def test_a_merging_process_that_dies_tells_its_last_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    kind: type[Exception],
+    sentence: str,
+) -> None:
+    async def run_offline(*_: str) -> tuple[int, str]:
+        return 1, line
+
+    monkeypatch.setattr(weights, "run_offline", run_offline)
+    with pytest.raises(kind, match=sentence):
+        await merge_in_subprocess(tmp_path, tmp_path, tmp_path / "target")
+
+
+def adapter_of(base: Path, folder: Path) -> Path:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(1)
+    shape = LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    model = get_peft_model(loaded(base), shape)
+    for name, numbers in model.named_parameters():
+        if "lora_B" in name:
+            numbers.data.normal_()  # zeros else, which change nothing
+    model.save_pretrained(folder)
+    return folder
+
+
+def loaded(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder)
+
+
+def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
+    (base / FOLDER_MANIFEST).write_text("{}")
+    adapter = adapter_of(base, tmp_path / "adapter")
+    assert main([str(base), str(adapter), str(tmp_path / "merged")]) == 0
+    assert (tmp_path / "merged" / "model.safetensors").is_file()
+    assert not (tmp_path / "merged" / FOLDER_MANIFEST).exists()
+
+
+def test_a_merged_model_says_what_base_and_adapter_say(tiny_gemma: Path, tmp_path: Path) -> None:
+    import torch
+    from peft import PeftModel
+
+    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+    merge(tiny_gemma, adapter, tmp_path / "merged")
+    prompt = torch.tensor([encoder(tiny_gemma)("<bos> <start_of_turn> user a b c d e add list")])
+    adapted, merged, bare = (
+        model(prompt).logits[0, -1].float().detach()
+        for model in (
+            PeftModel.from_pretrained(loaded(tiny_gemma), adapter),
+            loaded(tmp_path / "merged"),
+            loaded(tiny_gemma),
+        )
+    )
+    assert float((adapted - merged).abs().max()) < float((adapted - bare).abs().max()) / 10
+    assert (tmp_path / "merged" / "tokenizer.json").is_file()
+
+
+def test_a_broken_tokenizer_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text('{"version":')
+    with pytest.raises(WeightsError, match=r"tokenizer\.json cannot be read .*: put"):
+        encoder(tmp_path)
+
+
+def base_like(folder: Path, target: Path) -> Path:
+    """Return another base of the same shapes: one weight of it differs."""
+    model = loaded(folder)
+    model.model.norm.weight.data.add_(1)
+    shutil.copytree(folder, target)
+    model.save_pretrained(target)
+    return target
+
+
+def told_base(adapter: Path, name: str, sha256: str) -> None:
+    manifest = {"base": {"name": name, "sha256": sha256}}
+    (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.promise("embedded.other_base")
+def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_other(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+    told_base(adapter, "tiny", base_sha256(tiny_gemma))
+    merge(tiny_gemma, adapter, tmp_path / "merged")
+    other = base_like(tiny_gemma, tmp_path / "other")
+    with pytest.raises(AdapterError) as raised:
+        merge(other, adapter, tmp_path / "wrong")
+    assert re.fullmatch(
+        rf"{adapter} was trained on another base than {other}: it is for tiny "
+        r"\(sha256 \w{12}, not \w{12}\)",
+        str(raised.value),
+    )
+    assert not (tmp_path / "wrong").exists()
+    (adapter / TRAINING).unlink()
+    merge(other, adapter, tmp_path / "by-shapes")
+
+
+@pytest.mark.promise("embedded.other_base")
+def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on_packages(
+    tiny_gemma: Path, tmp_path: Path
+) -> None:
+    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+    told_base(adapter, "other", base_sha256(tiny_gemma))
+    other = base_like(tiny_gemma, tmp_path / "other")
+    with pytest.raises(AdapterError, match="was trained on another base"):
+        merge(other, adapter, tmp_path / "merged")
+    (other / FOLDER_MANIFEST).write_text("{}", encoding="utf-8")
+    merge(other, adapter, tmp_path / "merged")
+    assert (tmp_path / "merged" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        (TRAINING, b"{", "manifest.json is broken"),
+        (TRAINING, b'{"base": []}', "manifest.json is broken"),
+        (ADAPTER_WEIGHTS, b"half a file", "adapter_model.safetensors is broken"),
+        (ADAPTER_CARD, b"{", "adapter_config.json is broken"),
+        (ADAPTER_CARD, b"[]", r"adapter_config.json is broken \(no table\)"),
+    ],
+)
+def test_a_broken_adapter_file_is_named(
+    tiny_gemma: Path, tmp_path: Path, name: str, content: bytes, sentence: str
+) -> None:
+    adapter = adapter_of(tiny_gemma, tmp_path / "adapter")
+    (adapter / name).write_bytes(content)
+    with pytest.raises(AdapterError, match=sentence):
+        merge(tiny_gemma, adapter, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
