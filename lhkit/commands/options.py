@@ -207,9 +207,7 @@ class EvalOptions:
     runtime: Runtime = None
     stress: Annotated[
         str,
-        typer.Option(
-            help="Make it harder: distractors=10, rename, shuffle, seed=1; joined by commas."
-        ),
+        typer.Option(help="Make it harder: distractors=10, shuffle, seed=1; joined by commas."),
     ] = ""
     user: Annotated[
         str,

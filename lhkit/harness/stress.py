@@ -1,8 +1,8 @@
-"""The same scenarios under stress: tools renamed, distractors beside them, faults in them."""
+"""The same scenarios under stress: more tools, another order, tools that break."""
 
 import random
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -12,12 +12,8 @@ from lhkit.harness.scenario import Scenario, ScriptedFault
 from lhkit.json_values import JSON
 from lhkit.messages import (
     Finished,
-    Message,
     ModelEvent,
     ModelIdentity,
-    ToolCall,
-    ToolCallMessage,
-    ToolCallParsed,
     ToolErr,
     ToolResult,
 )
@@ -160,210 +156,19 @@ class _Refusal:
         return self._result
 
 
-# Other names for tools and arguments, and the way back. Pure: values in, values out.
+# Stress: the same scenarios with more tools, in another order. One flag, seeded.
 #
-# The model is shown a disguised request and answers in the disguise; whoever dispatches, matches
-# or reads a record sees the real names. What a name meant before the disguise means nothing in it.
-
-
-UNSEEN = "unseen:"
-"""Marks a real name that a model wrote although it was shown another one."""
-
-_LISTS = ("allOf", "anyOf", "oneOf")
-_SUBSCHEMAS = ("if", "then", "else", "not")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disguise:
-    """Which name stands for which, one to one; what is not listed keeps its name."""
-
-    tools: Mapping[str, str]
-    arguments: Mapping[str, str]
-
-    @property
-    def inverse(self) -> "Disguise":
-        """The same names the other way round."""
-        return Disguise(tools=_turned(self.tools), arguments=_turned(self.arguments))
-
-    def request(self, request: ModelRequest) -> ModelRequest:
-        """Return the request as the model is to see it."""
-        return replace(
-            request,
-            tools=tuple(self.tool(each) for each in request.tools),
-            instructions=self.text(request.instructions),
-            messages=tuple(map(self._message, request.messages)),
-        )
-
-    def event(self, event: ModelEvent) -> ModelEvent:
-        """Return what the model gave in terms of the real names; its raw text stays as it is."""
-        match event:
-            case ToolCallParsed(call=call):
-                return replace(event, call=self.real(call))
-            case Finished():
-                return replace(
-                    event,
-                    calls=tuple(map(self.real, event.calls)),
-                )
-            case _:
-                return event
-
-    def tool(self, tool: ToolDefinition) -> ToolDefinition:
-        """Return one tool under its other names."""
-        return replace(
-            tool,
-            name=self.tools.get(tool.name, tool.name),
-            description=self.text(tool.description),
-            parameters=self._schema(tool.parameters),
-        )
-
-    def text(self, text: str) -> str:
-        """Return prose with the names replaced.
-
-        Only what is surely a name: every tool; an argument if it has an underscore, stands in
-        quotes, or is followed by a bracket. An ordinary word like `date` is left alone.
-        """
-        return _pattern(self.tools, self.arguments).sub(self._instead, text)
-
-    def real(self, call: ToolCall) -> ToolCall:
-        """Return a call under its real names."""
-        tools, arguments = _turned(self.tools), _turned(self.arguments)
-        args = call.args
-        if isinstance(args, Mapping):
-            args = {_back(name, arguments): value for name, value in args.items()}
-        return replace(call, name=_back(call.name, tools), args=args)
-
-    def _message(self, message: Message) -> Message:
-        if not isinstance(message, ToolCallMessage):
-            return message
-        args = message.args
-        if isinstance(args, Mapping):
-            args = {_forth(name, self.arguments): value for name, value in args.items()}
-        return replace(
-            message,
-            name=_forth(message.name, self.tools),
-            args=args,
-            result=self._result(message.result),
-        )
-
-    def _result(self, result: ToolResult) -> ToolResult:
-        if not isinstance(result, ToolErr):
-            return result
-        return replace(result, reason=self.text(result.reason))
-
-    def _instead(self, found: re.Match[str]) -> str:
-        name = found[0].strip("'")
-        return found[0].replace(name, self.tools.get(name) or self.arguments[name])
-
-    def _schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an object schema with its own properties renamed, not those of nested ones."""
-        return {key: self._keyword(key, value) for key, value in schema.items()}
-
-    def _keyword(self, key: str, value: Any) -> Any:
-        match key:
-            case "properties" | "dependentSchemas":
-                return {self._named(name): self._described(each) for name, each in value.items()}
-            case "required":
-                return [self._named(name) for name in value]
-            case "dependentRequired":
-                return {
-                    self._named(name): [*map(self._named, all_)] for name, all_ in value.items()
-                }
-            case _ if key in _LISTS:
-                return [self._schema(each) for each in value]
-            case _ if key in _SUBSCHEMAS:
-                return self._schema(value)
-            case _:
-                return value
-
-    def _named(self, name: str) -> str:
-        return self.arguments.get(name, name)
-
-    def _described(self, schema: Any) -> Any:
-        if not isinstance(schema, Mapping) or "description" not in schema:
-            return schema
-        return {**schema, "description": self.text(schema["description"])}
-
-
-def disguise(tools: Iterable[ToolDefinition], seed: int) -> Disguise:
-    """Return names that say nothing: `tool_3`, `field_12`; an argument has one name everywhere."""
-    known = tuple(tools)
-    arguments = dict.fromkeys(name for tool in known for name in _arguments(tool))
-    return Disguise(
-        tools=_numbered("tool", [tool.name for tool in known], seed),
-        arguments=_numbered("field", list(arguments), seed),
-    )
-
-
-def enlarged(names: Disguise, tools: Iterable[ToolDefinition]) -> Disguise:
-    """Return names also for tools that came later: the next numbers, in the order of their coming.
-
-    What had a name keeps it.
-    """
-    late = [tool for tool in tools if tool.name not in names.tools]
-    if not late:
-        return names
-    arguments = dict.fromkeys(name for tool in late for name in _arguments(tool))
-    return Disguise(
-        tools=_more("tool", names.tools, [tool.name for tool in late]),
-        arguments=_more("field", names.arguments, arguments),
-    )
-
-
-def _more(prefix: str, known: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    new = [name for name in names if name not in known]
-    numbered = enumerate(new, start=len(known) + 1)
-    return {**known, **{name: f"{prefix}_{number}" for number, name in numbered}}
-
-
-def _arguments(tool: ToolDefinition) -> tuple[str, ...]:
-    return tuple(tool.parameters.get("properties", {}))
-
-
-def _numbered(prefix: str, names: list[str], seed: int) -> dict[str, str]:
+# Wraps the toolset and the model, so that nothing else of the harness knows. The label stands in
+# the model's identity, so that it reaches the manifest, every record, and the content hash of every
+# sample.
     order = random.Random(f"{prefix} {seed}")
-    numbers = order.sample(range(1, len(names) + 1), len(names))
-    return {name: f"{prefix}_{number}" for name, number in zip(names, numbers, strict=True)}
-
-
-def _turned(names: Mapping[str, str]) -> dict[str, str]:
-    return {other: name for name, other in names.items()}
-
-
-def _back(name: str, real: Mapping[str, str]) -> str:
-    """Return the real name; one that was never shown does not count as itself."""
-    if name in real:
-        return real[name]
-    return f"{UNSEEN}{name}" if name in real.values() else name
-
-
-def _forth(name: str, other: Mapping[str, str]) -> str:
-    return name.removeprefix(UNSEEN) if name.startswith(UNSEEN) else other.get(name, name)
-
-
-def _pattern(tools: Mapping[str, str], arguments: Mapping[str, str]) -> re.Pattern[str]:
-    names = sorted((*tools, *arguments), key=len, reverse=True)  # `get-item-list` is no `get-item`
-    sure = [re.escape(name) for name in names if "_" in name or name in tools]
-    words = [re.escape(name) for name in arguments if "_" not in name]
-    parts = [rf"(?<![A-Za-z0-9_])(?:{'|'.join(sure)})(?![A-Za-z0-9_])"] if sure else []
-    if words:
-        either = "|".join(words)
-        parts += [rf"'(?:{either})'", rf"(?<![A-Za-z0-9_'])(?:{either})(?=\()"]
-    return re.compile("|".join(parts) or r"(?!)")
-
-
-# Stress: the same scenarios with more tools, other names, another order. One flag, seeded.
-#
-# Wraps the toolset and the model, so that nothing else of the harness knows: dispatching,
-# matching, violations and records are in the real names. The label stands in the model's identity,
-# so that it reaches the manifest, every record, and the content hash of every sample.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stress:
-    """What is made harder. `seed` chooses the names and the order."""
+    """What is made harder. `seed` chooses the order."""
 
     distractors: int = 0
-    rename: bool = False
     shuffle: bool = False
     seed: int = 0
 
@@ -371,13 +176,13 @@ class Stress:
     def label(self) -> str:
         """The same stress in words that `parse_stress` reads; empty if there is none."""
         words = [f"distractors={self.distractors}"] if self.distractors else []
-        words += [name for name in ("rename", "shuffle") if getattr(self, name)]
+        words += ["shuffle"] if self.shuffle else []
         words += [f"seed={self.seed}"] if words and self.seed else []
         return ",".join(words)
 
 
 def parse_stress(text: str) -> Stress:
-    """Return what `distractors=10,rename,shuffle,seed=3` asks for; any part may be left out.
+    """Return what `distractors=10,shuffle,seed=3` asks for; any part may be left out.
 
     Raises:
         UsageError: a part is unknown, twice there, or its number is out of range.
@@ -393,89 +198,61 @@ def parse_stress(text: str) -> Stress:
 
 def _setting(name: str, number: str, part: str) -> Any:
     most = {"distractors": MAX_DISTRACTORS, "seed": 2**32}.get(name)
-    if most is None and part in {"rename", "shuffle"}:
+    if most is None and part == "shuffle":
         return True
     if most is not None and re.fullmatch(r"[0-9]{1,10}", number) and int(number) <= most:
         return int(number)
     raise UsageError(
-        f"--stress has no part {part!r}: use distractors=N (at most {MAX_DISTRACTORS}), rename, "
-        "shuffle, seed=N, with commas between them"
+        f"--stress has no part {part!r}: use distractors=N (at most {MAX_DISTRACTORS}), shuffle, "
+        "seed=N, with commas between them"
     )
 
 
 def stressed(source: ModelSource, toolset: Toolset, stress: Stress) -> tuple[ModelSource, Toolset]:
-    """Return model and toolset under `stress`; the same ones if there is none.
-
-    A maker of models (`gold_model`) knows the tools by their real names: what it says is put into
-    the disguise first, and so goes the same way as a real model's words.
-    """
+    """Return model and toolset under `stress`; the same ones if there is none."""
     if not stress.label:
         return source, toolset
 
     def maker(scenario: Scenario, registry: ToolRegistry) -> ChatModel:
-        names = _Names(registry, stress)
-        if not callable(source):
-            if isinstance(source, PerConversation):
-                return _Disguised(source.conversation(), names.of, stress.label)
-            return _Shared(source, names.of, stress.label)
-        knowing = _Disguised(source(scenario, registry), names.back, stress.label)
-        return _Disguised(knowing, names.of, stress.label)
+        if callable(source):
+            return _Labelled(source(scenario, registry), stress.label)
+        if isinstance(source, PerConversation):
+            return _Labelled(source.conversation(), stress.label)
+        return _Shared(source, stress.label)
 
     return maker, _with_more_tools(toolset, stress)
 
 
-class _Names:
-    """The other names of one conversation. Tools that come in it get theirs when they are shown."""
+class _Labelled:
+    """A model whose identity tells the stress."""
 
-    def __init__(self, registry: ToolRegistry, stress: Stress) -> None:
-        in_order = sorted(registry.definitions, key=lambda tool: tool.name)  # not as shuffled
-        self._renames = stress.rename
-        self._known = disguise(in_order if stress.rename else (), stress.seed)
-
-    def of(self, request: ModelRequest) -> Disguise:
-        """Return the names for a request with the real ones."""
-        if self._renames:
-            self._known = enlarged(self._known, request.tools)
-        return self._known
-
-    def back(self, _request: ModelRequest) -> Disguise:
-        """Return the way back from a request in the disguise."""
-        return self._known.inverse
-
-
-class _Disguised:
-    """A model that sees other names than the application: those that `names` gives a request."""
-
-    def __init__(
-        self, inner: ChatModel, names: Callable[[ModelRequest], Disguise], label: str
-    ) -> None:
+    def __init__(self, inner: ChatModel, label: str) -> None:
         self._inner = inner
-        self._names = names
         self.identity: ModelIdentity = replace(inner.identity, stress=label)
         self.needs_isolation = getattr(inner, "needs_isolation", False)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the inner model's events, in the real names."""
-        names = self._names(request)
-        async with aclosing(self._inner.stream(names.request(request))) as events:
+        """Yield the inner model's events."""
+        async with aclosing(self._inner.stream(request)) as events:
             async for event in events:
-                told = names.event(event)
-                if isinstance(told, Finished):
-                    who = told.identity or self.identity  # of several servers the one it was
-                    told = replace(told, identity=replace(who, stress=self.identity.stress))
-                yield told
+                if isinstance(event, Finished):
+                    who = event.identity or self.identity  # of several servers the one it was
+                    labelled = replace(who, stress=self.identity.stress)
+                    yield replace(event, identity=labelled)
+                else:
+                    yield event
 
     async def warm(self, request: ModelRequest) -> None:
-        """Have the prompt read in the disguise, if the inner model can."""
+        """Have the prompt read, if the inner model can."""
         if isinstance(self._inner, ReadsAhead):
-            await self._inner.warm(self._names(request).request(request))
+            await self._inner.warm(request)
 
     async def aclose(self) -> None:
         """Close the inner model."""
         await self._inner.aclose()
 
 
-class _Shared(_Disguised):
+class _Shared(_Labelled):
     """The same over a model that other samples use too."""
 
     async def aclose(self) -> None:

@@ -99,7 +99,7 @@ async def test_a_run_with_nothing_left_to_play_starts_no_server(
     assert all(row in again for row in rows)
 
 
-@pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "rename"}])
+@pytest.mark.parametrize("options", [{"repeats": 2}, {"max_tokens": 64}, {"stress": "shuffle"}])
 async def test_whatever_is_asked_otherwise_needs_the_server(
     run_eval: Evaluate, starts: list[str], options: dict[str, Any]
 ) -> None:

@@ -182,7 +182,7 @@ async def test_mutate_is_refused_with_one_sentence(ledger: Ledger, file: Path) -
 
 
 @pytest.mark.parametrize("maker", [gold_model, gold_models()])
-@pytest.mark.parametrize("stress", ["", "rename"])
+@pytest.mark.parametrize("stress", ["", "shuffle"])
 async def test_reference_calls_are_refused_before_anything_runs(
     ledger: Ledger, file: Path, maker: Any, stress: str
 ) -> None:

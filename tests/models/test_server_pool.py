@@ -186,7 +186,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
 ) -> None:
     async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
         registry = ToolRegistry([echo_tool()])
-        source, _ = stressed(pool, toolset_of(registry), parse_stress("rename"))
+        source, _ = stressed(pool, toolset_of(registry), parse_stress("shuffle"))
         assert callable(source)
         first, second = source(talks[0], registry), source(talks[1], registry)
         for model, number in ((first, 1), (second, 2), (first, 1)):
@@ -194,7 +194,7 @@ async def test_under_stress_too_a_conversation_stays_and_records_name_its_server
         assert (a.talks(), b.talks()) == ([1, 1], [2])
     async with Replica() as a, Replica() as b, connected_pool(endpoints(a, b)) as pool:
         source, toolset = stressed(
-            pool, toolset_of(ToolRegistry([echo_tool()])), parse_stress("rename")
+            pool, toolset_of(ToolRegistry([echo_tool()])), parse_stress("shuffle")
         )
         await replay(
             talks, source, toolset=toolset, run_dir=tmp_path, concurrency=4, progress=False

@@ -293,14 +293,14 @@ def test_changes_name_what_differs_and_only_what_both_runs_say() -> None:
         "versions": {"lhkit": "0.1"},
     }
     after = {
-        "models": [{"model": "m", "dialect": "gemma4", "constraint": "off", "stress": "rename"}],
+        "models": [{"model": "m", "dialect": "gemma4", "constraint": "off", "stress": "shuffle"}],
         "locales": {"ko": {"instructions_sha256": "3" * 64}},
         "scenarios": {"c": "4", "a": "5" * 64},
         "versions": {"lhkit": "0.2"},
     }
     assert changes(before, after) == (
         Change(what="dialect", before="json", after="gemma4"),
-        Change(what="stress", before="-", after="rename"),
+        Change(what="stress", before="-", after="shuffle"),
         Change(what="prompt", where="ko", before="1" * 12, after="3" * 12),
         Change(what="lhkit", before="0.1", after="0.2"),
         Change(what="scenario", where="a", before="1" * 12, after="5" * 12),

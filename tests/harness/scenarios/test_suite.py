@@ -64,8 +64,13 @@ def test_a_suite_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
         ("", ["gemma"]),
         ('[arms]\nconstraints = ["off", "auto"]', ["off", "auto"]),
         (
-            '[arms]\nmodels = ["gold", "silent"]\nstress = ["", "rename,shuffle"]',
-            ["gold-plain", "gold-rename,shuffle", "silent-plain", "silent-rename,shuffle"],
+            '[arms]\nmodels = ["gold", "silent"]\nstress = ["", "distractors=3,shuffle"]',
+            [
+                "gold-plain",
+                "gold-distractors=3,shuffle",
+                "silent-plain",
+                "silent-distractors=3,shuffle",
+            ],
         ),
         (
             '[arms]\nmodels = [{base_url = "http://a:1"}, {name = "o/m", base_url = "http://a:1"}]',
