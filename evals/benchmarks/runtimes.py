@@ -32,12 +32,12 @@ import psutil
 
 from lhkit import app
 from lhkit.files import write_whole
-from lhkit.harness.metrics import latency
 from lhkit.harness.parity import CallKind, Parity, parity
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.timings import latency
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.messages import Sampling

@@ -27,7 +27,7 @@ from rich.live import Live
 from scripted_sample import Toolset, answering, scenarios
 
 from lhkit.commands.watch import screen
-from lhkit.harness.metrics import counted_interval
+from lhkit.harness.rates import counted_interval
 from lhkit.harness.run import replay
 from lhkit.harness.watch import Watched, Watching
 from lhkit.locales import load_catalog

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from lhkit.harness.compare import compare
 from lhkit.harness.log import footprint_of
-from lhkit.harness.metrics import Latency, latency
 from lhkit.harness.pairs import Comparison, Pair
 from lhkit.harness.record import ModelCallRecord, SampleId, SampleRecord
 from lhkit.harness.results import Run
+from lhkit.harness.timings import Latency, latency
 from lhkit.json_values import json_or_repr
 from lhkit.messages import Finished, Footprint, ModelIdentity
 

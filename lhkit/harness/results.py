@@ -17,7 +17,7 @@ from lhkit.harness.log import (
     read_records,
     stored_answers,
 )
-from lhkit.harness.metrics import Summary, spent, summarise
+from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import (
     CallRecord,
     CallScore,
@@ -30,6 +30,7 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
+from lhkit.harness.timings import spent
 from lhkit.json_values import json_or_repr
 from lhkit.locales import DEFAULT_LOCALE
 from lhkit.messages import Finished

@@ -18,7 +18,7 @@ from lhkit.harness.log import (
     read_manifest,
     record_of_line,
 )
-from lhkit.harness.metrics import counted_interval
+from lhkit.harness.rates import counted_interval
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.shares import Interval
 from lhkit.locales import Catalog

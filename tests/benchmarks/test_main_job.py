@@ -8,7 +8,7 @@ from figures import Machine
 from main_job import WITH, WITHOUT, Job, Round
 from main_job_starts import CACHED, COMPILED, EAGER
 
-from lhkit.harness.metrics import Latency, Spent
+from lhkit.harness.timings import Latency, Spent
 
 MACHINE = Machine(cpu="c", cores=2, memory_gib=8.0, system="Linux", python="3.11.7", load=0.5)
 

@@ -20,12 +20,12 @@ from lhkit.harness.html import (
     tile_list,
 )
 from lhkit.harness.html import table as html_table
-from lhkit.harness.metrics import Latency
 from lhkit.harness.parity import CallKind, Divergence, FoundCause, Parity, Speed
 from lhkit.harness.record import SampleId, Verdict
 from lhkit.harness.report.page import Section, rendered
 from lhkit.harness.report.terminal import WIDTH, notes, sentence
 from lhkit.harness.report.text import cell, code, row_of
+from lhkit.harness.timings import Latency
 from lhkit.locales import Catalog
 from lhkit.text import NOTHING, megabytes, one_line, part_of, printable, seconds
 
