@@ -22,7 +22,8 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.author.lint import Finding, Level, lint
+from lhkit.harness.author.findings import Finding, Level
+from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import (
     ADVICE,
     MutationReport,
