@@ -9,7 +9,7 @@ import pytest
 from evals.ac_coverage import checksum
 from evals.check_dataset import CHECKS, TEXTS, Check, Requirements, check_data, shown
 from lhkit.commands.author import SURVIVORS
-from lhkit.harness.author.mutate import Survivors, read_survivors
+from lhkit.harness.author.survivors import Survivors, read_survivors
 from lhkit.harness.scenario import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.settings import Settings
