@@ -25,8 +25,11 @@ from rich.text import Text
 
 from lhkit.cli import finish
 from lhkit.commands.author import SURVIVORS
-from lhkit.harness.author.lint import NO_GOLD, Finding, Level, lint
-from lhkit.harness.author.mutate import ADVICE, MutationReport, Survivors, mutate, read_survivors
+from lhkit.harness.author.findings import NO_GOLD, Finding, Level
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutants import ADVICE
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.survivors import MutationReport, Survivors, read_survivors
 from lhkit.harness.matchers import NEAR, near_duplicates
 from lhkit.harness.scenario import DIFFICULTIES, Scenario, Sources, read_sources
 from lhkit.lifehelper.shipped import scenario_folder

@@ -22,15 +22,11 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.author.lint import Finding, Level, lint
-from lhkit.harness.author.mutate import (
-    ADVICE,
-    MutationReport,
-    Survivors,
-    TriedMutant,
-    mutate,
-    read_survivors,
-)
+from lhkit.harness.author.findings import Finding, Level
+from lhkit.harness.author.lint import lint
+from lhkit.harness.author.mutants import ADVICE
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.survivors import MutationReport, Survivors, TriedMutant, read_survivors
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Sources, load_scenarios, read_sources

@@ -14,7 +14,8 @@ from tqdm import tqdm
 from lhkit.commands.console import wide_console
 from lhkit.commands.options import ImportChatsOptions
 from lhkit.errors import UsageError
-from lhkit.harness.author.lint import NO_GOLD, Finding, Level, lint
+from lhkit.harness.author.findings import NO_GOLD, Finding, Level
+from lhkit.harness.author.lint import lint
 from lhkit.harness.author.written import yaml_text
 from lhkit.harness.scenario import read_sources
 from lhkit.imports.imported import Imported, ImportedFile, Loss

@@ -10,10 +10,11 @@ from rich.table import Table
 
 from lhkit.harness.html import comparison_html
 from lhkit.harness.log import changes
-from lhkit.harness.metrics import Latency, Tally
+from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
 from lhkit.harness.results import Run
+from lhkit.harness.timings import Latency
 from lhkit.locales import Catalog
 from lhkit.text import NOTHING, p_value, percent, percents, points, printable
 

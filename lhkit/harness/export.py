@@ -15,6 +15,13 @@ from typing import Any, Final, TypeAlias
 
 from lhkit.errors import MissingPackageError
 from lhkit.files import drafted, write_whole
+from lhkit.harness.frames import (
+    calls_frame,
+    latency_frame,
+    scenarios_frame,
+    turns_frame,
+    violations_frame,
+)
 from lhkit.harness.log import asked_of
 from lhkit.harness.record import (
     CallRecord,
@@ -24,14 +31,7 @@ from lhkit.harness.record import (
     Verdict,
     moment_of,
 )
-from lhkit.harness.results import (
-    Run,
-    calls_frame,
-    latency_frame,
-    scenarios_frame,
-    turns_frame,
-    violations_frame,
-)
+from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.messages import (
     GateOutcome,

@@ -8,8 +8,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from lhkit.harness.behaviour import Share
 from lhkit.harness.claims import shipped_model
-from lhkit.harness.metrics import Latency, Share, Summary, Tally
+from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes
 from lhkit.harness.record import (
     ArgumentScore,
@@ -27,6 +28,7 @@ from lhkit.harness.record import (
     Violation,
 )
 from lhkit.harness.shares import Interval
+from lhkit.harness.timings import Latency
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 from lhkit.messages import EndReason, GateOutcome, ToolCall
 from lhkit.settings import DEFAULT_TOOLSET

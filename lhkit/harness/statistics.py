@@ -35,7 +35,7 @@ def cluster_bootstrap(
     The percentile interval with the tails of Hesterberg (2015), What teachers should know about
     the bootstrap (expanded percentiles): the plain one is too narrow for few clusters. One cluster,
     or clusters that are all alike, give an interval without width; of shares
-    `metrics.rate_interval` does better.
+    `rates.rate_interval` does better.
 
     Args:
         clusters: the values of each cluster, at least one value in all; empty ones do not count.

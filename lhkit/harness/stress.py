@@ -161,7 +161,6 @@ class _Refusal:
 # Wraps the toolset and the model, so that nothing else of the harness knows. The label stands in
 # the model's identity, so that it reaches the manifest, every record, and the content hash of every
 # sample.
-    order = random.Random(f"{prefix} {seed}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

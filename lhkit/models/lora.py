@@ -88,13 +88,13 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _rank_of(config: dict[str, Any], folder: Path) -> int:
-    ranks: list[int] = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
+    ranks: list[Any] = [config.get("r"), *(config.get("rank_pattern") or {}).values()]
     if not all(isinstance(rank, int) and 1 <= rank <= _RANKS[-1] for rank in ranks):
         raise UsageError(
             f"{folder / _CONFIG} is invalid: its rank is not 1 to {_RANKS[-1]}, which is what vLLM "
             "serves. Merge the adapter and serve the merged folder with --weights."
         )
-    return max(ranks)
+    return int(max(ranks))
 
 
 def with_lora(plan: ServerSettings, lora: LoraAdapter) -> ServerSettings:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run

@@ -11,7 +11,8 @@ import pytest
 from lhkit import match_calls
 from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
 from lhkit.harness import matchers, scenario
-from lhkit.harness.author.mutate import mutate, read_survivors
+from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.survivors import read_survivors
 from lhkit.harness.log import MAX_REPEATS
 from lhkit.harness.matchers import Pattern, pattern_fault
 from lhkit.harness.results import Run

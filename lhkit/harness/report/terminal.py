@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from lhkit.harness.behaviour import Share
 from lhkit.harness.html import (
     card_words,
     claim_why,
@@ -15,9 +16,11 @@ from lhkit.harness.html import (
     votes_words,
 )
 from lhkit.harness.log import Change
-from lhkit.harness.metrics import Interval, Latency, Share, Spent, Summary, Tally, Tokens
+from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import FalseClaim, SampleId, SampleRecord
+from lhkit.harness.shares import Interval
+from lhkit.harness.timings import Latency, Spent, Tokens
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelIdentity

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.lint import LEVELS, Finding, Level, lint
+from lhkit.harness.author.findings import LEVELS, Finding, Level
+from lhkit.harness.author.lint import lint
 from lhkit.harness.scenario import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.testing import echo_tool

@@ -7,15 +7,9 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.mutate import (
-    ADVICE,
-    MutationReport,
-    Survivors,
-    mutants_of,
-    mutate,
-    read_survivors,
-    setting_of,
-)
+from lhkit.harness.author.mutants import ADVICE, setting_of
+from lhkit.harness.author.mutate import mutants_of, mutate
+from lhkit.harness.author.survivors import MutationReport, Survivors, read_survivors
 from lhkit.harness.record import Verdict
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset

@@ -8,23 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.metrics import (
-    ConfirmScore,
-    Flips,
-    Interval,
-    Repeats,
-    Selection,
-    Share,
-    confirm_score,
-    flips,
-    recovery,
-    repeats,
-    restraint,
-    selection,
-    state,
-    summarise,
-    tally,
-)
+from lhkit.harness.behaviour import Share, recovery, restraint, state
+from lhkit.harness.confirm_scores import ConfirmScore, confirm_score
+from lhkit.harness.metrics import summarise, tally
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -41,7 +27,9 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.shares import wilson
+from lhkit.harness.repeats import Flips, Repeats, flips, repeats
+from lhkit.harness.selection import Selection, selection
+from lhkit.harness.shares import Interval, wilson
 from lhkit.messages import EndReason, Finished, GateOutcome
 
 YES, NO = GateOutcome.ACCEPTED, GateOutcome.REJECTED

@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from lhkit.harness.metrics import rate_interval
+from lhkit.harness.rates import rate_interval
 from lhkit.harness.shares import Interval, pass_at_k, pass_hat_k, wilson
 from lhkit.harness.statistics import (
     cluster_bootstrap,

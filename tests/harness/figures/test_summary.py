@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lhkit.harness.metrics import Latency, Summary, latency, percentile, summarise
+from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -25,6 +25,7 @@ from lhkit.harness.record import (
     Violation,
 )
 from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.timings import Latency, latency, percentile
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, Usage
 

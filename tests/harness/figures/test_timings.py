@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.metrics import Latency, is_warm, latency, request_times, summarise, turn_times
+from lhkit.harness.metrics import summarise
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -15,6 +15,7 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
+from lhkit.harness.timings import Latency, is_warm, latency, request_times, turn_times
 from lhkit.messages import EndReason, Finished, GateOutcome, Timing, Usage
 
 TIMING = Timing(

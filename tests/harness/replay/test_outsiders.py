@@ -17,9 +17,9 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.baselines import TurnTrace, gold_model, gold_trace, trace_model
-from lhkit.harness.author.lint import played_remarks
+from lhkit.harness.author.gold import TurnTrace, gold_model, gold_trace, trace_model
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.author.played_checks import played_remarks
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay, rescore, tried
 from lhkit.harness.scenario import Scenario

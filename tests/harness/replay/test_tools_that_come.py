@@ -11,7 +11,7 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.lint import played_remarks
+from lhkit.harness.author.played_checks import played_remarks
 from lhkit.harness.export import write_openai_messages
 from lhkit.harness.html import trace_html
 from lhkit.harness.record import Verdict

@@ -10,10 +10,11 @@ import pytest
 from rich.console import Console
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.compare import compare
+from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.log import Change, changes
-from lhkit.harness.metrics import ConfirmScore, rate_interval
+from lhkit.harness.rates import rate_interval
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.report.text import markdown

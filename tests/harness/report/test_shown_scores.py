@@ -11,20 +11,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lhkit.harness.behaviour import Share
+from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.html import gate_sheet, score_sheet, tally_table, tiles, violation_table
-from lhkit.harness.metrics import (
-    ConfirmScore,
-    Flips,
-    Interval,
-    Latency,
-    Repeats,
-    Selection,
-    Share,
-    Summary,
-    Tally,
-    Tokens,
-)
+from lhkit.harness.metrics import Summary, Tally
+from lhkit.harness.repeats import Flips, Repeats
 from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.selection import Selection
+from lhkit.harness.shares import Interval
+from lhkit.harness.timings import Latency, Tokens
 from lhkit.locales import load_catalog
 
 CATALOG = load_catalog("en")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness import results
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness import frames
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
@@ -33,11 +33,11 @@ NOTES = """
 """
 
 TABLES = {
-    "scenarios": results.SCENARIOS,
-    "turns": results.TURNS,
-    "calls": results.CALLS,
-    "violations": results.VIOLATIONS,
-    "latency": results.LATENCY,
+    "scenarios": frames.SCENARIOS,
+    "turns": frames.TURNS,
+    "calls": frames.CALLS,
+    "violations": frames.VIOLATIONS,
+    "latency": frames.LATENCY,
 }
 
 
@@ -78,12 +78,12 @@ async def test_types_do_not_depend_on_the_data(
     ]
     types = [dict(getattr(run, name).dtypes) for run in runs]
     assert types[0] == types[1] == types[2] == types[3]
-    assert list(types[0]) == [column.name for column in (*results.SAMPLE, *TABLES[name])]
+    assert list(types[0]) == [column.name for column in (*frames.SAMPLE, *TABLES[name])]
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_explained_and_seconds_are_called_so(name: str) -> None:
-    columns = (*results.SAMPLE, *TABLES[name])
+    columns = (*frames.SAMPLE, *TABLES[name])
     assert len({column.name for column in columns}) == len(columns)
     assert all(column.doc for column in columns)
     of_floats = ("_s", "_probability")

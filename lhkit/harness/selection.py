@@ -1,0 +1,103 @@
+"""Scores of the calls themselves: the right tool, the right arguments. Pure, over turns' scores.
+
+Counted over calls (micro average). An optional call that was made counts as a right choice, one
+that was left out does not count; neither does a call that the scenario tolerates.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lhkit.harness.record import CallScore, TurnScore
+
+NO_CALL = ""
+"""The name in the confusion matrix that stands for no call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Counts of chosen tools and of compared arguments.
+
+    `chosen` calls are of a tool that was expected (whatever their arguments), `surplus` ones are
+    not, `missing` ones were expected. Of the chosen ones `exact` have every argument right.
+    `confusion` counts (expected tool, called tool): the n-th missing call of a turn against the
+    n-th surplus one, and (`NO_CALL`, `NO_CALL`) for a turn that rightly had none.
+    """
+
+    chosen: int = 0
+    surplus: int = 0
+    missing: int = 0
+    exact: int = 0
+    arguments: int = 0
+    right_arguments: int = 0
+    confusion: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> float | None:
+        """The share of calls that were of an expected tool; None where nothing was called."""
+        return _share(self.chosen, self.chosen + self.surplus)
+
+    @property
+    def recall(self) -> float | None:
+        """The share of expected calls whose tool was called; None where none was expected."""
+        return _share(self.chosen, self.chosen + self.missing)
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of precision and recall; None where neither has a call to count."""
+        return _share(2 * self.chosen, 2 * self.chosen + self.surplus + self.missing)
+
+    @property
+    def argument_share(self) -> float | None:
+        """The share of arguments that were right, missing and surplus ones counted as wrong."""
+        return _share(self.right_arguments, self.arguments)
+
+    @property
+    def exact_share(self) -> float | None:
+        """The share of chosen calls with every argument right."""
+        return _share(self.exact, self.chosen)
+
+
+def selection(scores: Iterable[TurnScore]) -> Selection:
+    """Return the counts of some turns; a call that was cut off before its name chose nothing."""
+    chosen = surplus = missing = exact = arguments = right = 0
+    confusion: Counter[tuple[str, str]] = Counter()
+    for score in scores:
+        confusion.update(_confused(score.calls))
+        for row in score.calls:
+            if row.expected is not None and row.actual is not None:
+                chosen += 1
+                exact += row.is_exact
+                arguments += len(row.arguments)
+                right += sum(argument.ok for argument in row.arguments)
+            elif not row.ok:
+                missing += row.actual is None
+                surplus += row.expected is None and row.called != NO_CALL
+    return Selection(
+        chosen=chosen,
+        surplus=surplus,
+        missing=missing,
+        exact=exact,
+        arguments=arguments,
+        right_arguments=right,
+        confusion=dict(sorted(confusion.items())),
+    )
+
+
+def _confused(rows: tuple[CallScore, ...]) -> Iterator[tuple[str, str]]:
+    if not rows:
+        yield (NO_CALL, NO_CALL)
+    missing = [row.tool for row in rows if row.actual is None and not row.ok]
+    surplus = [row.called for row in rows if row.expected is None and not row.ok and row.called]
+    for row in rows:
+        if row.expected is not None and row.actual is not None:
+            yield (row.tool, row.called)
+    for n in range(max(len(missing), len(surplus))):
+        yield (
+            missing[n] if n < len(missing) else NO_CALL,
+            surplus[n] if n < len(surplus) else NO_CALL,
+        )
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
