@@ -109,14 +109,14 @@ class KnowsRules(Protocol):
 class KnowsRowKeys(Protocol):
     """A session that can say how the rows of its tables are told apart.
 
-    Without it the key of a table is found by the names and values of its fields.
+    Without it the rows of a table are told apart by their `id`, where all have one.
     """
 
     def row_keys(self) -> Mapping[str, Sequence[str]]:
         """Return the fields that together are a row's key, by table.
 
         `{"tracker": ["habit_id", "date"]}`; no fields for a table that always has one row, such
-        as `{"settings": []}`. Tables that are not named are looked at as if there were no method.
+        as `{"settings": []}`. Tables that are not named go by `id`.
         """
         ...
 

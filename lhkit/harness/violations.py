@@ -24,7 +24,7 @@ from lhkit.harness.record import (
     Violation,
 )
 from lhkit.harness.scenario import ForbiddenCall, Scenario
-from lhkit.harness.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
+from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
 from lhkit.json_values import json_or_repr, shown
 from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.schema import ABSENT, SchemaNode, nfc
@@ -46,7 +46,7 @@ from lhkit.tools.schema import ABSENT, SchemaNode, nfc
 _Listed: TypeAlias = Sequence[Mapping[str, Any]]
 
 _SHOWN_FIELDS = 4
-_NO_KEY = "; the table has no key by which rows are known again: name it in row_keys()"
+_NO_KEY = "; its table has no key: name it in row_keys(), or give every row an id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,7 @@ class _Change:
         kept = self._kept(final, new)
         explained = {j for _, j in kept}
         deleted = self._deleted(gone)
-        lost = [i for i in self.told.removed if i not in {i for _, i in deleted}]
-        updates = (*self.told.changed, *self._updates(lost, explained))
+        updates = self.told.changed
         alone = new - explained - {j for _, j in updates}
         missing += _unmet(f"final.{self.table}", final, kept, "no row like {}")
         missing += _unmet(f"gone.{self.table}", gone, deleted, "no row like {} was deleted")
@@ -117,7 +116,7 @@ class _Change:
         unsure = _NO_KEY if self.told.key is None and explained & set(self.told.added) else ""
         unlisted += [
             f"{self.table}: the row {shown(self.before[i])} is gone{unsure}"
-            for i in _less(lost, (i for i, _ in updates))
+            for i in _less(self.told.removed, (i for _, i in deleted))
         ]
 
     def _kept(self, final: _Listed, new: set[int]) -> Pairs:
@@ -125,12 +124,8 @@ class _Change:
         return self._assigned(final, self.after, new, range(len(self.after)))
 
     def _deleted(self, gone: _Listed) -> Pairs:
-        """Pair what is to be gone with what is, first with what can be no update."""
-        if not gone:
-            return ()
-        removed = self.told.removed
-        updated = {i for i, _ in self._updates(removed, set(self.told.added))}
-        return self._assigned(gone, self.before, {*removed} - updated, removed)
+        """Pair what is to be gone with what is."""
+        return self._assigned(gone, self.before, {*self.told.removed}, self.told.removed)
 
     def _assigned(
         self, listed: _Listed, rows: Rows, first: set[int], places: Sequence[int]
@@ -165,29 +160,6 @@ class _Change:
             left_actual=[int(j in first) for j in chosen],
         )
         return tuple((i, chosen[j]) for i, j in assign(problem))
-
-    def _updates(self, lost: Sequence[int], explained: set[int]) -> Pairs:
-        """Return which lost rows live on in new ones, where no key says so.
-
-        Among the new rows that are unlisted themselves it is enough that two are alike, also if
-        their names differ: either way it is no expected change, and a renamed row counts once.
-        """
-        if self.told.is_sure:
-            return ()
-        added: Sequence[int] = self.told.added
-        around = (self.before, self.after)
-        sure = self._likely(lost, added, around) if self.told.key is None else ()
-        lost = _less(lost, (i for i, _ in sure))
-        added = _less(added, (*explained, *(j for _, j in sure)))
-        return (*sure, *self._likely(lost, added, None))
-
-    def _likely(
-        self, lost: Sequence[int], added: Sequence[int], around: tuple[Rows, Rows] | None
-    ) -> Pairs:
-        if not lost or not added:
-            return ()
-        old, new = tuple(self.before[i] for i in lost), tuple(self.after[j] for j in added)
-        return tuple((lost[i], added[j]) for i, j in likely_updates(old, new, around=around))
 
     def _fits(self, wish: Equals | Fields, row: Mapping[str, Any]) -> bool:
         return fits_row(wish, row, self.today)

@@ -16,7 +16,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.record import RowKeys, State
 from lhkit.harness.scenario import read_yaml
-from lhkit.harness.state_diff import NO_KEYS, TableChange, likely_updates, state_changes
+from lhkit.harness.state_diff import NO_KEYS, state_changes
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk
 
@@ -45,24 +45,13 @@ def changes(before: State, after: State, row_keys: RowKeys) -> dict[str, Any]:
         new = sorted((*change.added, *(j for _, j in change.changed)))
         if new:
             final[table] = [literals(after[table][j]) for j in new]
-        lost = [before[table][i] for i in _deleted(change, before, after, table)]
+        lost = [before[table][i] for i in change.removed]
         if lost:
             gone[table] = [
                 literals({name: row[name] for name in change.key or row if name in row})
                 for row in lost
             ]
     return {name: rows for name, rows in (("final", final), ("gone", gone)) if rows}
-
-
-def _deleted(change: TableChange, before: State, after: State, table: str) -> list[int]:
-    """Return the removed rows that live on in no new one."""
-    if change.key is not None:
-        return list(change.removed)
-    old, new = before.get(table, ()), after.get(table, ())
-    removed = tuple(old[i] for i in change.removed)
-    added = tuple(new[j] for j in change.added)
-    updated = {i for i, _ in likely_updates(removed, added, around=(old, new))}
-    return [place for i, place in enumerate(change.removed) if i not in updated]
 
 
 def spoken(lines: Sequence[str], locale: str) -> str:

@@ -148,36 +148,31 @@ def test_a_deletion_beside_an_expected_new_row_is_seen_in_any_table(name: str, e
     assert wished == StateVerdict()
 
 
-@pytest.mark.parametrize("name", ["id", "uuid", "noteId", "ticket_id", "key", "name", "no_key"])
-def test_an_update_is_one_change_in_any_table(name: str) -> None:
+@pytest.mark.parametrize("name", ["id", "note_id"])
+def test_an_update_is_one_change_in_a_table_with_a_key(name: str) -> None:
+    keys = {} if name == "id" else {"notes": (name,)}
     one, two = ({name: key, "n": 1, "kind": "x"} for key in ("k1", "k2"))
     before, after = {"notes": (one, two)}, {"notes": (one, {**two, "n": 2.5})}
-    listed = check_state({"notes": [{name: "k2", "n": 2.5}]}, before=before, after=after)
+    listed = check_state(
+        {"notes": [{name: "k2", "n": 2.5}]}, before=before, after=after, row_keys=keys
+    )
     assert listed == StateVerdict()
-    unlisted = check_state({}, before=before, after=after)
+    unlisted = check_state({}, before=before, after=after, row_keys=keys)
     (told,) = unlisted.unlisted
     assert told.endswith(": n: 1 → 2.5")
     assert "k2" in told
 
 
-def test_a_table_with_a_pointer_only_knows_its_rows_again_by_what_no_other_row_has() -> None:
+def test_in_a_table_without_a_key_an_update_is_a_deletion_and_a_new_row() -> None:
     one, two = row(user_id=7, text="a", done=False), row(user_id=7, text="b", done=False)
-    done = {**two, "done": True}
+    before, after = {"notes": (one, two)}, {"notes": (one, {**two, "done": True})}
     final = {"notes": [{"text": "b", "done": True}]}
-    before = {"notes": (one, two)}
-    assert check_state(final, before=before, after={"notes": (one, done)}) == StateVerdict()
-    other = row(user_id=7, text="c", done=False)
-    swapped = check_state({"notes": [{"text": "c"}]}, before=before, after={"notes": (one, other)})
-    assert len(swapped.unlisted) == 1
-    assert swapped.unlisted[0].endswith("name it in row_keys()")
-
-
-def test_an_id_of_another_table_is_no_key() -> None:
-    users = (row(id="u1"), row(id="u2"))
-    before = {"users": users, "notes": (row(user_id="u1", text="a"), row(user_id="u2", text="b"))}
-    after = {"users": users, "notes": (row(user_id="u1", text="c"), row(user_id="u2", text="b"))}
-    verdict = check_state({"notes": [{"text": "c"}]}, before=before, after=after)
-    assert len(verdict.unlisted) == 1
+    (told,) = check_state(final, before=before, after=after).unlisted
+    assert told.endswith("name it in row_keys(), or give every row an id")
+    gone = {"notes": [{"text": "b", "done": False}]}
+    assert check_state(final, gone=gone, before=before, after=after) == StateVerdict()
+    keys = {"notes": ("text",)}
+    assert check_state(final, before=before, after=after, row_keys=keys) == StateVerdict()
 
 
 def test_a_session_may_name_the_key_of_several_fields_or_of_none() -> None:
@@ -202,12 +197,6 @@ def test_every_changed_row_counts_once_and_the_text_says_what_changed() -> None:
         't: unlisted change of the row {"id":"c"}: more: nothing → "x"',
         't: the row {"id":"b","n":2} is gone',
     )
-    renamed = check_state(
-        {},
-        before={"t": (row(name="a", n=1, kind="x"),)},
-        after={"t": (row(name="b", n=1, kind="x"),)},
-    )
-    assert len(renamed.unlisted) == 1
 
 
 def test_the_names_of_fields_compare_in_nfc() -> None:
@@ -215,22 +204,7 @@ def test_the_names_of_fields_compare_in_nfc() -> None:
     assert verdict == StateVerdict()
 
 
-def test_thousands_of_changed_rows_without_a_key_are_paired_without_comparing_all_with_all() -> (
-    None
-):
-    before = tuple(row(text=f"t{n}", user=n % 7, done=False, size=n % 5) for n in range(3_000))
-    after = tuple({**each, "done": True} for each in before)
-    final = {"t": [{"text": "t5", "done": True}]}
-    verdict = check_state(final, before={"t": before}, after={"t": after})
-    assert verdict.missing == ()
-    assert len(verdict.unlisted) == 2_999
-    loose = {"t": [{"done": True}, {"text": "t5"}]}
-    verdict = check_state(loose, before={"t": before}, after={"t": after})
-    assert verdict.missing == ()
-    assert len(verdict.unlisted) == 2_998
-
-
-@pytest.mark.parametrize("name", ["id", "uuid", "t_id"])
+@pytest.mark.parametrize("name", ["id", "t_id"])
 def test_a_row_deleted_and_another_added_are_two_findings_however_alike(name: str) -> None:
     rows = [{name: key, "n": 1, "kind": "x", "done": False} for key in ("a", "b")]
     verdict = check_state({}, before={"t": (rows[0],)}, after={"t": (rows[1],)})
