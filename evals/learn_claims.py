@@ -34,7 +34,7 @@ from sklearn.linear_model import LogisticRegression
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from evals.lessons.conversations import conversations
 from lhkit.harness import claims
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.claims import (
     COMMON_BITS,
     SCALES,

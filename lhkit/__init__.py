@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lhkit.dates.clock import SaidTime, said_times
     from lhkit.dates.said import SaidDates, said_dates
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
-    from lhkit.harness.author.baselines import gold_model
+    from lhkit.harness.author.gold import gold_model
     from lhkit.harness.compare import compare
     from lhkit.harness.matching import match_calls, values_equal
     from lhkit.harness.pairs import Comparison
@@ -102,7 +102,7 @@ _HOMES = {
     "encode_tool_result": "messages",
     "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
-    "gold_model": "harness.author.baselines",
+    "gold_model": "harness.author.gold",
     "load_scenarios": "harness.scenario",
     "match_calls": "harness.matching",
     "replay": "harness.run",

@@ -29,7 +29,7 @@ from lhkit.errors import (
     SetupError,
     UsageError,
 )
-from lhkit.harness.author.baselines import gold_models, silent_model
+from lhkit.harness.author.gold import gold_models, silent_model
 from lhkit.harness.log import versions
 from lhkit.harness.plan import Job, Scene, plan_run
 from lhkit.harness.run import Played, SampleStage, play_sample, warm_up

@@ -24,7 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from lhkit.harness.author.baselines import TurnTrace, gold_trace, trace_model
+from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import Scenario

@@ -20,7 +20,7 @@ from typing import Any
 
 from lhkit import Assistant, Scenario, ToolOk, ToolRegistry, ToolResult
 from lhkit.__main__ import COLLECTOR
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 

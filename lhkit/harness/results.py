@@ -99,27 +99,27 @@ class Run:
 
     @property
     def scenarios(self) -> "pd.DataFrame":
-        """One row per sample; see `lhkit.harness.results.SCENARIOS` for the columns."""
+        """One row per sample; see `lhkit.harness.frames.SCENARIOS` for the columns."""
         return scenarios_frame(self.records)
 
     @property
     def turns(self) -> "pd.DataFrame":
-        """One row per user turn; see `lhkit.harness.results.TURNS` for the columns."""
+        """One row per user turn; see `lhkit.harness.frames.TURNS` for the columns."""
         return turns_frame(self.records)
 
     @property
     def calls(self) -> "pd.DataFrame":
-        """One row per call of a tool; see `lhkit.harness.results.CALLS` for the columns."""
+        """One row per call of a tool; see `lhkit.harness.frames.CALLS` for the columns."""
         return calls_frame(self.records)
 
     @property
     def violations(self) -> "pd.DataFrame":
-        """One row per violation; see `lhkit.harness.results.VIOLATIONS` for the columns."""
+        """One row per violation; see `lhkit.harness.frames.VIOLATIONS` for the columns."""
         return violations_frame(self.records)
 
     @property
     def latency(self) -> "pd.DataFrame":
-        """One row per request; see `lhkit.harness.results.LATENCY` for the columns."""
+        """One row per request; see `lhkit.harness.frames.LATENCY` for the columns."""
         return latency_frame(self.records)
 
     def sample(self, scenario: str, repeat: int = 0) -> SampleView:

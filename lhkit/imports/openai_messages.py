@@ -16,7 +16,7 @@ from typing import Any
 from lhkit.chat.controller import Assistant
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.written import changes, literals, spoken
 from lhkit.harness.run import tried
 from lhkit.harness.sessions import row_keys_of

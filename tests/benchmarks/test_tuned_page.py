@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import tuned
 
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.suite import arms_of, load_suite

@@ -14,7 +14,7 @@ from lhkit.commands.author import lint_paths
 from lhkit.commands.chat import TerminalChat, open_talk
 from lhkit.commands.options import ChatOptions, LintOptions
 from lhkit.confirm.gate import ScriptedGate
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import load_scenarios

@@ -24,7 +24,7 @@ from lhkit.commands.options import (
 )
 from lhkit.commands.rescore import rescore_run
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore, tried

@@ -19,7 +19,7 @@ from lhkit.commands.tune import write_skeleton
 from lhkit.commands.tune_options import InitOptions
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.record import Verdict

@@ -7,7 +7,7 @@ import pytest
 
 from lhkit.commands.imports import import_benchmark
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay, tried
 from lhkit.harness.scenario import Scenario, load_scenarios

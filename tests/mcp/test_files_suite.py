@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

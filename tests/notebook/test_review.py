@@ -13,7 +13,7 @@ from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 from lhkit.commands.tune import make_data
 from lhkit.commands.tune_options import DataOptions
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run

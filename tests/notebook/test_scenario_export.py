@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

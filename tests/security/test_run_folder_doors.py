@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.log import Provenance
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from lhkit import files
 from lhkit.cli import build_parser
 from lhkit.errors import LhkitError, RunError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.chats import forget_chats
 from lhkit.harness.log import write_manifest
 from lhkit.harness.results import Run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.claims import History, success_words
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run

@@ -8,13 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from lhkit.harness.author.baselines import (
-    TurnTrace,
-    gold_trace,
-    known_ids,
-    plausible_calls,
-    trace_model,
-)
+from lhkit.harness.author.always_call import known_ids, plausible_calls
+from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
 from lhkit.harness.matchers import Slot
 from lhkit.harness.matching import MadeCall, match_calls
 from lhkit.harness.mismatch import Place, arguments_reasons

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.baselines import trace_model
+from lhkit.harness.author.gold import trace_model
 from lhkit.harness.author.mutants import Mutant, Setting, Untried, setting_of
 from lhkit.harness.author.skipped_gate import skipped_gates
 from lhkit.harness.author.surplus_calls import (

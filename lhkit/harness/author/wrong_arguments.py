@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from itertools import combinations, islice
 from typing import Any
 
-from lhkit.harness.author.baselines import example, texts_like
+from lhkit.harness.author.examples import example, texts_like
 from lhkit.harness.author.mutants import GoldStep, Mutant, Setting, Untried
 from lhkit.harness.author.wrong_calls import replaced
 from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number

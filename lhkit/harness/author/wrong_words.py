@@ -8,7 +8,7 @@ the tool names for its success.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lhkit.harness.author.baselines import lies_of
+from lhkit.harness.author.always_call import lies_of
 from lhkit.harness.author.mutants import Mutant, Setting, Untried
 
 UNRELATED = {

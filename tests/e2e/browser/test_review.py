@@ -9,7 +9,7 @@ import anyio
 import pytest
 from playwright.sync_api import Page, expect
 
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay

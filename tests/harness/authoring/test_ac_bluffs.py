@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.baselines import TurnTrace, gold_trace, trace_model
+from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.baselines import gold_trace, trace_model
+from lhkit.harness.author.gold import gold_trace, trace_model
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, Turn, load_scenarios
 from lhkit.lifehelper.toolset import LifeHelperToolset

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios, read_yaml, scenario_json_schema

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lhkit.harness.author.baselines import example
+from lhkit.harness.author.examples import example
 from lhkit.tools.schema import SchemaNode
 
 

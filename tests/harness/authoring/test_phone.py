@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.harness.author.baselines import always_call_model, gold_model
+from lhkit.harness.author.always_call import always_call_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import MutationReport

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.log import Questions, StoredRecords, stored_records
 from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run

@@ -17,7 +17,7 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.baselines import TurnTrace, gold_model, gold_trace, trace_model
+from lhkit.harness.author.gold import TurnTrace, gold_model, gold_trace, trace_model
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.played_checks import played_remarks
 from lhkit.harness.record import Verdict

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.compare import compare
 from lhkit.harness.log import RECORDS, write_rescored
 from lhkit.harness.record import (

@@ -20,7 +20,7 @@ from lhkit.errors import (
     ServerUnreachableError,
     UsageError,
 )
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.log import MANIFEST, Journal, Provenance, read_records
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run

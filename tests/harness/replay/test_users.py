@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.log import Change, changes

@@ -16,7 +16,7 @@ from lhkit.commands.export import export_run
 from lhkit.commands.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness import export
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.log import RECORDS, answers
 from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.log import (
     MANIFEST,
     RECORDS,

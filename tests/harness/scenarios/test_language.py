@@ -12,7 +12,7 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.baselines import gold_model, gold_trace
+from lhkit.harness.author.gold import gold_model, gold_trace
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.matchers import MATCHER_KEYS, MOST_DAYS, DateIs
