@@ -34,7 +34,7 @@ from lhkit.commands.tune_options import (
 )
 from lhkit.errors import TuningError
 from lhkit.files import write_whole
-from lhkit.harness.report.page import BLUE, RED
+from lhkit.harness.report.picture import BLUE, RED
 from lhkit.harness.scenario import read_yaml
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.weights import ADAPTER_WEIGHTS, file_sha256

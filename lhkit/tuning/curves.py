@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lhkit.errors import MissingPackageError
 from lhkit.files import write_whole
-from lhkit.harness.report.page import BLUE, LIGHT, RED
+from lhkit.harness.report.picture import BLUE, LIGHT, RED
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.tuning.scores import Score
 
