@@ -196,7 +196,7 @@ def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None =
         about=_words(part.get("description")),
         is_needed=is_needed,
         choices=choices,
-        format=format_ if is_format else "",
+        format=str(format_) if is_format else "",
         low=_number(part.get(low)),
         high=_number(part.get(high)),
     )
@@ -222,6 +222,7 @@ def _unsupported(name: str, reason: str) -> UnsupportedFormError:
 
 def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
     """Return what can be chosen: `enum`, with `enumNames` if there are, or titled constants."""
+    pairs: list[tuple[Any, Any]]
     if "oneOf" in part:
         listed = part["oneOf"] if isinstance(part["oneOf"], list) else [None]
         pairs = [
@@ -229,10 +230,11 @@ def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
             for each in listed
         ]
     elif "enum" in part:
-        values = part["enum"] if isinstance(part["enum"], list) else [None]
+        values: list[Any] = part["enum"] if isinstance(part["enum"], list) else [None]
         titles = part.get("enumNames")
-        is_titled = isinstance(titles, list) and len(titles) == len(values)
-        pairs = list(zip(values, titles if is_titled else [None] * len(values), strict=True))
+        if not isinstance(titles, list) or len(titles) != len(values):
+            titles = [None] * len(values)
+        pairs = list(zip(values, titles, strict=True))
     else:
         return ()
     if not pairs or not all(isinstance(value, str) for value, _ in pairs):
