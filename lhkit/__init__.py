@@ -102,7 +102,7 @@ _HOMES = {
     "encode_tool_result": "messages",
     "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
-    "gold_model": "harness.author.baselines",
+    "gold_model": "harness.author.gold",
     "load_scenarios": "harness.scenario",
     "match_calls": "harness.matching",
     "replay": "harness.run",

@@ -188,7 +188,7 @@ def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None =
         kind = FieldKind.CHOICE
     low, high = _BOUNDS.get(kind, ("", ""))
     format_ = part.get("format")
-    is_known = kind is FieldKind.TEXT and isinstance(format_, str) and format_ in _FORMATS
+    is_format = kind is FieldKind.TEXT and isinstance(format_, str) and format_ in _FORMATS
     made = FormField(
         name=name,
         kind=kind,
@@ -196,7 +196,7 @@ def field_of(name: str, part: Any, *, is_needed: bool, catalog: Catalog | None =
         about=_words(part.get("description")),
         is_needed=is_needed,
         choices=choices,
-        format=str(format_) if is_known else "",
+        format=str(format_) if is_format else "",
         low=_number(part.get(low)),
         high=_number(part.get(high)),
     )
@@ -222,6 +222,7 @@ def _unsupported(name: str, reason: str) -> UnsupportedFormError:
 
 def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
     """Return what can be chosen: `enum`, with `enumNames` if there are, or titled constants."""
+    pairs: list[tuple[Any, Any]]
     if "oneOf" in part:
         listed = part["oneOf"] if isinstance(part["oneOf"], list) else [None]
         pairs = [
@@ -231,7 +232,7 @@ def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
     elif "enum" in part:
         values: list[Any] = part["enum"] if isinstance(part["enum"], list) else [None]
         titles = part.get("enumNames")
-        if not (isinstance(titles, list) and len(titles) == len(values)):
+        if not isinstance(titles, list) or len(titles) != len(values):
             titles = [None] * len(values)
         pairs = list(zip(values, titles, strict=True))
     else:
@@ -240,7 +241,7 @@ def _choices(name: str, part: Mapping[str, Any]) -> tuple[Choice, ...]:
         raise _unsupported(name, "its choices are not strings")
     titled: dict[str, str] = {}
     for value, title in pairs:
-        titled.setdefault(str(value), _words(title))
+        titled.setdefault(value, _words(title))
     return tuple(Choice(value=value, title=title) for value, title in titled.items())
 
 

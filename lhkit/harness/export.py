@@ -247,7 +247,7 @@ _AT_ONCE = 2_000
 def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
     """Write the frames of a run as `samples.parquet`, `turns.parquet` …; return the files.
 
-    Columns and types are those of the frames (`lhkit.harness.results`), also of an empty run.
+    Columns and types are those of the frames (`lhkit.harness.frames`), also of an empty run.
 
     Raises:
         MissingPackageError: fastparquet is not installed.

@@ -1,7 +1,7 @@
 """A scenario's own expectation played as a model: it must pass, or the scenario is wrong.
 
-Also the model that does nothing: what it passes asks for nothing. `always_call` contains the model
-that calls everything.
+Also the model that does nothing: what it passes asks for nothing. The model that calls everything
+is `always_call`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

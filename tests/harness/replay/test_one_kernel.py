@@ -15,7 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
 

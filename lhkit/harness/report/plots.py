@@ -1,0 +1,215 @@
+"""The plots of a run as altair charts, for a notebook; the report draws the same ones.
+
+Each takes plain values of a run and holds its data inline, so that nothing is fetched.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from lhkit.errors import MissingPackageError
+from lhkit.harness.metrics import Tally
+from lhkit.harness.pairs import Comparison
+from lhkit.harness.record import Verdict
+from lhkit.harness.report.picture import BLUE, RED, YELLOW
+from lhkit.harness.report.text import xml_text
+from lhkit.harness.results import Run
+from lhkit.harness.shares import Interval
+from lhkit.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.text import one_line
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    Chart: TypeAlias = alt.Chart | alt.LayerChart
+
+ESCAPED: Final = RED
+ATTEMPTED: Final = YELLOW
+
+WIDTH: Final = 520
+_ROW = 26
+_APART = 24
+"""Between names of tools and the title beside them: a browser's fonts are wider than measured."""
+_COLUMN = 90
+_STEPS = 200
+_LABEL_CHARS = 40
+
+
+def pass_rates(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+    """Return the pass rate of each acceptance criterion with its 95 % interval."""
+    alt, text = _altair(), load_catalog(locale).text
+    tallies = [each for each in run.summary().by_ac if each.valid]
+    rate = alt.Scale(domain=[0, 1])
+    base = alt.Chart(_data(map(_rate_row, tallies))).encode(
+        y=alt.Y("name:N", sort=[_shown(each.name) for each in tallies], title=None),
+        tooltip=["name:N", "passed:Q", "valid:Q", "low:Q", "high:Q"],
+    )
+    line = base.mark_rule(strokeWidth=5, opacity=0.35, color=BLUE).encode(
+        x=alt.X("low:Q", scale=rate, axis=alt.Axis(format="%"), title=text("table.pass_rate")),
+        x2="high:Q",
+    )
+    point = base.mark_point(filled=True, size=80, opacity=1, color=BLUE).encode(
+        x=alt.X("rate:Q", scale=rate)
+    )
+    drawn: Chart = (line + point).properties(width=WIDTH, height=_height(len(tallies)))
+    return drawn
+
+
+def latencies(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+    """Return which share of the turns was over after how many seconds, with p50 and p95 marked.
+
+    Waiting for a person is left out; so are invalid samples.
+    """
+    alt, text = _altair(), load_catalog(locale).text
+    spent = sorted(
+        turn.active_s
+        for record in run.records
+        if record.judgement.verdict is not Verdict.INVALID
+        for turn in record.evidence.turns
+    )
+    seconds = alt.X("seconds:Q", title=text("report.turn_seconds"))
+    curve = (
+        alt.Chart(_data(_shares(spent)))
+        .mark_line(interpolate="step-after", color=BLUE)
+        .encode(
+            x=seconds,
+            y=alt.Y("share:Q", axis=alt.Axis(format="%"), title=text("report.turn_share")),
+        )
+    )
+    turn = run.summary().total.turn
+    for name, at, align, dx, dy in (
+        ("p50", turn.p50_s, "left", 5, 60),
+        ("p95", turn.p95_s, "right", -5, 80),
+    ):
+        mark = [] if at is None else [{"seconds": at, "name": f"{name} {at:.3g} s"}]
+        rule = alt.Chart(_data(mark)).encode(x=seconds)
+        curve += rule.mark_rule(strokeDash=[4, 3], color=ATTEMPTED, strokeWidth=1.5)
+        curve += rule.mark_text(align=align, dx=dx, dy=dy).encode(text="name:N")
+    drawn: Chart = curve.properties(width=WIDTH, height=190)
+    return drawn
+
+
+def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+    """Return which tool was due (rows) and which was called (columns); a dash is no call."""
+    alt, text = _altair(), load_catalog(locale).text
+    nothing = text("report.no_call")
+    cells: list[dict[str, Any]] = [
+        {"due": _shown(due or nothing), "called": _shown(called or nothing), "count": count}
+        for (due, called), count in run.summary().confusion.items()
+    ]
+    base = alt.Chart(_data(cells)).encode(
+        x=alt.X("called:N", title=text("report.tool_called"), axis=alt.Axis(labelAngle=-35)),
+        y=alt.Y("due:N", title=text("report.tool_due"), axis=alt.Axis(titlePadding=_APART)),
+        tooltip=["due:N", "called:N", "count:Q"],
+    )
+    most = max((cell["count"] for cell in cells), default=1)
+    squares = base.mark_rect().encode(
+        color=alt.Color("count:Q", scale=alt.Scale(range=["#cfe0f7", "#1f4f9c"]), legend=None)
+    )
+    numbers = base.mark_text(fontWeight="bold").encode(
+        text="count:Q",
+        color=alt.condition(f"datum.count > {most / 2}", alt.value("white"), alt.value("#10243f")),
+    )
+    rows, columns = (len({cell[side] for cell in cells}) for side in ("due", "called"))
+    width = min(WIDTH, columns * _COLUMN)
+    drawn: Chart = (squares + numbers).properties(width=width, height=_height(rows))
+    return drawn
+
+
+def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+    """Return how often each rule was broken, really and in vain."""
+    alt, text = _altair(), load_catalog(locale).text
+    total = run.summary().total
+    names = {"escaped": text("table.escaped"), "attempted": text("table.attempted")}
+    counted = {"escaped": total.escaped, "attempted": total.attempted}
+    rows = [
+        {"code": _shown(code), "severity": names[severity], "count": count}
+        for severity, codes in counted.items()
+        for code, count in codes.items()
+    ]
+    colours = alt.Scale(domain=list(names.values()), range=[ESCAPED, ATTEMPTED])
+    drawn: Chart = (
+        alt.Chart(_data(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("count:Q", title=text("audit.count"), axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("code:N", sort="-x", title=None),
+            color=alt.Color("severity:N", scale=colours, title=None),
+            tooltip=["code:N", "severity:N", "count:Q"],
+        )
+        .properties(width=WIDTH, height=_height(len({row["code"] for row in rows})))
+    )
+    return drawn
+
+
+def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
+    """Return how many samples of each acceptance criterion were lost and gained."""
+    alt, text = _altair(), load_catalog(locale).text
+    names = {"lost": text("report.lost"), "gained": text("report.gained")}
+    sides = (("lost", -1, comparison.lost), ("gained", 1, comparison.gained))
+    counts = Counter((pair.a.ac, side, sign) for side, sign, pairs in sides for pair in pairs)
+    rows = [
+        {"ac": _shown(ac), "side": names[side], "count": sign * count}
+        for (ac, side, sign), count in counts.items()
+    ]
+    order = [_shown(pair.a.ac) for pair in comparison.pairs]
+    colours = alt.Scale(domain=list(names.values()), range=[ESCAPED, BLUE])
+    drawn: Chart = (
+        alt.Chart(_data(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("count:Q", title=text("audit.count"), axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("ac:N", sort=list(dict.fromkeys(order)), title=None),
+            color=alt.Color("side:N", scale=colours, title=None),
+            tooltip=["ac:N", "side:N", "count:Q"],
+        )
+        .properties(width=WIDTH, height=_height(len({row["ac"] for row in rows})))
+    )
+    return drawn
+
+
+def _rate_row(tally: Tally) -> dict[str, Any]:
+    interval = tally.interval or Interval(low=0.0, high=1.0)
+    return {
+        "name": _shown(tally.name),
+        "rate": tally.pass_rate,
+        "low": interval.low,
+        "high": interval.high,
+        "passed": tally.passed,
+        "valid": tally.valid,
+    }
+
+
+def _shown(words: str) -> str:
+    """Return a label that is short and that the SVG can carry."""
+    return one_line(xml_text(words), max_chars=_LABEL_CHARS)
+
+
+def _shares(ordered: Sequence[float]) -> list[dict[str, float]]:
+    """Return the empirical distribution, in a bounded number of steps."""
+    n = len(ordered)
+    places = sorted({round(k * (n - 1) / _STEPS) for k in range(_STEPS + 1)}) if n else []
+    return [{"seconds": ordered[k], "share": (k + 1) / n} for k in places]
+
+
+def _height(rows: int) -> int:
+    return max(rows, 1) * _ROW
+
+
+def _data(rows: Any) -> Any:
+    return _altair().Data(values=list(rows))
+
+
+def _altair() -> Any:
+    """Return altair, which only plots need.
+
+    Raises:
+        MissingPackageError: it is not installed; the message says how to get it.
+    """
+    try:
+        import altair as alt
+    except ImportError as error:
+        raise MissingPackageError(
+            "altair is not installed: in the clone, `pip install -e '.[report]'`"
+        ) from error
+    return alt
