@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.harness.author.baselines import gold_model, silent_model
+from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.record import Verdict

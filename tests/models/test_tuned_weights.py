@@ -319,7 +319,6 @@ def told_base(adapter: Path, name: str, sha256: str) -> None:
     (adapter / TRAINING).write_text(json.dumps(manifest), encoding="utf-8")
 
 
-@pytest.mark.promise("embedded.other_base")
 def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_other(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:
@@ -339,7 +338,6 @@ def test_an_adapter_is_merged_into_the_base_that_it_was_trained_on_and_into_no_o
     merge(other, adapter, tmp_path / "by-shapes")
 
 
-@pytest.mark.promise("embedded.other_base")
 def test_a_base_that_lhkit_made_is_known_by_its_name_because_its_bytes_depend_on_packages(
     tiny_gemma: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from lhkit.commands.export import export_run
 from lhkit.commands.options import ExportOptions
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.author.baselines import gold_model
+from lhkit.harness.author.gold import gold_model
 from lhkit.harness.held_out import HeldOut
 from lhkit.harness.reviews import MendedCall, MendedTalk, MendedTurn, talk_line
 from lhkit.harness.run import replay
