@@ -1,4 +1,4 @@
-"""The two toolsets of evals that are not life-helper: clean scenarios, panels, contexts."""
+"""The pantry, a toolset that is not life-helper: clean scenarios, panel, context."""
 
 from pathlib import Path
 
@@ -16,12 +16,11 @@ from lhkit.messages import ToolOk
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
-from lhkit.testing import Reply, call, say
+from lhkit.testing import call, say
 from lhkit.toolset import load
 
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
-DIARY = ROOT / "evals" / "diary"
 SCENARIOS = PANTRY / "scenarios"
 REFERENCE = f"{PANTRY / 'pantry.py'}:toolset"
 
@@ -57,51 +56,22 @@ async def test_every_mistake_in_the_pantry_is_noticed() -> None:
     assert report.total.tried > 500
 
 
-@pytest.mark.anyio
-async def test_of_the_diarys_mistakes_at_least_97_in_100_are_noticed() -> None:
-    toolset, sources = load(f"{DIARY / 'diary.py'}:toolset"), read_sources([DIARY])
-    assert await lint(sources, toolset) == ()
-    report = await mutate(sources.scenarios, toolset)
-    assert report.total.tried > 150
-    assert report.total.noticed >= 0.97 * report.total.tried
+def test_the_context_tells_what_the_days_of_a_message_mean() -> None:
+    session = load(REFERENCE).open({"now": _WORLD["now"]}, "ko")
+    assert "모레 = 2026-06-17" in session.assistant.context("연두부는 모레까지야").splitlines()
 
 
-@pytest.mark.parametrize(
-    ("reference", "message", "told"),
-    [
-        (REFERENCE, "연두부는 모레까지야", "모레 = 2026-06-17"),
-        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "금요일 = 2026-06-19"),
-        (f"{DIARY / 'diary.py'}:toolset", "금요일 저녁 7시 반", "저녁 7시 반 = 19:30"),
-    ],
-)
-def test_the_context_tells_what_the_days_and_times_of_a_message_mean(
-    reference: str, message: str, told: str
-) -> None:
-    session = load(reference).open({"now": _WORLD["now"]}, "ko")
-    assert told in session.assistant.context(message).splitlines()
-
-
-_LOOK, _EVENTS = call("find_item", query="달걀"), call("list_events", day="2026-06-15")
+_LOOK = call("find_item", query="달걀")
 _MOVED = call("move_item", item_id="milk", place="freezer")
-_ALARM = call("set_alarm", time="06:30")
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("reference", "calls"),
-    [
-        (REFERENCE, [_LOOK, call("use_item", item_id="egg", amount=1), _LOOK, _MOVED]),
-        (f"{DIARY / 'diary.py'}:toolset", [_EVENTS, _ALARM, _EVENTS, _ALARM]),
-    ],
-    ids=["pantry", "diary"],
-)
-async def test_two_wishes_that_each_look_something_up_still_get_an_answer(
-    tmp_path: Path, reference: str, calls: list[Reply]
-) -> None:
+async def test_two_wishes_that_each_look_something_up_still_get_an_answer(tmp_path: Path) -> None:
+    calls = [_LOOK, call("use_item", item_id="egg", amount=1), _LOOK, _MOVED]
     panel = ChatPanel(
         model=lhkit.ScriptedModel([*calls, say("둘 다 했어요")]),
-        toolset=reference,
-        world=_WORLD if reference == REFERENCE else {"now": _WORLD["now"]},
+        toolset=REFERENCE,
+        world=_WORLD,
         opt_in=True,
         settings=Settings(config_dir=tmp_path),
     )

@@ -132,7 +132,7 @@ def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
         alt.Chart(_data(rows))
         .mark_bar()
         .encode(
-            x=alt.X("count:Q", title=text("audit.count"), axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("count:Q", title=text("report.count"), axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("code:N", sort="-x", title=None),
             color=alt.Color("severity:N", scale=colours, title=None),
             tooltip=["code:N", "severity:N", "count:Q"],
@@ -158,7 +158,7 @@ def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
         alt.Chart(_data(rows))
         .mark_bar()
         .encode(
-            x=alt.X("count:Q", title=text("audit.count"), axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("count:Q", title=text("report.count"), axis=alt.Axis(tickMinStep=1)),
             y=alt.Y("ac:N", sort=list(dict.fromkeys(order)), title=None),
             color=alt.Color("side:N", scale=colours, title=None),
             tooltip=["ac:N", "side:N", "count:Q"],

@@ -434,6 +434,9 @@ class House:
     def state(self) -> Mapping[str, Any]:
         return {"rooms": [{"name": name, "celsius": each} for name, each in self.deps.items()]}
 
+    def row_keys(self) -> Mapping[str, Sequence[str]]:
+        return {"rooms": ("name",)}
+
     def close(self) -> None:
         pass
 
