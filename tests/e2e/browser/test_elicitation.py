@@ -70,9 +70,9 @@ def type_all_wrong(page: Page) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")  # no
     page.keyboard.press("Tab")
-    page.keyboard.type("Wo")
+    page.keyboard.press("W")  # one key: a slow second one would begin anew
     page.keyboard.press("Tab")
-    page.keyboard.type("re")  # rent
+    page.keyboard.press("r")  # rent
     page.keyboard.press("Enter")
 
 
