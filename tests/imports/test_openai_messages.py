@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -575,7 +574,7 @@ def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data(), times=st.integers(1, 3))
-def test_every_mutated_conversation_is_imported_or_noted(
+async def test_every_mutated_conversation_is_imported_or_noted(
     tmp_path: Path, data: st.DataObject, times: int
 ) -> None:
     chat: Any = json.loads(json.dumps({"messages": CHAT}))
@@ -589,7 +588,7 @@ def test_every_mutated_conversation_is_imported_or_noted(
         elif len(place) > 1:
             del place[last]
     with TemporaryDirectory(dir=tmp_path) as folder:
-        into, _ = anyio.run(folder_of, Path(folder), [CHAT, chat])
+        into, _ = await folder_of(Path(folder), [CHAT, chat])
         notes = (into / "NOTES.md").read_text(encoding="utf-8")
         ids = [scenario.id for scenario in load_scenarios([into / "scenarios.yaml"])]
     assert "chats-1" in ids

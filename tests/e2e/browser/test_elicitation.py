@@ -73,6 +73,10 @@ def type_all_wrong(page: Page) -> None:
     page.keyboard.press("W")  # one key: a slow second one would begin anew
     page.keyboard.press("Tab")
     page.keyboard.press("r")  # rent
+    card = page.locator(".lhkit-confirm").last
+    expect(card.get_by_label("tag")).to_have_value("rent")
+    send = card.locator('[data-answer="send"]')
+    expect(send).not_to_have_attribute("aria-disabled", "true")  # all of the card was seen
     page.keyboard.press("Enter")
 
 
