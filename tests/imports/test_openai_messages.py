@@ -570,23 +570,31 @@ def places_in(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(data=st.data(), times=st.integers(1, 3))
-async def test_every_mutated_conversation_is_imported_or_noted(
-    tmp_path: Path, data: st.DataObject, times: int
-) -> None:
+@st.composite
+def mutated_chats(draw: st.DrawFn) -> Any:
+    """Draw a conversation that one to three odd values or deletions have changed.
+
+    All draws are made here, not by `st.data()` inside an asynchronous test: what Hypothesis raises
+    when data run out would end the event loop that the tests share.
+    """
     chat: Any = json.loads(json.dumps({"messages": CHAT}))
-    for _ in range(times):
-        *way, last = data.draw(st.sampled_from(places_in(chat) or [("messages",)]))
+    for _ in range(draw(st.integers(1, 3))):
+        *way, last = draw(st.sampled_from(places_in(chat) or [("messages",)]))
         place = chat
         for key in way:
             place = place[key]
-        if data.draw(st.booleans()):
-            place[last] = copy.deepcopy(data.draw(ODD_VALUES))  # later steps change it
+        if draw(st.booleans()):
+            place[last] = copy.deepcopy(draw(ODD_VALUES))  # later steps change it
         elif len(place) > 1:
             del place[last]
+    return chat
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(chat=mutated_chats())
+async def test_every_mutated_conversation_is_imported_or_noted(tmp_path: Path, chat: Any) -> None:
     with TemporaryDirectory(dir=tmp_path) as folder:
         into, _ = await folder_of(Path(folder), [CHAT, chat])
         notes = (into / "NOTES.md").read_text(encoding="utf-8")
