@@ -11,6 +11,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import shown
+from lhkit.tools.describe import expected_by
 from lhkit.tools.drafts import upgraded
 from lhkit.tools.json_schema import (
     EMPTY_REGISTRY,
@@ -20,7 +21,6 @@ from lhkit.tools.json_schema import (
     extend,
 )
 from lhkit.tools.schema import with_subschemas
-from lhkit.tools.validation import expected_by
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool

@@ -1,54 +1,33 @@
-"""Arguments are validated, and schemas that cannot be are refused at registration."""
+"""Validate a call's raw arguments by the tool's JSON Schema (Draft 2020-12).
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+The verdict is jsonschema's own, on the declared keys, and then the tool's own check, if it has
+one. A key is declared that any part of the schema names (`$ref`, `allOf`, branches, `then`, …),
+or that `additionalProperties` lets in; other top-level keys are dropped, not refused (seed:
+redundant arguments are tolerated and logged). Names compare in Unicode NFC; if both spellings of
+one name come, the one that the schema has counts and the other one is dropped. A pattern is read
+as ECMAScript reads it; one that Python cannot run is not asserted.
+
+References stay inside the schema; nothing is ever fetched.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from ipaddress import IPv4Address, IPv6Address
-from itertools import chain
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, NotJsonError, json_or_repr, plain_json, shown
-from lhkit.tools.json_schema import (
-    EMPTY_REGISTRY,
-    Draft202012Validator,
-    FormatChecker,
-    SchemaValidator,
-    ValidationError,
-    best_match,
-)
+from lhkit.json_values import JSON, NotJsonError, plain_json, shown
+from lhkit.tools.describe import describe, expected_by
+from lhkit.tools.formats import FORMATS
+from lhkit.tools.json_schema import EMPTY_REGISTRY, SchemaValidator, ValidationError, best_match
 from lhkit.tools.schema import (
     KnownKeys,
     SchemaNode,
-    applied,
-    conjuncts,
     in_place,
     items_of,
-    nfc,
     property_of,
     resolved,
     spelling,
-    subschemas,
     values_of,
 )
-
-# Raw arguments to validated ones, by a tool's JSON Schema (Draft 2020-12, jsonschema).
-#
-# The verdict is jsonschema's own, on the declared keys, and then the tool's own check, if it has
-# one. A key is declared that any part of the schema names (`$ref`, `allOf`, branches, `then`, …),
-# or that `additionalProperties` lets in; other top-level keys are dropped, not refused (seed:
-# redundant arguments are tolerated and logged). Names compare in Unicode NFC; if both spellings of
-# one name come, the one that the schema has counts and the other one is dropped.
-#
-# `format` is asserted for what the standard library can check: `date` (YYYY-MM-DD), `date-time`
-# and `time` (ISO 8601; seconds and offset may be left out, since models write local time), `uuid`,
-# `ipv4`, `ipv6`. Other formats (`email`, `uri`, `duration`, …) tell the model something and are
-# checked by nobody: use a pattern, the tool's `check`, or check in the handler. A pattern is read
-# as ECMAScript reads it; one that Python cannot run is not asserted either.
-#
-# References stay inside the schema; nothing is ever fetched.
-
 
 SHOWN_CHARS = 60
 """So much of a wrong value is shown to the model."""
@@ -103,7 +82,7 @@ class ArgumentValidator:
 
     def __init__(self, schema: Mapping[str, Any], check: Check | None = None) -> None:
         self._schema = schema
-        self._validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS)
+        self._validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=FORMATS)
         self._declared = KnownKeys.of(schema)
         self._check = check
 
@@ -170,7 +149,7 @@ def value_fault(schema: Mapping[str, Any], argument: str, value: Any) -> str | N
 
     Whether the arguments fit together is another question: a value is fine that any branch takes.
     """
-    validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=_FORMATS)
+    validator = SchemaValidator(schema, registry=EMPTY_REGISTRY, format_checker=FORMATS)
     told: list[str] = []
     for branch in SchemaNode.of(schema).branches():
         place = property_of(branch, argument)
@@ -266,26 +245,6 @@ def _explained(error: ValidationError, root: Any) -> Missing | Invalid:
     )
 
 
-def expected_by(error: ValidationError, root: Any) -> str:
-    """Return what the schema of a failed check accepts; the bound that was broken is named.
-
-    Args:
-        error: of jsonschema.
-        root: what the schema's references point into.
-    """
-    schema: Any = error.schema
-    expected = describe(schema, root)
-    if not isinstance(schema, Mapping):
-        return expected
-    keyword = str(error.validator)
-    if keyword == "oneOf" and not error.context:
-        return f"exactly one of {expected}"
-    phrase = _phrase(keyword, schema, root)
-    if phrase not in expected:
-        expected = f"{expected} {phrase}"
-    return f"named as {expected}" if "propertyNames" in error.relative_schema_path else expected
-
-
 def _named(place: Mapping[str, Any], field: str) -> tuple[Any, ...]:
     properties = place.get("properties", {})
     return (properties[field],) if field in properties else ()
@@ -294,385 +253,3 @@ def _named(place: Mapping[str, Any], field: str) -> tuple[Any, ...]:
 def invalid(field: str, expected: str, value: Any) -> Invalid:
     """Return that `field` holds the wrong `value`, for a tool's own check."""
     return Invalid(field=field, expected=expected, actual=shown(value, SHOWN_CHARS))
-
-
-def describe(schema: Any, root: Any = None) -> str:
-    """Return in a few words what a schema accepts, such as `integer 1..10`.
-
-    Args:
-        schema: the schema.
-        root: what its references point into.
-    """
-    if not isinstance(schema, Mapping):
-        return "left out" if schema is False else "any value"
-    if root is not None and ("$ref" in schema or "allOf" in schema):
-        schema = SchemaNode(schema, root).branches()[0]
-    for keyword in ("const", "enum", "anyOf", "oneOf"):
-        if keyword in schema:
-            return _phrase(keyword, schema, root)
-    types = schema.get("type", _implied_type(schema))
-    words = [types] if isinstance(types, str) else [" or ".join(types)]
-    words += dict.fromkeys(
-        _phrase(keyword, schema, root) for keyword in _DESCRIBED if keyword in schema
-    )
-    return " ".join(filter(None, words))
-
-
-_DESCRIBED = (
-    "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
-    "multipleOf", "minItems", "maxItems", "uniqueItems", "contains", "minProperties",
-    "maxProperties", "required", "dependentRequired", "pattern", "format", "not",
-)  # fmt: skip
-"""The keywords that a description of a schema names; others only where they are broken."""
-
-_KEYWORD_TYPES: Mapping[str, AbstractSet[str]] = {
-    "string": {"minLength", "maxLength", "pattern", "format"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
-    "array": {"minItems", "maxItems", "uniqueItems", "contains", "items", "prefixItems"},
-    "object": {
-        "additionalProperties", "dependentRequired", "maxProperties", "minProperties",
-        "properties", "propertyNames", "required",
-    },
-}  # fmt: skip
-
-
-def _implied_type(schema: Mapping[str, Any]) -> str:
-    """Return the type that the keywords of a schema without one are about."""
-    implied = (kind for kind, own in _KEYWORD_TYPES.items() if not own.isdisjoint(schema))
-    return next(implied, "" if "not" in schema else "any value")
-
-
-def _phrase(keyword: str, schema: Mapping[str, Any], root: Any) -> str:
-    """Return in words what one keyword of a schema asks for; empty for one that asks nothing."""
-    words = _PHRASES.get(keyword)
-    return "" if words is None else words(schema, root)
-
-
-def _alternatives(branches: Iterable[Any], root: Any) -> str:
-    return " or ".join(describe(branch, root) for branch in branches)
-
-
-def _contained(schema: Mapping[str, Any], root: Any) -> str:
-    number = f"{schema.get('minContains', 1)}..{schema.get('maxContains', '')}"
-    return f"with {number} items that are {describe(schema.get('contains'), root)}"
-
-
-def _dependent(schema: Mapping[str, Any], _root: Any) -> str:
-    pairs = schema["dependentRequired"].items()
-    return ", ".join(f"with {_listed(needs)} if with {name!r}" for name, needs in pairs)
-
-
-def _form(schema: Mapping[str, Any], _root: Any) -> str:
-    name = schema["format"]
-    return f"that is a {name} ({_FORMS[name]})" if name in _FORMS else ""
-
-
-def _known_keys(schema: Mapping[str, Any], root: Any) -> str:
-    parts = list(in_place(schema, root))
-    names = dict.fromkeys(name for part in parts for name in part.get("properties", ()))
-    patterns = [each for part in parts for each in part.get("patternProperties", ())]
-    known = [_listed(names)] if names else []
-    known += [f"keys matching {pattern}" for pattern in patterns]
-    return f"with no other keys than {' and '.join(known)}" if known else "without keys"
-
-
-def _listed(names: Iterable[Any]) -> str:
-    return ", ".join(map(repr, names))
-
-
-def _range(schema: Mapping[str, Any], low: str, high: str) -> str:
-    return f"{schema.get(low, '')}..{schema.get(high, '')}"
-
-
-_Words: TypeAlias = Callable[[Mapping[str, Any], Any], str]
-
-
-def _lengths(low: str, high: str, unit: str) -> dict[str, _Words]:
-    def words(schema: Mapping[str, Any], _root: Any) -> str:
-        return f"of {_range(schema, low, high)} {unit}"
-
-    return {low: words, high: words}
-
-
-def _number_range(schema: Mapping[str, Any], _root: Any) -> str:
-    return _range(schema, "minimum", "maximum")
-
-
-def _number_of_items(schema: Mapping[str, Any], _root: Any) -> str:
-    return f"of at most {len(schema.get('prefixItems', ()))} items"
-
-
-_PHRASES: Mapping[str, _Words] = {
-    "const": lambda schema, _root: json_or_repr(schema["const"]),
-    "enum": lambda schema, _root: "one of " + ", ".join(map(json_or_repr, schema["enum"])),
-    "anyOf": lambda schema, root: _alternatives(schema["anyOf"], root),
-    "oneOf": lambda schema, root: _alternatives(schema["oneOf"], root),
-    **_lengths("minLength", "maxLength", "characters"),
-    **_lengths("minItems", "maxItems", "items"),
-    **_lengths("minProperties", "maxProperties", "keys"),
-    "minimum": _number_range,
-    "maximum": _number_range,
-    "exclusiveMinimum": lambda schema, _root: f"above {schema['exclusiveMinimum']}",
-    "exclusiveMaximum": lambda schema, _root: f"below {schema['exclusiveMaximum']}",
-    "multipleOf": lambda schema, _root: f"that is a multiple of {schema['multipleOf']}",
-    "uniqueItems": lambda schema, _root: "with no item twice" if schema["uniqueItems"] else "",
-    "contains": _contained,
-    "minContains": _contained,
-    "maxContains": _contained,
-    "items": _number_of_items,
-    "unevaluatedItems": _number_of_items,
-    "required": lambda schema, _root: (
-        f"with {_listed(schema['required'])}" if schema["required"] else ""
-    ),
-    "dependentRequired": _dependent,
-    "additionalProperties": _known_keys,
-    "unevaluatedProperties": _known_keys,
-    "pattern": lambda schema, _root: f"matching {schema['pattern']}",
-    "format": _form,
-    "not": lambda schema, root: f"that is not {describe(schema['not'], root)}",
-}
-
-
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_HOUR = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
-_TIME = re.compile(_HOUR)
-_MOMENT = re.compile(rf"{_DAY.pattern}[Tt ]{_HOUR}")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-_FORMS = {
-    "date": "YYYY-MM-DD",
-    "date-time": "YYYY-MM-DDTHH:MM:SS",
-    "time": "HH:MM:SS",
-    "uuid": "8-4-4-4-12 hexadecimal digits",
-    "ipv4": "such as 192.0.2.1",
-    "ipv6": "such as 2001:db8::1",
-}
-
-_READERS: Mapping[str, tuple[re.Pattern[str], Callable[[str], object]]] = {
-    "date": (_DAY, date.fromisoformat),
-    "date-time": (_MOMENT, lambda text: datetime.fromisoformat(text.upper())),
-    "time": (_TIME, lambda text: time.fromisoformat(text.upper())),
-    "uuid": (_UUID, str),
-    "ipv4": (re.compile(r"[0-9.]+"), IPv4Address),
-    "ipv6": (re.compile(r"[0-9a-fA-F:.]+"), IPv6Address),
-}
-
-
-def _format_checker() -> FormatChecker:
-    checker = FormatChecker(formats=())
-
-    def add(name: str, form: re.Pattern[str], read: Callable[[str], object]) -> None:
-        def is_so(value: object) -> bool:
-            return not isinstance(value, str) or (
-                form.fullmatch(value) is not None and read(value) is not None
-            )
-
-        checker.checks(name, raises=ValueError)(is_so)
-
-    for name, (form, read) in _READERS.items():
-        add(name, form, read)
-    return checker
-
-
-_FORMATS = _format_checker()
-
-
-# Which schemas cannot be a tool's: what is refused when it is registered, and why. Pure.
-#
-# Asked of schemas that are valid JSON Schema; a fault here is one that every call, or every call
-# that uses an argument, would run into.
-
-
-_NAMING = ("properties", "patternProperties")
-
-
-def schema_fault(schema: Mapping[str, Any]) -> str | None:
-    """Return why a valid schema cannot be used for a tool's arguments, in words; None if it can.
-
-    That is: a reference that leaves the schema or leads nowhere, a schema that is applied to itself
-    without end, an argument that no call can give.
-    """
-    faults = chain(_broken_references(schema), _loops(schema))
-    first = next(faults, None)
-    return first or next(_unusable_names(schema), None) or _nothing_fits(schema)
-
-
-def _everywhere(schema: Any) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Yield every schema in a schema, and whether it stands inside of an `$id` of its own."""
-    seen: set[int] = set()
-    waiting: list[tuple[Any, bool]] = [(schema, False)]
-    while waiting:
-        place, is_foreign = waiting.pop()
-        if not isinstance(place, Mapping) or id(place) in seen:
-            continue
-        seen.add(id(place))
-        is_foreign = is_foreign or ("$id" in place and place is not schema)
-        yield place, is_foreign
-        waiting += [(each, is_foreign) for each in subschemas(place)]
-        waiting.append((resolved(place.get("$ref"), schema), is_foreign))
-
-
-def _broken_references(schema: Mapping[str, Any]) -> Iterator[str]:
-    advice = "copy what is meant into $defs and write #/$defs/NAME"
-    for place, is_foreign in _everywhere(schema):
-        for key in ("$dynamicRef", "$recursiveRef"):
-            if key in place:
-                yield f"{key} {place[key]!r} is not supported: {advice}"
-        if "$ref" not in place:
-            continue
-        reference = place["$ref"]
-        if is_foreign:
-            yield f"$ref {reference!r} stands inside of an $id of its own: {advice}"
-        elif reference != "#" and not reference.startswith("#/"):
-            yield f"$ref {reference!r} leaves the schema, and nothing is fetched: {advice}"
-        elif not _is_schema(resolved(reference, schema)):
-            yield f"$ref {reference!r} leads to no schema: {advice}"
-
-
-def _is_schema(found: Any) -> bool:
-    return isinstance(found, Mapping | bool) and not any(
-        True for _ in Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(found)
-    )
-
-
-def _loops(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the references by which a schema is applied to the very value it is applied to."""
-    done: set[int] = set()
-
-    def looks(place: Any, way: frozenset[int]) -> Iterator[str]:
-        if not isinstance(place, Mapping) or id(place) in done:
-            return
-        for each in (*applied(place, schema), place.get("not")):
-            if id(each) in way | {id(place)}:
-                named = place.get("$ref", "#")
-                yield f"$ref {named!r} is applied to itself without end: leave it out"
-            else:
-                yield from looks(each, way | {id(place)})
-        done.add(id(place))
-
-    for place, _ in _everywhere(schema):
-        yield from looks(place, frozenset())
-
-
-def _unusable_names(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why an argument that is declared or required can never be given."""
-    declared = KnownKeys.of(schema)
-    for part in in_place(schema, schema):
-        dependent = part.get("dependentRequired", {})
-        for name in (*part.get("required", ()), *chain.from_iterable(dependent.values())):
-            if not declared.has(name):
-                yield f"{name!r} is required and declared nowhere: add it to properties"
-    spellings = [nfc(name) for name in declared.names]
-    for name in sorted(declared.names):
-        if spellings.count(nfc(name)) > 1:
-            yield f"{name!r} is declared in two spellings that look the same: leave one out"
-    for part in conjuncts(schema, schema):
-        yield from _refused_names(part, declared)
-
-
-def _refused_names(part: Mapping[str, Any], declared: KnownKeys) -> Iterator[str]:
-    for name, each in part.get("properties", {}).items():
-        if each is False:
-            yield f"{name!r} takes no value (false): leave it out of properties"
-    if part.get("additionalProperties") is False:
-        own = {key: each for key, each in part.items() if key in _NAMING}
-        for name in sorted(declared.names):
-            if not any(True for _ in values_of(own, name)):
-                yield (
-                    f"{name!r} is refused by an additionalProperties: false that stands beside "
-                    "other properties: declare all arguments in one place"
-                )
-
-
-def _nothing_fits(schema: Mapping[str, Any]) -> str | None:
-    reason = _Filling(schema, SchemaValidator(schema, registry=EMPTY_REGISTRY)).fault(schema)
-    return None if reason is None else f"no arguments can fit the schema: {reason}"
-
-
-_RANGES = (
-    ("minLength", "maxLength", {"string"}),
-    ("minimum", "maximum", {"integer", "number"}),
-    ("minItems", "maxItems", {"array"}),
-    ("minProperties", "maxProperties", {"object"}),
-)
-_KINDS = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Filling:
-    """Finds what plainly no value fits: not a solver, only the slips that people make."""
-
-    root: Any
-    validator: Any
-
-    def fault(self, place: Any, way: frozenset[int] = frozenset()) -> str | None:
-        """Return why nothing fits a place; `way` are the schemas that it is required by."""
-        if place is False:
-            return "false takes no value"
-        if not isinstance(place, Mapping):
-            return None
-        if id(place) in way:
-            return "it requires itself without end"
-        way |= {id(place)}
-        parts = list(conjuncts(place, self.root))
-        faults = chain(
-            self._choice_faults(place, parts, way),
-            _range_faults(parts),
-            self._inner_faults(parts, way),
-        )
-        return next(faults, None)
-
-    def _choice_faults(
-        self, place: Any, parts: Sequence[Mapping[str, Any]], way: frozenset[int]
-    ) -> Iterator[str]:
-        for part in parts:
-            listed = [*part.get("enum", ()), *([part["const"]] if "const" in part else ())]
-            if ("enum" in part or "const" in part) and not any(
-                self.validator.evolve(schema=place).is_valid(each) for each in listed
-            ):
-                yield f"none of the choices {shown(listed, SHOWN_CHARS)} is possible"
-            for key in ("allOf", "anyOf", "oneOf"):
-                told = [self.fault(each, way) for each in part.get(key, ()) if key != "allOf"]
-                told += [self.fault(False) for each in part.get("allOf", ()) if each is False]
-                if told and None not in told:
-                    yield str(told[0])
-
-    def _inner_faults(
-        self, parts: Sequence[Mapping[str, Any]], way: frozenset[int]
-    ) -> Iterator[str]:
-        kinds = _kinds(parts)
-        inner: list[tuple[str, Any]] = []
-        if kinds == {"object"}:
-            required = sorted({name for part in parts for name in part.get("required", ())})
-            most = min((part.get("maxProperties", len(required)) for part in parts), default=0)
-            if len(required) > most:
-                yield f"{len(required)} are required and maxProperties is {most}"
-            pairs = ((name, part) for name in required for part in parts)
-            inner = [(repr(name), each) for name, part in pairs for each in values_of(part, name)]
-        elif kinds == {"array"} and any(part.get("minItems", 0) > 0 for part in parts):
-            inner = [("its items", each) for part in parts for each in items_of(part, 0)]
-        for name, each in inner:
-            reason = self.fault(each, way)
-            if reason is not None:
-                yield f"{name}: {reason}"
-
-
-def _kinds(parts: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the types that all parts allow; an integer is a number."""
-    kinds = set(_KINDS)
-    for part in parts:
-        given = part.get("type", list(_KINDS))
-        allowed = {given} if isinstance(given, str) else set(given)
-        kinds &= allowed | ({"integer"} if "number" in allowed else set())
-    return kinds
-
-
-def _range_faults(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    kinds = _kinds(parts)
-    if not kinds:
-        yield "its types exclude each other"
-    for low, high, meant in _RANGES:
-        least = [part[low] for part in parts if low in part]
-        most = [part[high] for part in parts if high in part]
-        if kinds and kinds <= meant and least and most and max(least) > min(most):
-            yield f"{low} {max(least)} is above {high} {min(most)}"

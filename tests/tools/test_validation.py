@@ -21,13 +21,13 @@ from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
+from lhkit.tools.schema_faults import schema_fault
 from lhkit.tools.validation import (
     Accepted,
     ArgumentsVerdict,
     ArgumentValidator,
     Invalid,
     Missing,
-    schema_fault,
     value_fault,
 )
 

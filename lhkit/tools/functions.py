@@ -1,0 +1,334 @@
+"""Make a tool from a typed, documented function; pydantic derives its schema."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import Field as DataclassField
+from dataclasses import dataclass
+from functools import partial
+from types import GenericAlias, SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Never,
+    NoReturn,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError
+
+from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
+from lhkit.errors import RegistrationError
+from lhkit.json_values import JSON, NotJsonError, compact
+from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.tools.definition import Handler, ToolDefinition
+from lhkit.tools.schema import with_subschemas
+from lhkit.tools.validation import Check, Invalid, invalid
+
+_POSITIONAL_OR_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def definition_of(
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    description: str | None = None,
+    is_destructive: bool,
+    summarize: Summarizer | None,
+    timeout_s: float,
+    implied: Mapping[str, JSON],
+    repeatable: bool,
+    claims: Mapping[str, Sequence[str]],
+) -> ToolDefinition:
+    """Return the definition of a tool that calls `function` with keyword arguments.
+
+    Arguments arrive as pydantic makes them of the validated JSON (a `date` parameter gets a
+    `date`), and what it refuses is refused before anybody is asked.
+    A returned mapping that is no `ToolResult` becomes `ToolOk`; any other value does so under
+    `result` where the return annotation names its type, and is a handler error without one.
+
+    Raises:
+        RegistrationError: the function has no name or docstring, is a class or not callable, or
+            has a parameter or a return type that JSON cannot carry.
+    """
+    if inspect.isclass(function) or not callable(function):
+        raise RegistrationError(
+            f"tool {name or function!r}: it is not a function: register a function or a bound "
+            "method"
+        )
+    body = _body(function)
+    tool_name = name or getattr(function, "__name__", body.__name__)
+    if tool_name == "__call__":
+        raise RegistrationError(f"tool {function!r}: the object has no name: give name=")
+    doc = _documentation(function, body)
+    if not (description or doc):
+        raise RegistrationError(
+            f"tool {tool_name!r}: the function needs a docstring or description=, which the model "
+            "reads"
+        )
+    parameters = _parameters(tool_name, function)
+    takes_deps = any(parameter.name == DEPS_PARAMETER for parameter in parameters)
+    arguments = _arguments(tool_name, body, parameters)
+    return ToolDefinition(
+        name=tool_name,
+        description=description or " ".join(doc.split("\n\n")[0].split()),
+        parameters=arguments.schema,
+        handler=_handler(
+            function, arguments, _result_type(tool_name, function, body), takes_deps=takes_deps
+        ),
+        is_destructive=is_destructive,
+        summarize=summarize,
+        timeout_s=timeout_s,
+        check=_checked_by(arguments),
+        implied=implied,
+        repeatable=repeatable,
+        claims=claims,
+    )
+
+
+def _body(function: Any) -> Any:
+    """Return the function that a partial, a bound method or a callable object runs."""
+    while True:
+        if isinstance(function, partial):
+            function = function.func
+        elif hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif inspect.isroutine(function):
+            return function
+        else:
+            function = type(function).__call__
+
+
+def _documentation(function: Any, body: Any) -> str:
+    """Return the docstring; a partial or a callable object has that of what it runs."""
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    own = vars(function).get("__doc__") if hasattr(function, "__dict__") else None
+    of_class = None if isinstance(function, partial) else type(function).__doc__
+    return inspect.cleandoc(own or body.__doc__ or of_class or "")
+
+
+def _parameters(tool_name: str, function: Any) -> list[inspect.Parameter]:
+    """Return the parameters that a call may fill in: those that a partial binds are fixed."""
+    try:
+        if isinstance(function, partial):
+            free = _parameters(tool_name, function.func)
+            signature = inspect.Signature(free)
+            bound = signature.bind_partial(*function.args, **function.keywords).arguments
+            return [parameter for parameter in free if parameter.name not in bound]
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(
+            f"tool {tool_name!r}: the parameters cannot be read ({error}): write a function around "
+            "it that names them"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """The pydantic model of a function's arguments, and the parameter of each of its fields."""
+
+    model: Any
+    parameters: Mapping[str, str]
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        schema: Mapping[str, Any] = _untitled(self.model.model_json_schema())
+        return schema
+
+    def read(self, args: Mapping[str, JSON]) -> dict[str, Any]:
+        """Return what pydantic makes of validated arguments: the same for check and handler.
+
+        Strict, and from JSON text: a text may become a date, a number may not.
+
+        Raises:
+            ValidationError: they do not fit the annotations.
+            NotJsonError: an integer too long to write.
+        """
+        values = dict(self.model.model_validate_json(compact(args), strict=True))
+        return {self.parameters[field]: value for field, value in values.items()}
+
+
+def _arguments(tool_name: str, body: Any, parameters: Iterable[inspect.Parameter]) -> _Arguments:
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    given = [parameter for parameter in parameters if parameter.name != DEPS_PARAMETER]
+    for parameter in given:
+        if parameter.kind not in _POSITIONAL_OR_NAMED:
+            raise RegistrationError(
+                f"tool {tool_name!r}: {parameter} cannot come from JSON: name each argument"
+            )
+        if parameter.annotation is inspect.Parameter.empty:
+            advice = (
+                "register the bound method, as registry.tool()(object.method)"
+                if parameter.name in {"self", "cls"} and parameter is given[0]
+                else f"annotate it, such as {parameter.name}: str"
+            )
+            raise RegistrationError(f"tool {tool_name!r}: {parameter.name!r} has no type: {advice}")
+    hints = _types_of(tool_name, body, {each.name: each.annotation for each in given})
+    for parameter in given:
+        is_taken = parameter.name.startswith("_") or hasattr(BaseModel, parameter.name)
+        field = f"argument {parameter.name}" if is_taken else parameter.name
+        names[field] = parameter.name
+        default = parameter.default
+        if default is inspect.Parameter.empty:
+            default = Field()
+        elif not isinstance(default, FieldInfo | DataclassField):
+            default = Field(default)
+        fields[field] = (_with_texts(hints[parameter.name]), default)
+    config = ConfigDict(alias_generator=lambda field: names.get(field, field))
+    try:
+        model = create_model(f"{tool_name}_arguments", __config__=config, **fields)
+        arguments = _Arguments(model, names)
+        _ = arguments.schema
+    except PydanticUserError as error:
+        raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error.message}") from error
+    except Exception as error:  # pydantic has no one class for what it refuses
+        raise RegistrationError(f"tool {tool_name!r}: no JSON Schema: {error}") from error
+    return arguments
+
+
+def _types_of(tool_name: str, body: Any, annotations: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the types of the arguments, with those that are written as text looked up."""
+    annotated: Any = SimpleNamespace(__annotations__=dict(annotations))
+    try:
+        return get_type_hints(
+            annotated, globalns=getattr(body, "__globals__", {}), include_extras=True
+        )
+    except NameError as error:
+        raise RegistrationError(
+            f"tool {tool_name!r}: the type {error.name!r} of an argument is not known here: define "
+            "it above the tool"
+        ) from error
+    except Exception as error:  # an annotation may be any text or object
+        raise RegistrationError(
+            f"tool {tool_name!r}: the type of an argument is invalid: {error}. Annotate it with a "
+            "type, such as str"
+        ) from error
+
+
+def _with_texts(hint: Any) -> Any:
+    """Return a type in which the text in `Annotated[str, "text"]` is the field's description."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        texts = [getattr(each, "documentation", each) for each in hint.__metadata__]
+        text = " ".join(each for each in texts if isinstance(each, str))
+        # Before the other metadata: the description of a Field(...) wins.
+        described = (Field(description=text),) if text else ()
+        return Annotated[(_with_texts(inner[0]), *described, *hint.__metadata__)]
+    if origin in {Union, UnionType}:
+        return Union[tuple(map(_with_texts, inner))]  # noqa: UP007 - of a tuple
+    if isinstance(hint, GenericAlias):
+        return GenericAlias(origin, tuple(map(_with_texts, inner)))
+    return hint
+
+
+_RESULT_TYPES = (Mapping, ToolOk, ToolErr, ToolCancelled)
+
+
+def _result_type(tool_name: str, function: Any, body: Any) -> TypeAdapter[Any] | None:
+    """Return what writes a returned value that is not a mapping or a `ToolResult` as JSON.
+
+    None where the function does not say what it returns, or returns one of those alone.
+    """
+    function = function.func if isinstance(function, partial) else function
+    try:
+        annotations = {"return": inspect.signature(function).return_annotation}
+        annotated: Any = SimpleNamespace(__annotations__=annotations)
+        hint = get_type_hints(
+            annotated, globalns=getattr(body, "__globals__", {}), include_extras=True
+        )["return"]
+    except Exception:  # noqa: BLE001 - a type that is not known here says nothing
+        return None
+    if get_origin(hint) in {Awaitable, Coroutine}:
+        hint = get_args(hint)[-1]
+    members = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    others = [each for each in members if not _is_result(each)]
+    if not others:
+        return None
+    try:
+        union: Any = Union[tuple(others)]  # noqa: UP007 - of a tuple
+        return TypeAdapter(union)
+    except Exception as error:
+        if hint is others[0] and isinstance(hint, type):
+            raise RegistrationError(
+                f"tool {tool_name!r}: a {hint.__name__} cannot be written as JSON: return a dict, "
+                "a text, a number or a list"
+            ) from error
+        return None
+
+
+def _is_result(hint: Any) -> bool:
+    kind = get_origin(hint) or hint
+    if kind in {inspect.Signature.empty, Any, object, NoReturn, Never}:
+        return True
+    return isinstance(kind, type) and issubclass(kind, _RESULT_TYPES)
+
+
+def _untitled(schema: Any) -> Any:
+    """Drop pydantic's generated titles: they cost tokens and tell the model nothing.
+
+    Only titles of schemas: a property, or a key of a default value, may have that name.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = with_subschemas(schema, _untitled)
+    return {key: value for key, value in inner.items() if key != "title"}
+
+
+def _checked_by(arguments: _Arguments) -> Check:
+    def check(args: Mapping[str, JSON]) -> Invalid | None:
+        try:
+            arguments.read(args)
+        except NotJsonError as error:
+            return invalid("(all)", "shorter numbers", str(error))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_context=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            told = fault["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+            return invalid(where or "(all)", told, fault["input"])
+        return None
+
+    return check
+
+
+def _handler(
+    function: Callable[..., Any],
+    arguments: _Arguments,
+    result_type: TypeAdapter[Any] | None,
+    *,
+    takes_deps: bool,
+) -> Handler:
+    async def handle(args: Mapping[str, JSON], deps: Any) -> ToolResult:
+        values = arguments.read(args)
+        if takes_deps:
+            values[DEPS_PARAMETER] = deps
+        returned = function(**values)
+        if inspect.isawaitable(returned):
+            returned = await returned
+        if isinstance(returned, Mapping):
+            return ToolOk(returned)
+        if result_type is None or isinstance(returned, _RESULT_TYPES):
+            return cast("ToolResult", returned)  # the dispatcher refuses anything else
+        try:
+            value = result_type.dump_python(returned, mode="json", by_alias=True, warnings="error")
+        except PydanticSerializationError:
+            return cast("ToolResult", returned)  # not of the annotated type: refused there, too
+        return ToolOk(value if isinstance(value, Mapping) else {"result": value})
+
+    return handle
