@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
-from lhkit.chat.state import ChatState, PendingCall, Transcript, apply_event
+from lhkit.chat.state import ChatState, apply_event
 from lhkit.chat.step import (
     MAX_TURNS,
     AnswerRepeated,
@@ -26,6 +26,7 @@ from lhkit.chat.step import (
     next_step,
     wants_clear_hint,
 )
+from lhkit.chat.transcript import PendingCall, Transcript
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.json_values import NotJsonError, read_only_json

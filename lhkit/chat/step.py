@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lhkit.chat.state import PendingCall, Transcript
+from lhkit.chat.transcript import PendingCall, Transcript
 from lhkit.json_values import NotJsonError, canonical, plain_json
 from lhkit.messages import (
     EndReason,

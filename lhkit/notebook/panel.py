@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.chat.controller import ChatController
-from lhkit.chat.state import Transcript
+from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
 from lhkit.files import write_whole

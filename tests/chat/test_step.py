@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.chat.state import Transcript
 from lhkit.chat.step import (
     AnswerRepeated,
     AnswerTruncated,
@@ -20,6 +19,7 @@ from lhkit.chat.step import (
     is_same_call,
     next_step,
 )
+from lhkit.chat.transcript import Transcript
 from lhkit.messages import (
     EndReason,
     Finished,

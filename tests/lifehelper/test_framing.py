@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from lhkit.lifehelper.rules import is_blank, negation_in
+from lhkit.lifehelper.framing import is_blank, negation_in
 
 NEGATIVE = """
 나는 커피를 마시지 않는다

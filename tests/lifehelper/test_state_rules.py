@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.lifehelper.rules import RuleLimits, broken_rules
+from lhkit.lifehelper.rules import RuleLimits
+from lhkit.lifehelper.state_rules import broken_rules
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.toolset import KnowsRules
 

@@ -14,7 +14,8 @@ import pytest
 from lhkit.errors import StoreError
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.rules import NewHabit
-from lhkit.lifehelper.store import MIGRATIONS, Store, StoreImage
+from lhkit.lifehelper.store import Store, StoreImage
+from lhkit.lifehelper.tables import MIGRATIONS
 from lhkit.lifehelper.tools import (
     Entry,
     find_protocol,

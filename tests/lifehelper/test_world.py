@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
-from lhkit.lifehelper.rules import is_blank, negation_in
+from lhkit.lifehelper.framing import is_blank, negation_in
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import added_on
 from lhkit.lifehelper.world import DEFAULT_SENTENCE, parse_world, seed, snapshot
