@@ -18,8 +18,8 @@ from typing import Any, Self, TypeAlias
 
 from lhkit.errors import StoreError
 from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog
+from lhkit.lifehelper.migrations import APPLICATION_ID, MIGRATIONS
 from lhkit.lifehelper.ranking import INDEX_VERSION, index_row
-from lhkit.lifehelper.tables import APPLICATION_ID, MIGRATIONS
 
 BUSY_TIMEOUT_S = 5.0
 """How long a statement waits for another process's write. Writes here take milliseconds."""

@@ -19,8 +19,9 @@ from pydantic import (
 
 from lhkit.errors import UsageError
 from lhkit.json_values import CLOCK_YEARS
+from lhkit.lifehelper.schemas import ANCHOR_CHARS, SENTENCE_CHARS
+from lhkit.lifehelper.search import find_protocol, nearest_protocols
 from lhkit.lifehelper.store import Store
-from lhkit.lifehelper.tools import ANCHOR_CHARS, SENTENCE_CHARS, find_protocol, nearest_protocols
 
 DEFAULT_SENTENCE = "나는 이 습관을 매일 이어 가는 사람이다"
 DEFAULT_ANCHOR = "아침 식사"

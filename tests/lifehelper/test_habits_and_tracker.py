@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.lifehelper.rules import NewHabit
-from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.tools import (
+from lhkit.lifehelper.habits import (
     Entry,
     active_habit_of,
     added_on,
@@ -23,6 +21,8 @@ from lhkit.lifehelper.tools import (
     nearest_habits,
     put_entry,
 )
+from lhkit.lifehelper.rules import NewHabit
+from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.world import parse_world, seed
 
 DAY = date(2026, 6, 17)

@@ -4,8 +4,10 @@ import pytest
 
 from lhkit.lifehelper.catalog import CATALOG_LOCALES, ProtocolCatalog
 from lhkit.lifehelper.ranking import CATEGORY_LABELS
+from lhkit.lifehelper.schemas import ANCHOR_CHARS
+from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import StoreImage
-from lhkit.lifehelper.tools import ANCHOR_CHARS, query_protocol, search_catalog, search_protocols
+from lhkit.lifehelper.tools import query_protocol, search_catalog
 from lhkit.lifehelper.toolset import LifeHelper
 from lhkit.messages import ToolOk, encode_tool_result
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.ranking import index_row, needles, query_words, ranked
+from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.tools import search_protocols
 
 
 def found(store: Store, query: str, **options: object) -> list[str]:

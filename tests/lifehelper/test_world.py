@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
 from lhkit.lifehelper.framing import is_blank, negation_in
+from lhkit.lifehelper.habits import added_on
 from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.tools import added_on
 from lhkit.lifehelper.world import DEFAULT_SENTENCE, parse_world, seed, snapshot
 
 NOW = "2026-06-15T09:00:00+09:00"

@@ -15,8 +15,8 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper import store as store_module
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.catalog import load_protocols
+from lhkit.lifehelper.habits import list_entries
 from lhkit.lifehelper.store import Store
-from lhkit.lifehelper.tools import list_entries
 from lhkit.lifehelper.toolset import LifeHelper
 from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
