@@ -105,7 +105,7 @@ class CallRecord:
 
     `args` are the validated arguments, None where validation failed or nothing was dispatched.
     `summary` is what a person who was asked read of it; empty where nobody was. `answer` is how
-    they answered a card: run, cancel, escape and others (`notebook.state.QuestionOutcome`); empty
+    they answered a card: run, cancel, escape and others (`notebook.events.QuestionOutcome`); empty
     where there was no card.
     A row of its own, made of the runtime's `ToolCallMessage` and `DispatchTrace`: both name the
     call and its result, one of them is not always there, and the file holds the envelope as the

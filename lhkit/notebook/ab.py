@@ -18,28 +18,30 @@ from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
 from lhkit.messages import CallSettled, ChatEvent, EndReason, ModelIdentity, TurnEnded
 from lhkit.models.base import ChatModel
-from lhkit.notebook.ab_view import (
+from lhkit.notebook.ab_state import (
     SIDES,
     ABEvent,
     ABState,
     Answered,
     Begun,
-    PanelNotice,
     Revealed,
     Sent,
     Stage,
     Unblinded,
     VoteChoice,
     VoteKept,
-    ab_lines,
-    ab_parts,
     blinded,
     fold_ab,
 )
+from lhkit.notebook.ab_view import ab_lines, ab_parts
+from lhkit.notebook.board import Board, Press, stacked
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.panel import OptIns, PanelConversation, licence_of
-from lhkit.notebook.state import OptedIn, OptInAsked, PanelState, QuestionOutcome
-from lhkit.notebook.widget import Board, HomeLoop, Press, Running, Screen, stacked
+from lhkit.notebook.conversation import PanelConversation
+from lhkit.notebook.events import OptedIn, OptInAsked, PanelNotice, QuestionOutcome
+from lhkit.notebook.loop import HomeLoop, Running
+from lhkit.notebook.opt_in import OptIns, licence_of
+from lhkit.notebook.screen import Screen
+from lhkit.notebook.state import PanelState
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, toolset_of
 

@@ -19,17 +19,10 @@ from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.state import CardFaulted, CardOpened, CardSettled, QuestionOutcome
-from lhkit.notebook.widget import (
-    HEARTBEAT_S,
-    Ask,
-    HomeLoop,
-    Screen,
-    in_kernel,
-    show,
-    typed_answer,
-    typed_form,
-)
+from lhkit.notebook.events import CardFaulted, CardOpened, CardSettled, QuestionOutcome
+from lhkit.notebook.front_end import Ask, in_kernel, show, typed_answer, typed_form
+from lhkit.notebook.loop import HEARTBEAT_S, HomeLoop
+from lhkit.notebook.screen import Screen
 from lhkit.text import visible
 
 FRONT_END_S = 2.25

@@ -1,4 +1,4 @@
-"""A conversation saved: as a page, as a scenario."""
+"""A conversation to take along: as Markdown to read, as JSON to work with, as lines, as a scenario."""
 
 import json
 import re
@@ -12,21 +12,19 @@ from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, compact, plain_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import envelope
-from lhkit.notebook.render import acts
-from lhkit.notebook.state import (
+from lhkit.notebook.items import (
     AssistantItem,
     CardItem,
     ErrorItem,
     Item,
     NoteItem,
     OptInItem,
-    PanelState,
     ToolItem,
     UserItem,
 )
+from lhkit.notebook.markdown import acts
+from lhkit.notebook.state import PanelState
 from lhkit.text import printable
-
-# A conversation to take along: as Markdown to read, as JSON to work with, as lines. Pure.
 
 
 def to_markdown(state: PanelState, catalog: Catalog) -> str:
@@ -156,9 +154,6 @@ def _entry(item: Item) -> dict[str, Any]:
             return {}
         case _:
             assert_never(item)
-
-
-# The turns of a conversation, of which a scenario is made.
 
 
 def to_scenario(

@@ -1,4 +1,4 @@
-"""The fields of a form as HTML, for cards and for reviews; pure. Everything foreign is escaped."""
+"""Form fields and buttons as HTML, for cards and boards; pure. Everything foreign is escaped."""
 
 from dataclasses import dataclass
 from html import escape
@@ -85,6 +85,30 @@ def option(value: str, *, is_chosen: bool, label: str | None = None) -> str:
     chosen = " selected" if is_chosen else ""
     shown = value if label is None else label
     return f'<option value="{escape(value)}"{chosen}>{escaped(shown)}</option>'
+
+
+_KEY_CAPS = {"ArrowUp": "↑", "ArrowDown": "↓", "Escape": "Esc"}
+
+
+def press_button(
+    press: str,
+    label: str,
+    *,
+    value: str = "",
+    key: str = "",
+    css: str = "",
+    enabled: bool = True,
+    pressed: bool | None = None,
+) -> str:
+    """Return a button that sends `press` and `value`; `key` is the key that does the same."""
+    told = f' data-key="{escape(key)}" aria-keyshortcuts="{escape(key)}"' if key else ""
+    state = "" if pressed is None else f' aria-pressed="{"true" if pressed else "false"}"'
+    shown = f"<kbd>{escape(_KEY_CAPS.get(key, key))}</kbd> " if key else ""
+    return (
+        f'<button type="button" class="lhkit-button {css}" data-press="{escape(press)}"'
+        f' data-value="{escape(value)}"{told}{state}{"" if enabled else " disabled"}>'
+        f"{shown}{escape(label)}</button>"
+    )
 
 
 def escaped(text: str, *, keep_emoji: bool = False) -> str:

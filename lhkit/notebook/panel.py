@@ -1,6 +1,8 @@
-"""The chat panel."""
+"""The chat panel: a widget over a `ChatController`. What a button does is a method here.
 
-import json
+It decides nothing that is said (`chat`), writes no HTML (`render`), knows no domain (`toolset`).
+"""
+
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -8,182 +10,31 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lhkit.chat.controller import ChatController
-from lhkit.chat.transcript import Transcript
-from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.record import RowKeys
 from lhkit.harness.sessions import Surroundings
-from lhkit.json_values import JSON
-from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import CallSettled, ChatEvent, ModelIdentity, UserMessage
+from lhkit.locales import DEFAULT_LOCALE, load_catalog
+from lhkit.messages import CallSettled, ChatEvent
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.export import to_json, to_markdown, to_scenario
-from lhkit.notebook.state import (
+from lhkit.notebook.conversation import PanelConversation
+from lhkit.notebook.events import (
     FaultShown,
     ModelChosen,
     Noted,
     OptedIn,
     OptInAsked,
-    PanelState,
     QuestionOutcome,
     TurnDropped,
 )
-from lhkit.notebook.widget import HomeLoop, Running, Screen, Work
+from lhkit.notebook.export import to_json, to_markdown, to_scenario
+from lhkit.notebook.loop import HomeLoop, Running, Work
+from lhkit.notebook.opt_in import OptIns, licence_of
+from lhkit.notebook.screen import Screen
+from lhkit.notebook.state import PanelState
 from lhkit.settings import Settings, load_settings
-from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import (
-    DEFAULT,
-    BareToolset,
-    ToolsetSource,
-    assistant_of,
-    closed_after,
-    toolset_of,
-    waits_of,
-)
-
-# Whether the user has agreed that their text goes to a model: asked once for each address.
-#
-# One small JSON file in the user's config folder. A file that cannot be read means: not agreed.
-
-
-FILE = "chat-opt-in.json"
-
-
-class OptIns:
-    """The agreements kept in `folder`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
-
-    def has(self, identity: ModelIdentity) -> bool:
-        """Return True if the user agreed to this model at this address before."""
-        return _key(identity) in self._agreed()
-
-    def add(self, identity: ModelIdentity) -> None:
-        """Remember that the user agreed.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        agreed = sorted({*self._agreed(), _key(identity)})
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"agreed": agreed}, ensure_ascii=False, indent=2)
-        self._path.write_text(text + "\n", encoding="utf-8")
-
-    def _agreed(self) -> list[str]:
-        try:
-            content = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return []
-        agreed = content.get("agreed") if isinstance(content, dict) else None
-        return [each for each in agreed if isinstance(each, str)] if agreed else []
-
-
-def licence_of(identity: ModelIdentity, catalog: Catalog) -> str:
-    """Return a sentence on the licence terms of a model, by its name."""
-    key = "gemma" if "gemma" in identity.model.lower() else "other"
-    return catalog.text(f"notebook.licence_{key}")
-
-
-def _key(identity: ModelIdentity) -> str:
-    return f"{identity.model} @ {identity.base_url}"
-
-
-# The conversation behind a panel: controller and session, replaceable in the middle of a talk.
-#
-# Another language or a repeated turn needs a new controller over the same history: kept in here.
-
-
-class PanelConversation:
-    """One talk between a user, a model and tools.
-
-    Args:
-        model: who answers.
-        surroundings: the session with the tools.
-        confirm: who asks the user.
-        catalog: texts for the user; its locale is that of the tools.
-        take: is called with every event.
-    """
-
-    def __init__(
-        self,
-        *,
-        model: ChatModel,
-        surroundings: Surroundings,
-        confirm: ConfirmGate,
-        catalog: Catalog,
-        take: Callable[[ChatEvent], None],
-    ) -> None:
-        self.model = model
-        self._surroundings = surroundings
-        self._confirm = confirm
-        self._take = take
-        self._catalog = catalog
-        self.controller = self._new_controller(Transcript())
-        self.begun = self.world()
-
-    def speak(self, catalog: Catalog) -> None:
-        """Go on in the language of `catalog`."""
-        self._surroundings.speak(catalog.locale)
-        self._catalog = catalog
-        self.controller = self._new_controller(self.controller.state.transcript)
-
-    def _new_controller(self, transcript: Transcript) -> ChatController:
-        session = self._surroundings.session
-        controller = ChatController(
-            model=self.model,
-            dispatcher=ToolDispatcher(session.registry, catalog=self._catalog),
-            assistant=assistant_of(session),
-            confirm=self._confirm,
-            catalog=self._catalog,
-            transcript=transcript,
-        )
-        controller.subscribe(self._take)
-        return controller
-
-    @property
-    def destructive(self) -> frozenset[str]:
-        """Names of the tools that change data."""
-        return self._surroundings.session.registry.destructive
-
-    @property
-    def criterion(self) -> str | None:
-        """What a scenario of this talk is filed under; None for what fits best."""
-        return self._surroundings.criterion()
-
-    @property
-    def row_keys(self) -> RowKeys:
-        """The fields that tell the rows of a table apart, where the tools say so."""
-        return self._surroundings.row_keys()
-
-    def world(self) -> Mapping[str, JSON]:
-        """Return the present state of what the tools work on, as plain JSON."""
-        return self._surroundings.world()
-
-    def clear(self) -> None:
-        """Forget what was said; what the tools wrote stays."""
-        self.controller.clear()
-        self.begun = self.world()
-
-    def take_back(self) -> str | None:
-        """Forget the last turn and return what the user said in it; None if there was none."""
-        messages = self.controller.state.messages
-        for index in range(len(messages) - 1, -1, -1):
-            message = messages[index]
-            if isinstance(message, UserMessage):
-                self.controller = self._new_controller(Transcript(messages=messages[:index]))
-                return message.text
-        return None
-
-
-# The chat panel: a widget over a `ChatController`. What a button does is a method here.
-#
-# It decides nothing that is said (`chat`), writes no HTML (`render`), knows no domain (`toolset`).
-
+from lhkit.toolset import DEFAULT, BareToolset, ToolsetSource, closed_after, toolset_of, waits_of
 
 _log = logging.getLogger(__name__)
 

@@ -1,16 +1,14 @@
-"""What the panel shows, as HTML; pure."""
+"""Render the state of a panel as HTML, and what to send so that a page shows the next view. Pure.
 
-import re
-from collections.abc import Mapping, MutableMapping, Sequence
+Everything foreign is escaped. Words of the model go through `markdown`, when complete; while they
+stream they are plain text. Names, arguments, results and summaries are shown as text. Control and
+direction characters are made visible in all of it: what is read before a click is what is written.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from typing import Any, TypeAlias, assert_never
-from urllib.parse import urlsplit
-
-from markdown_it import MarkdownIt
-from markdown_it.renderer import RendererHTML
-from markdown_it.token import Token
 
 from lhkit.confirm.form import Form
 from lhkit.confirm.summary import pretty
@@ -18,109 +16,20 @@ from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
 from lhkit.notebook.fields import FieldEntry, escaped, field_html
-from lhkit.notebook.state import (
+from lhkit.notebook.items import (
     AssistantItem,
     CardItem,
     Ending,
     ErrorItem,
     Item,
-    ModelStatus,
     NoteItem,
     OptInItem,
-    PanelState,
     ToolItem,
     UserItem,
 )
-from lhkit.text import visible, whole_unicode
-
-# Markdown of a model to HTML that cannot act: no raw HTML, no images, http(s) links only.
-#
-# An image would be fetched by the browser, and its address could carry data away.
-
-
-MAX_MARKDOWN_CHARS = 20_000
-"""The parser takes a second for as many `[`, and four times as long for twice as many."""
-
-
-def to_html(text: str) -> str:
-    """Return `text` as safe HTML; what is endless (`MAX_MARKDOWN_CHARS`) as it was written."""
-    if len(text) > MAX_MARKDOWN_CHARS:
-        return f"<pre>{escaped(_lines(text), keep_emoji=True)}</pre>"
-    html = _parser().render(_lines(text))
-    return visible(
-        str(html), keep_emoji=True
-    )  # not before: of `&#x202e;` the parser makes the character
-
-
-def _lines(text: str) -> str:
-    """Return text whose lines end in one way, and whose surrogates that came apart are one."""
-    return _LINE_END.sub("\n", whole_unicode(text))
-
-
-def acts(text: str) -> bool:
-    """Return whether a reader of Markdown that lets HTML through would find some, or an image."""
-    if len(text) > MAX_MARKDOWN_CHARS:
-        return True
-    tokens = _plain_parser().parse(text)
-    inline = [child for token in tokens for child in token.children or ()]
-    is_closed = all(_is_closed(token, text) for token in tokens if token.type == "fence")
-    return not is_closed or any(token.type in _ACTIVE for token in (*tokens, *inline))
-
-
-def _is_closed(fence: Token, text: str) -> bool:
-    """Return whether a fence ends before what follows in the file."""
-    if fence.map is None or fence.level:
-        return True
-    last = _LINE_END.split(text)[fence.map[1] - 1 : fence.map[1]]
-    return fence.map[1] - fence.map[0] > 1 and "".join(last).strip().startswith(fence.markup)
-
-
-_LINE_END = re.compile(r"\r\n|\r|\n")  # as Markdown knows it, not as `str.splitlines`
-_ACTIVE = frozenset({"html_block", "html_inline", "image"})
-
-
-@cache
-def _plain_parser() -> MarkdownIt:
-    return MarkdownIt("commonmark")
-
-
-@cache
-def _parser() -> MarkdownIt:
-    parser = MarkdownIt("js-default", {"html": False, "linkify": False}).disable("image")
-    parser.validateLink = _is_web_link  # type: ignore[method-assign]  # how the library is told
-    parser.add_render_rule("link_open", _link_open)
-    return parser
-
-
-def _is_web_link(url: str) -> bool:
-    try:
-        return urlsplit(url.strip()).scheme.lower() in {"http", "https"}
-    except ValueError:
-        return False
-
-
-def _link_open(
-    renderer: RendererHTML,
-    tokens: Sequence[Token],
-    index: int,
-    options: Any,
-    env: MutableMapping[str, Any],
-) -> str:
-    if not tokens[index].attrGet("href"):  # `[a]()`, which no validation is asked about
-        closing = next(each for each in tokens[index:] if each.type == "link_close")
-        closing.hidden = True
-        return ""
-    tokens[index].attrSet("target", "_blank")
-    tokens[index].attrSet("rel", "noopener noreferrer nofollow")
-    return str(renderer.renderToken(tokens, index, options, env))
-
-
-# State to HTML: the only place that writes any. Pure; everything foreign is escaped.
-#
-# Words of the model go through `markdown`, when complete; while they stream they are plain text.
-# Names, arguments, results and summaries are shown as text. Control and direction characters are
-# made visible in all of it: what is read before a click is what is written.
-
+from lhkit.notebook.markdown import normal_lines, to_html
+from lhkit.notebook.state import ModelStatus, PanelState
+from lhkit.text import visible
 
 MAX_VALUE_CHARS = 20_000
 """An argument or a result is cut after this many characters: the page is to stay usable."""
@@ -180,7 +89,7 @@ def render(state: PanelState, catalog: Catalog, previous: View | None = None) ->
 def _live(state: PanelState, catalog: Catalog, known: View | None) -> tuple[Fragment, ...]:
     if state.live is None or state.open_card is not None:
         return ()
-    words = visible(_lines(state.live), keep_emoji=True)
+    words = visible(normal_lines(state.live), keep_emoji=True)
     last = known.fragments[-1] if known and known.fragments else None
     if last is not None and last.stream == words:
         return (last,)
@@ -245,7 +154,7 @@ def _message(role: str, body: str, catalog: Catalog, *, is_live: bool = False) -
 
 
 def _text(text: str) -> str:
-    return f'<div class="lhkit-text">{escaped(_lines(text), keep_emoji=True)}</div>'
+    return f'<div class="lhkit-text">{escaped(normal_lines(text), keep_emoji=True)}</div>'
 
 
 def _assistant(item: AssistantItem, catalog: Catalog) -> str:
@@ -463,9 +372,6 @@ def _pretty(value: Any) -> str:
 def _cut(text: str) -> str:
     cut = text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]} … [{len(text):,}]"
     return visible(cut)
-
-
-# What has to be sent so that a screen that shows one view shows the next. Pure.
 
 
 Patch: TypeAlias = list[Any]

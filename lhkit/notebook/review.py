@@ -35,8 +35,11 @@ from lhkit.harness.reviews import (
 from lhkit.harness.scenario import read_sources
 from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.notebook.ab_view import PanelNotice
-from lhkit.notebook.review_view import (
+from lhkit.notebook.board import Board, Press
+from lhkit.notebook.correction import MENDING, arguments_of, new_form, tool_in, typed_in, words_in
+from lhkit.notebook.events import PanelNotice
+from lhkit.notebook.loop import HomeLoop
+from lhkit.notebook.review_state import (
     Compared,
     CorrectionForm,
     FormClosed,
@@ -44,27 +47,19 @@ from lhkit.notebook.review_view import (
     Labelled,
     ReviewEvent,
     ReviewState,
-    arguments_of,
     fold_review,
     moved,
-    new_form,
     next_open,
-    review_lines,
-    review_parts,
-    tool_in,
-    typed_in,
-    words_in,
 )
-from lhkit.notebook.widget import Board, HomeLoop, Press
+from lhkit.notebook.review_view import review_lines, review_parts
 from lhkit.tools.validation import Accepted, ArgumentValidator
 from lhkit.toolset import DEFAULT, Toolset, ToolsetSource, load, toolset_of
 
 _log = logging.getLogger(__name__)
 
 _CALL = frozenset({Held.RIGHT, Held.WRONG, Held.SHOULD_BE})
-_MENDING = frozenset({Held.SHOULD_BE, Held.CALL_MISSING})
 _SAID = frozenset({Held.NOT_FINE, Held.CALL_MISSING})
-_WRITTEN = _MENDING | {Held.NOT_FINE}
+_WRITTEN = MENDING | {Held.NOT_FINE}
 
 
 class Review:
@@ -178,7 +173,7 @@ class Review:
         if (chosen in _CALL) is not is_call:
             kind = "call" if is_call else "reply"
             raise UsageError(f"{chosen} cannot be said of a {kind}: see the buttons of the review")
-        if chosen in _MENDING:
+        if chosen in MENDING:
             fault = self._fault_of(tool, args or {})
             if fault:
                 raise UsageError(f"{tool}: {fault}")
@@ -187,8 +182,8 @@ class Review:
             place=place,
             held=chosen,
             seen_sha256=turn_sha256(turn_of(place, self._state.record)),
-            tool=tool if chosen in _MENDING else "",
-            args=dict(args or {}) if chosen in _MENDING else None,
+            tool=tool if chosen in MENDING else "",
+            args=dict(args or {}) if chosen in MENDING else None,
             say=say.strip() if chosen in _SAID else "",
         )
         self._file.append(label)

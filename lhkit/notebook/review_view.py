@@ -1,262 +1,20 @@
-"""What a review shows: a conversation, the place to be judged, a form; as state and HTML, pure."""
+"""The state of a review as HTML. Everything foreign is escaped."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from html import escape
-from typing import Any, TypeAlias, assert_never
 
-from lhkit.confirm.form import (
-    FieldKind,
-    FormField,
-    UnsupportedFormError,
-    field_of,
-    typed_as,
-    value_of,
-)
-from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
-from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
+from lhkit.confirm.form import FormField
+from lhkit.harness.record import CallRecord, TurnRecord
+from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed
 from lhkit.harness.shares import Agreement
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.notebook.ab_view import PanelNotice, press_button
-from lhkit.notebook.fields import FieldEntry, escaped, field_html, option
-from lhkit.notebook.render import MAX_VALUE_CHARS, to_html
+from lhkit.notebook.correction import ARG_FIELD, MENDING, SAY_FIELD, TOOL_FIELD, argument_fields
+from lhkit.notebook.fields import FieldEntry, escaped, field_html, option, press_button
+from lhkit.notebook.markdown import to_html
+from lhkit.notebook.render import MAX_VALUE_CHARS
+from lhkit.notebook.review_state import CALL_KEYS, REPLY_KEYS, CorrectionForm, ReviewState
 from lhkit.text import visible
-
-CALL_KEYS = {"1": Held.RIGHT, "2": Held.WRONG, "3": Held.SHOULD_BE}
-REPLY_KEYS = {"1": Held.FINE, "2": Held.NOT_FINE, "3": Held.CALL_MISSING}
-
-_MENDING = frozenset({Held.SHOULD_BE, Held.CALL_MISSING})
-_FIELD = "arg:"
-SAY_FIELD = "say"
-TOOL_FIELD = "tool"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorrectionForm:
-    """A call being written: its tool, the fields as they were typed, and what is wrong with them.
-
-    `say` are the better words for a reply. `number` counts forms, so that a new one begins with its
-    own values.
-    """
-
-    number: int
-    held: Held
-    tool: str
-    values: Mapping[str, str]
-    say: str = ""
-    fault: str = ""
-
-
-# What happens in a review.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """Another place is looked at: `conversation` and `place` count from 0."""
-
-    conversation: int
-    place: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
-    """A label is on the disk."""
-
-    label: Label
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormShown:
-    """A call is being written."""
-
-    form: CorrectionForm
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormClosed:
-    """No call is being written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """Two reviewers are shown beside each other."""
-
-    reviewed: Reviewed
-
-
-ReviewEvent: TypeAlias = Moved | Labelled | FormShown | FormClosed | Compared | PanelNotice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewState:
-    """Everything a review shows. `tools` are the schemas of arguments, by locale and name."""
-
-    reviewer: str
-    records: tuple[SampleRecord, ...]
-    tools: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    labels: Mapping[CallPlace, Label] = field(default_factory=dict)
-    conversation: int = 0
-    place: int = 0
-    form: CorrectionForm | None = None
-    compared: Reviewed | None = None
-    told: tuple[PanelNotice, ...] = ()
-
-    @property
-    def record(self) -> SampleRecord:
-        """The conversation that is looked at."""
-        return self.records[self.conversation]
-
-    @property
-    def places(self) -> tuple[CallPlace, ...]:
-        """What is to be judged in it."""
-        return tuple(places_of(self.record))
-
-    @property
-    def current(self) -> CallPlace:
-        """The place that a key judges."""
-        return self.places[self.place]
-
-    @property
-    def call(self) -> CallRecord | None:
-        """The call that a key judges; None if it is a reply."""
-        at = self.current
-        turn = self.record.evidence.turns[at.turn]
-        return None if at.call is None else turn.calls[at.call]
-
-    @property
-    def schemas(self) -> Mapping[str, Mapping[str, Any]]:
-        """The tools that could have been called in this conversation."""
-        found = self.tools.get(self.record.locale)
-        return found if found is not None else next(iter(self.tools.values()), {})
-
-    def is_done(self, record: SampleRecord) -> bool:
-        """Return whether everything in a conversation is judged."""
-        return all(place in self.labels for place in places_of(record))
-
-    @property
-    def done(self) -> int:
-        """How many conversations are judged whole."""
-        return sum(self.is_done(record) for record in self.records)
-
-
-def fold_review(state: ReviewState, event: ReviewEvent) -> ReviewState:
-    """Return the state after `event`."""
-    match event:
-        case Moved(conversation=conversation, place=place):
-            return replace(
-                state, conversation=conversation, place=place, form=None, told=(), compared=None
-            )
-        case Labelled(label=label):
-            labels = {**state.labels, label.place: label}
-            return replace(state, labels=labels, form=None, told=())
-        case FormShown(form=form):
-            return replace(state, form=form, told=())
-        case FormClosed():
-            return replace(state, form=None)
-        case Compared(reviewed=reviewed):
-            return replace(state, compared=reviewed, told=())
-        case PanelNotice():
-            return replace(state, told=(event,))
-        case _:
-            assert_never(event)
-
-
-def moved(state: ReviewState, conversation: int, place: int = 0) -> Moved:
-    """Return the move to a place, or to the nearest that there is."""
-    number = min(max(conversation, 0), len(state.records) - 1)
-    last = len(tuple(places_of(state.records[number]))) - 1
-    return Moved(conversation=number, place=min(max(place, 0), last))
-
-
-def next_open(state: ReviewState) -> Moved | None:
-    """Return the move to the next place that is not judged, from here on and round."""
-    count = len(state.records)
-    for step in range(count + 1):
-        number = (state.conversation + step) % count
-        for index, place in enumerate(places_of(state.records[number])):
-            is_behind = step == 0 and index <= state.place
-            if place not in state.labels and not is_behind:
-                return Moved(conversation=number, place=index)
-    return None
-
-
-# The form of a call: fields made from the schema, and back to arguments.
-
-
-def new_form(
-    state: ReviewState, held: Held, tool: str | None = None, *, number: int
-) -> CorrectionForm:
-    """Return a form for the place that is looked at, with the arguments that were given there."""
-    label, call = state.labels.get(state.current), state.call
-    say = label.say if label is not None else ""
-    if held is Held.NOT_FINE:
-        return CorrectionForm(number=number, held=held, tool="", values={}, say=say)
-    made: tuple[str, Any] = ("", None) if call is None else (call.tool, call.raw_args)
-    if label is not None and label.held is held:
-        made = (label.tool, label.args)
-    name = tool or made[0]
-    if name not in state.schemas:
-        name = next(iter(state.schemas), "")
-    given = made[1] if name == made[0] and isinstance(made[1], Mapping) else {}
-    fields = _fields(state.schemas.get(name, {}))
-    values = {each.name: typed_as(each, given[each.name]) for each in fields if each.name in given}
-    return CorrectionForm(number=number, held=held, tool=name, values=values, say=say)
-
-
-def arguments_of(form: CorrectionForm, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that stand in a form; what is empty is left out.
-
-    Raises:
-        ValueError: a field that is no text holds no JSON; the message is its name.
-    """
-    found: dict[str, Any] = {}
-    for each in _fields(schema):
-        text = form.values.get(each.name, "")
-        if text == "":
-            continue
-        try:
-            found[each.name] = value_of(each, text)
-        except ValueError as error:
-            raise ValueError(each.name) from error
-    return found
-
-
-def typed_in(fields: Mapping[str, str], number: int) -> dict[str, str]:
-    """Return the arguments' fields of a form, by name."""
-    start = f"{number}:{_FIELD}"
-    return {key.removeprefix(start): text for key, text in fields.items() if key.startswith(start)}
-
-
-def tool_in(fields: Mapping[str, str], number: int) -> str:
-    """Return the tool that is chosen in a form."""
-    return fields.get(f"{number}:{TOOL_FIELD}", "")
-
-
-def words_in(fields: Mapping[str, str], number: int) -> str:
-    """Return the better words that were written in a form."""
-    return fields.get(f"{number}:{SAY_FIELD}", "").strip()
-
-
-def _fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """Return the fields for a call's arguments, by their names."""
-    properties, needed = schema.get("properties"), schema.get("required")
-    return tuple(
-        _field(str(name), part, is_needed=isinstance(needed, list | tuple) and name in needed)
-        for name, part in (properties if isinstance(properties, Mapping) else {}).items()
-    )
-
-
-def _field(name: str, part: Any, *, is_needed: bool) -> FormField:
-    """Return the field for an argument; JSON text where no simple field can hold it."""
-    try:
-        return replace(field_of(name, part, is_needed=is_needed), title="")
-    except UnsupportedFormError:
-        about = part.get("description", "") if isinstance(part, Mapping) else ""
-        return FormField(name=name, kind=FieldKind.JSON, about=str(about), is_needed=is_needed)
-
-
-# State to HTML. Everything foreign is escaped.
 
 
 def review_parts(state: ReviewState, catalog: Catalog) -> tuple[str, ...]:
@@ -324,7 +82,7 @@ def _unit(place: CallPlace, body: str, state: ReviewState, catalog: Catalog) -> 
     said = catalog.text(f"review.{label.held}") if label else catalog.text("review.open")
     mended = ""
     if label is not None:
-        args = json_or_repr(dict(label.args or {})) if label.held in _MENDING else ""
+        args = json_or_repr(dict(label.args or {})) if label.held in MENDING else ""
         written = filter(None, (f"{label.tool} {args}".strip(), label.say))
         mended = "".join(f"<pre>{escaped(_cut(each))}</pre>" for each in written)
     current = ' data-current aria-current="true"' if is_current else ""
@@ -399,7 +157,7 @@ def _form(state: ReviewState, catalog: Catalog) -> str:
     tool = f"{form.number}:{TOOL_FIELD}"
     fields = "".join(
         field_html(each, _entry(form, each, is_first=index == 0), catalog)
-        for index, each in enumerate(_fields(schema))
+        for index, each in enumerate(argument_fields(schema))
     )
     fault = f'<div class="lhkit-told" data-fault role="alert">{escaped(form.fault)}</div>'
     return (
@@ -439,7 +197,7 @@ def _entry(form: CorrectionForm, field: FormField, *, is_first: bool) -> FieldEn
     focus = f' data-focus="form-{form.number}"' if is_first else ""
     typed = form.values.get(field.name, "")
     return FieldEntry(
-        name=f"{form.number}:{_FIELD}{field.name}",
+        name=f"{form.number}:{ARG_FIELD}{field.name}",
         typed=typed,
         more=f'{focus} data-enter="save" data-fresh',
     )
@@ -476,7 +234,7 @@ def reviewed_lines(found: Reviewed, catalog: Catalog) -> list[str]:
 def _held(label: Label, catalog: Catalog) -> str:
     words = catalog.text(f"review.{label.held}")
     args = json_or_repr(dict(label.args or {}))
-    call = f"{label.tool} {args}" if label.held in _MENDING else ""
+    call = f"{label.tool} {args}" if label.held in MENDING else ""
     written = ", ".join(filter(None, (call, label.say)))
     return f"{words} ({written})" if written else words
 

@@ -1,17 +1,17 @@
-"""What the panel shows, folded from events; pure."""
+"""The state of a panel: a pure fold of the controller's events and the panel's own.
 
-from collections.abc import Collection, Mapping
+An event costs the same however long the conversation is, but for one copy of a tuple of
+references where an item is added.
+"""
+
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeAlias, assert_never
+from typing import assert_never
 
-from lhkit.confirm.form import Form
-from lhkit.confirm.gate import ConfirmRequest
 from lhkit.messages import (
     CallReady,
     CallSettled,
-    ChatEvent,
-    DispatchTrace,
     EndReason,
     HintAdded,
     HistoryCleared,
@@ -21,208 +21,32 @@ from lhkit.messages import (
     TextStreamed,
     ThinkingStreamed,
     ToolCancelled,
-    ToolResult,
     TurnEnded,
     TurnStarted,
 )
-
-# What happens in a panel besides the controller's events: questions, notes, the opt-in.
-
-
-class QuestionOutcome(StrEnum):
-    """What became of a question, and why. Only the four that say so are a yes."""
-
-    RUN = "run"
-    SENT = "sent"  # a form, filled in
-    TYPED_YES = "typed_yes"
-    CODE_YES = "code_yes"  # answered by the program, such as a notebook under nbval
-    CANCEL = "cancel"
-    DECLINED = "declined"  # a form
-    ESCAPE = "escape"
-    TYPED_NO = "typed_no"
-    CODE_NO = "code_no"
-    STOPPED = "stopped"
-    INTERRUPTED = "interrupted"
-    TIMED_OUT = "timed_out"
-    CLOSED = "closed"
-    NOBODY = "nobody"  # no front end that can click, nobody who can type
-    FAILED = "failed"
-    WITHDRAWN = "withdrawn"  # whoever asked is gone, or does not want to know any more
-
-    @property
-    def is_allowed(self) -> bool:
-        """True if the tool may run, or the form be sent."""
-        return self in _ALLOWED
-
-
-_ALLOWED = frozenset(
-    {
-        QuestionOutcome.RUN,
-        QuestionOutcome.SENT,
-        QuestionOutcome.TYPED_YES,
-        QuestionOutcome.CODE_YES,
-    }
+from lhkit.notebook.events import (
+    CardFaulted,
+    CardOpened,
+    CardSettled,
+    FaultShown,
+    ModelChosen,
+    Noted,
+    OptedIn,
+    OptInAsked,
+    PanelEvent,
+    TurnDropped,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardOpened:
-    """A question is put to the user; `card` names it. With a form it asks for more than a yes."""
-
-    card: str
-    request: ConfirmRequest
-    form: Form | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardFaulted:
-    """A form was sent with values that do not fit: why, in words, by the names of fields."""
-
-    card: str
-    faults: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardSettled:
-    """The question has its answer."""
-
-    card: str
-    outcome: QuestionOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """The panel says something of its own."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultShown:
-    """Something went wrong outside a turn; `detail` is for who looks closer."""
-
-    text: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnDropped:
-    """The last turn is taken back: it will be asked again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChosen:
-    """Who answers from now on."""
-
-    identity: ModelIdentity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptInAsked:
-    """The user is asked whether their text may go to the model. `licence` is a sentence."""
-
-    model: str
-    address: str
-    licence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptedIn:
-    """The user said that it may."""
-
-
-CardEvent: TypeAlias = CardOpened | CardFaulted | CardSettled
-PanelEvent: TypeAlias = (
-    ChatEvent | CardEvent | Noted | FaultShown | TurnDropped | ModelChosen | OptInAsked | OptedIn
+from lhkit.notebook.items import (
+    AssistantItem,
+    CardItem,
+    Ending,
+    ErrorItem,
+    Item,
+    NoteItem,
+    OptInItem,
+    ToolItem,
+    UserItem,
 )
-
-
-# What stands in the message list, from top to bottom: frozen values, no text of ours.
-
-
-class Ending(StrEnum):
-    """How a message of the model ended."""
-
-    COMPLETE = "complete"
-    STOPPED = "stopped"  # by the user
-    BROKEN = "broken"  # by a fault
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserItem:
-    """What the user said."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssistantItem:
-    """What the model said."""
-
-    text: str
-    ending: Ending = Ending.COMPLETE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolItem:
-    """A call; `result` is None while it waits, `trace` None where nothing was dispatched."""
-
-    name: str
-    args: Any
-    raw: str = ""
-    result: ToolResult | None = None
-    trace: DispatchTrace | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardItem:
-    """A question to the user; `outcome` is None while it is open.
-
-    `faults` are those of the form as it was sent last, the `attempts`-th time. What is typed into a
-    form is never in here.
-    """
-
-    card: str
-    request: ConfirmRequest
-    outcome: QuestionOutcome | None = None
-    form: Form | None = None
-    faults: Mapping[str, str] = field(default_factory=dict)
-    attempts: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteItem:
-    """A hint or a word of the panel."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorItem:
-    """A fault as a sentence; `detail` for who looks closer. `can_retry` offers a button."""
-
-    text: str
-    detail: str = ""
-    can_retry: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptInItem:
-    """The question before anything is sent to a model."""
-
-    model: str
-    address: str
-    licence: str
-
-
-Item: TypeAlias = UserItem | AssistantItem | ToolItem | CardItem | NoteItem | ErrorItem | OptInItem
-
-
-# The state of a panel: a pure fold of the controller's events and the panel's own.
-#
-# An event costs the same however long the conversation is, but for one copy of a tuple of
-# references where an item is added.
-
 
 _LOST = frozenset({"ServerUnreachableError", "StreamBrokenError", "StreamStalledError"})
 """Causes of a failed turn after which the server may be gone."""

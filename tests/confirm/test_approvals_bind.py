@@ -24,7 +24,8 @@ from lhkit.mcp import serving
 from lhkit.mcp.serving import McpServing
 from lhkit.messages import ToolOk, ToolResult
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.widget import HomeLoop, Screen
+from lhkit.notebook.loop import HomeLoop
+from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

@@ -39,7 +39,7 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.http import Content, ResponseReader
 from lhkit.models.openai import ChatContent
 from lhkit.models.vllm import CompletionContent
-from lhkit.notebook.render import to_html
+from lhkit.notebook.markdown import to_html
 from tests.fuzz.edits import edited
 
 TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]

@@ -19,8 +19,8 @@ from lhkit.errors import LhkitError
 from lhkit.locales import load_catalog
 from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import ToolErr, ToolOk, ToolResult, encode_tool_result
+from lhkit.notebook.items import CardItem
 from lhkit.notebook.render import fragment
-from lhkit.notebook.state import CardItem
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import closed_after, open_session
 

@@ -13,7 +13,7 @@ from lhkit.messages import ToolOk
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import Reply, ScriptedModel
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.widget import Screen
+from lhkit.notebook.screen import Screen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry

@@ -19,17 +19,12 @@ from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, ModelIdentity, ToolCall, ToolOk
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
-from lhkit.notebook.ab_view import (
-    ABState,
-    PanelNotice,
-    Revealed,
-    Stage,
-    VoteChoice,
-    ab_parts,
-    fold_ab,
-)
+from lhkit.notebook.ab_state import ABState, Revealed, Stage, VoteChoice, fold_ab
+from lhkit.notebook.ab_view import ab_parts
+from lhkit.notebook.events import OptInAsked, PanelNotice, QuestionOutcome
+from lhkit.notebook.items import ErrorItem, ToolItem
 from lhkit.notebook.render import render
-from lhkit.notebook.state import ErrorItem, OptInAsked, PanelState, QuestionOutcome, ToolItem
+from lhkit.notebook.state import PanelState
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry

@@ -15,8 +15,9 @@ from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ToolOk, ToolResult
 from lhkit.notebook.confirm import ButtonConfirmGate
-from lhkit.notebook.state import QuestionOutcome
-from lhkit.notebook.widget import HomeLoop, Screen
+from lhkit.notebook.events import QuestionOutcome
+from lhkit.notebook.loop import HomeLoop
+from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
@@ -170,7 +171,7 @@ async def test_in_a_plain_script_the_answer_is_no_at_once() -> None:
 async def test_in_a_terminal_a_person_can_type(
     monkeypatch: pytest.MonkeyPatch, typed: str, outcome: QuestionOutcome
 ) -> None:
-    monkeypatch.setattr("lhkit.notebook.widget._is_terminal", lambda: True)
+    monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
     gate = ButtonConfirmGate(ask=lambda prompt: typed if "write: s" in prompt else "?")
     assert await gate.confirm(REQUEST) is outcome.is_allowed
     assert gate.outcomes == [outcome]
@@ -367,7 +368,7 @@ async def test_gate_settle_answers_the_card_it_names_and_no_later_one(
 
 
 async def test_in_a_terminal_a_form_is_typed_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.notebook.widget._is_terminal", lambda: True)
+    monkeypatch.setattr("lhkit.notebook.front_end._is_terminal", lambda: True)
     prompts: list[str] = []
     typed = iter(["", "Kim", "12", "", "y"])
 

@@ -7,8 +7,8 @@ import pytest
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.store import Store
 from lhkit.notebook import demo_panel
+from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]

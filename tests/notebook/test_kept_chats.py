@@ -19,8 +19,8 @@ from lhkit.harness.sessions import Surroundings
 from lhkit.messages import EndReason
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
+from lhkit.notebook.items import ErrorItem, NoteItem
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import ErrorItem, NoteItem
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher

@@ -10,8 +10,9 @@ import pytest
 
 from lhkit.messages import ToolCancelled
 from lhkit.models.scripted import call, say
+from lhkit.notebook.events import QuestionOutcome
+from lhkit.notebook.items import UserItem
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import QuestionOutcome, UserItem
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

@@ -15,17 +15,10 @@ from lhkit.locales import available_locales, load_catalog
 from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCancelled, ToolOk
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
+from lhkit.notebook.events import QuestionOutcome
+from lhkit.notebook.items import AssistantItem, CardItem, ErrorItem, NoteItem, OptInItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.state import (
-    AssistantItem,
-    CardItem,
-    ErrorItem,
-    ModelStatus,
-    NoteItem,
-    OptInItem,
-    QuestionOutcome,
-    ToolItem,
-)
+from lhkit.notebook.state import ModelStatus
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.registry import ToolRegistry

@@ -10,27 +10,20 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity, ToolErr, ToolOk
-from lhkit.notebook.render import (
-    MAX_MARKDOWN_CHARS,
-    MAX_VALUE_CHARS,
-    fragment,
-    patches,
-    render,
-)
-from lhkit.notebook.state import (
+from lhkit.notebook.events import QuestionOutcome
+from lhkit.notebook.items import (
     AssistantItem,
     CardItem,
     ErrorItem,
     Item,
-    ModelStatus,
     NoteItem,
     OptInItem,
-    PanelState,
-    QuestionOutcome,
     ToolItem,
-    TurnFigures,
     UserItem,
 )
+from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
+from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
+from lhkit.notebook.state import ModelStatus, PanelState, TurnFigures
 
 KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"

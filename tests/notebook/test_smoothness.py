@@ -15,8 +15,9 @@ from lhkit.messages import (
     TextStreamed,
 )
 from lhkit.models.base import ModelRequest
+from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.panel import ChatPanel
-from lhkit.notebook.widget import UPDATE_S, HomeLoop, Screen
+from lhkit.notebook.screen import UPDATE_S, Screen
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -22,22 +22,9 @@ from lhkit.messages import (
     Usage,
     UserMessage,
 )
-from lhkit.notebook.state import (
-    AssistantItem,
-    CardItem,
-    CardOpened,
-    CardSettled,
-    Ending,
-    ErrorItem,
-    ModelStatus,
-    PanelEvent,
-    PanelState,
-    QuestionOutcome,
-    ToolItem,
-    TurnDropped,
-    UserItem,
-    fold,
-)
+from lhkit.notebook.events import CardOpened, CardSettled, PanelEvent, QuestionOutcome, TurnDropped
+from lhkit.notebook.items import AssistantItem, CardItem, Ending, ErrorItem, ToolItem, UserItem
+from lhkit.notebook.state import ModelStatus, PanelState, fold
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 CALL = ToolCall(name="write", args={"a": 1}, raw="raw")

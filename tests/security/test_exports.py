@@ -7,8 +7,9 @@ from markdown_it import MarkdownIt
 
 from lhkit.locales import load_catalog
 from lhkit.notebook.export import to_markdown
-from lhkit.notebook.render import MAX_MARKDOWN_CHARS, acts, to_html
-from lhkit.notebook.state import AssistantItem, Item, PanelState, ToolItem, UserItem
+from lhkit.notebook.items import AssistantItem, Item, ToolItem, UserItem
+from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS, acts, to_html
+from lhkit.notebook.state import PanelState
 
 KO = load_catalog("ko")
 

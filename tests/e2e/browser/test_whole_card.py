@@ -17,8 +17,8 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.confirm.summary import pretty
 from lhkit.locales import load_catalog
+from lhkit.notebook.items import AssistantItem, CardItem
 from lhkit.notebook.render import fragment
-from lhkit.notebook.state import AssistantItem, CardItem
 from tests.e2e.browser.reading import read_through
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

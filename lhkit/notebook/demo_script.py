@@ -1,0 +1,189 @@
+"""The demo's assistant: replies from a script, by what was said and what the tools answered.
+
+It shows how a conversation looks; it understands a handful of requests in Korean and English and
+proves nothing about a model.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import ToolCall, ToolCallMessage, ToolCancelled, ToolErr, ToolOk, UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.scripted import Reply, call, say
+
+_HANGUL = re.compile(r"[가-힣]")
+_QUERY_CHARS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """What the user said last, and the calls made since."""
+
+    said: str
+    calls: Sequence[ToolCallMessage]
+    catalog: Catalog
+
+    def say(self, key: str, **values: object) -> Reply:
+        return say(self.catalog.text(f"demo.{key}", **values))
+
+
+_Intent: TypeAlias = Callable[[_Turn], Reply]
+
+
+def demo_reply(request: ModelRequest) -> Reply:
+    """Return the next reply of the demo's assistant."""
+    messages = request.messages
+    last = max((i for i, m in enumerate(messages) if isinstance(m, UserMessage)), default=-1)
+    said = messages[last]
+    if not isinstance(said, UserMessage):
+        return Reply()
+    calls = [m for m in messages[last:] if isinstance(m, ToolCallMessage)]
+    catalog = load_catalog("ko" if _HANGUL.search(said.text) else "en")
+    turn = _Turn(said=said.text, calls=calls, catalog=catalog)
+    return _failure(turn) or _intent(turn.said)(turn)
+
+
+def _failure(turn: _Turn) -> Reply | None:
+    """Return plain words after a cancelled or refused call: nothing was done."""
+    match turn.calls[-1].result if turn.calls else None:
+        case ToolCancelled():
+            return turn.say("rejected")
+        case ToolErr(reason=reason):
+            return turn.say("refused", reason=reason)
+        case _:
+            return None
+
+
+def _intent(said: str) -> _Intent:
+    text = said.casefold()
+    return next((intent for pattern, intent in _INTENTS if re.search(pattern, text)), _small_talk)
+
+
+def _data(turn: _Turn, number: int = -1) -> Mapping[str, Any]:
+    result = turn.calls[number].result
+    return result.data if isinstance(result, ToolOk) else {}
+
+
+def _add(turn: _Turn) -> Reply:
+    match [each.name for each in turn.calls]:
+        case []:
+            return call("search_catalog", query=turn.said[:_QUERY_CHARS], limit=3)
+        case ["search_catalog"]:
+            return _proposal(turn)
+        case _:
+            data = _data(turn)
+            title = data.get("habit", {}).get("title", "")
+            key = "already" if data.get("already_active") else "added"
+            return turn.say(key, title=title, anchor=turn.catalog.text("demo.anchor"))
+
+
+def _proposal(turn: _Turn) -> Reply:
+    hits = _data(turn).get("protocols", ())
+    if not hits:
+        return turn.say("found_none")
+    args = {
+        "protocol_id": hits[0]["id"],
+        "frame_level": "identity",
+        "framed_text": turn.catalog.text("demo.sentence"),
+        "anchor_after_what": turn.catalog.text("demo.anchor"),
+    }
+    words = turn.catalog.text("demo.adding", title=hits[0]["title"])
+    return Reply(text=words, calls=(ToolCall(name="add_habit", args=args),))
+
+
+def _log(turn: _Turn) -> Reply:
+    match [each.name for each in turn.calls]:
+        case []:
+            return call("list_habits")
+        case ["list_habits"]:
+            habits = _data(turn).get("habits", ())
+            if not habits:
+                return turn.say("no_habits")
+            return call("log_tracker_entry", habit_id=_meant(turn.said, habits), value="done")
+        case _:
+            return _logged(turn)
+
+
+def _logged(turn: _Turn) -> Reply:
+    data = _data(turn)
+    entry = data.get("entry", {})
+    titles = {each["id"]: each["title"] for each in _data(turn, 0).get("habits", ())}
+    return turn.say(
+        "logged_already" if data.get("already") else "logged",
+        title=titles.get(entry.get("habit_id"), entry.get("habit_id")),
+        date=entry.get("date"),
+        value=turn.catalog.text(f"summary.{entry.get('value')}"),
+    )
+
+
+def _meant(said: str, habits: Sequence[Mapping[str, Any]]) -> str:
+    """Return the id of the habit whose title shares most two-letter pieces with what was said."""
+    wanted = _pieces(said)
+    best = max(habits, key=lambda each: len(wanted & _pieces(f"{each['title']} {each['id']}")))
+    return str(best["id"])
+
+
+def _pieces(text: str) -> set[str]:
+    letters = re.sub(r"\W", "", text.casefold())
+    return {letters[i : i + 2] for i in range(len(letters) - 1)}
+
+
+def _list(turn: _Turn) -> Reply:
+    if not turn.calls:
+        return call("list_habits")
+    habits = _data(turn).get("habits", ())
+    if not habits:
+        return turn.say("no_habits")
+    return turn.say("habits", list="\n".join(f"- **{each['title']}**" for each in habits))
+
+
+def _report(turn: _Turn) -> Reply:
+    if not turn.calls:
+        return call("query_tracker")
+    habits = _data(turn).get("habits", ())
+    if not habits:
+        return turn.say("no_habits")
+    return turn.say("report", list="\n".join(_report_line(turn, each) for each in habits))
+
+
+def _report_line(turn: _Turn, habit: Mapping[str, Any]) -> str:
+    rate = habit["done_rate"]
+    return turn.catalog.text(
+        "demo.report_line",
+        title=habit["title"],
+        rate=turn.catalog.text("demo.no_rate") if rate is None else f"{rate:.0%}",
+        days=habit["streak_days"],
+    )
+
+
+def _find(turn: _Turn) -> Reply:
+    if not turn.calls:
+        return call("search_catalog", query=turn.said[:_QUERY_CHARS], limit=3)
+    hits = _data(turn).get("protocols", ())
+    if not hits:
+        return turn.say("found_none")
+    lines = (f"- **{each['title']}**: {each['summary']}" for each in hits)
+    return turn.say("found", list="\n".join(lines))
+
+
+def _small_talk(turn: _Turn) -> Reply:
+    text = turn.said.casefold()
+    if re.search(r"고마|감사|thank", text):
+        return turn.say("thanks")
+    if re.search(r"안녕|반가|\bhello\b|\bhi\b", text):
+        return turn.say("hello")
+    return turn.say("other")
+
+
+_INTENTS: Sequence[tuple[str, _Intent]] = (
+    (r"이야기|\bstory\b", lambda turn: turn.say("story")),
+    (r"추가|시작하고|\badd\b|new habit", _add),
+    (r"목록|습관.*(뭐|보여|알려)|\blist\b|my habits", _list),
+    (r"연속|달성|통계|얼마나|streak|progress|how often", _report),
+    (r"기록|했어|완료|체크|\blog\b|\bdid\b|\bdone\b|record", _log),
+    (r"추천|찾아|방법|recommend|find|suggest", _find),
+)
+"""The first row whose pattern is found in what was said decides."""

@@ -1,0 +1,86 @@
+"""What stands around the kernel: is there one, is a cell running, can a person type?"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from lhkit.confirm.form import Form, FormAnswer
+from lhkit.confirm.gate import ConfirmRequest, FormLines, forget_typed, is_yes
+from lhkit.locales import Catalog
+
+Ask: TypeAlias = Callable[[str], str]
+"""Shows a prompt and returns a line; raises if nobody can be asked."""
+
+
+def in_kernel() -> bool:
+    """Return True in a Jupyter kernel, where a widget may be shown."""
+    return _kernel() is not None
+
+
+def in_cell() -> bool:
+    """Return True while a cell runs in this context, so that `input` reaches its front end."""
+    kernel = _kernel()
+    if kernel is None:
+        return False
+    header = kernel.get_parent("shell").get("header") or {}
+    return header.get("msg_type") == "execute_request"
+
+
+async def typed_answer(prompt: str, ask: Ask = input) -> bool | None:
+    """Ask in words where a person can answer; None where nobody can.
+
+    In a kernel that is a cell whose front end takes input, elsewhere a terminal, where what was
+    typed before the question does not count. It blocks until the person answers.
+    """
+    if not _can_type():
+        return None
+    await _forget()
+    try:
+        return is_yes(ask(prompt))
+    except (EOFError, OSError, RuntimeError):  # nobody can type after all
+        return None
+
+
+async def typed_form(
+    request: ConfirmRequest, form: Form, catalog: Catalog, ask: Ask = input
+) -> FormAnswer | None:
+    """Ask a form in words, as `typed_answer`; None where nobody can answer."""
+    if not _can_type():
+        return None
+    shown: list[str] = []
+
+    async def read(prompt: str) -> str:
+        told = "\n".join([*shown, prompt])
+        shown.clear()
+        return ask(told)
+
+    try:
+        return await FormLines(read, shown.append, catalog, forget=_forget).fill_in(request, form)
+    except (OSError, RuntimeError):
+        return None
+
+
+def _can_type() -> bool:
+    return in_cell() if in_kernel() else _is_terminal()
+
+
+async def _forget() -> bool:
+    """Throw away what was typed before; a cell's front end has no such thing."""
+    return False if in_kernel() else await forget_typed()
+
+
+def show(widget: Any) -> None:
+    """Display a widget in the output of the running cell."""
+    from IPython.display import display
+
+    display(widget)  # type: ignore[no-untyped-call]
+
+
+def _kernel() -> Any:
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return getattr(running, "kernel", None)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
