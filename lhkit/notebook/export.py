@@ -1,4 +1,4 @@
-"""A conversation to take along: as Markdown to read, as JSON to work with, as lines, as a scenario."""
+"""A conversation to take along: as Markdown, as JSON, as lines for a terminal, as a scenario."""
 
 import json
 import re

@@ -13,7 +13,7 @@ from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay, tried
 from lhkit.harness.scenario import Scenario, load_scenarios
-from lhkit.imports.bfcl import import_bfcl
+from lhkit.imports.bfcl_scenarios import import_bfcl
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load

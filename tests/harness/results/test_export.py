@@ -23,7 +23,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.imports.imported import scenario_of
-from lhkit.imports.openai_messages import import_messages, read_conversations
+from lhkit.imports.openai_messages import import_messages
+from lhkit.imports.recorded_chats import read_conversations
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings

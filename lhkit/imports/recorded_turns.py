@@ -1,0 +1,210 @@
+"""Turn the messages of a recorded chat into user turns: calls and results are matched here."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lhkit.errors import UsageError
+from lhkit.imports.imported import Loss
+from lhkit.imports.recorded_chats import unpacked_json
+from lhkit.json_values import canonical, compact
+from lhkit.messages import ToolCall
+from lhkit.tools.registry import NAME_PATTERN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """A call of the recording, and what the model then read; None if nothing came back."""
+
+    call: ToolCall
+    content: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedTurn:
+    """One thing a user said, and all that came until the next."""
+
+    user: str
+    called: list[RecordedCall] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A call without a result; `place` is its turn and number, None if the call was left out."""
+
+    id: str | None
+    name: str
+    place: tuple[RecordedTurn, int] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnReader:
+    """Reads the messages of one conversation in order, and keeps what it has to leave out.
+
+    `waiting` are the calls without a result, oldest first; those from `latest` on are of the last
+    model messages.
+    """
+
+    where: str
+    instructions: str = ""
+    turns: list[RecordedTurn] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    waiting: list[_Waiting] = field(default_factory=list)
+    latest: int = 0
+    is_calling: bool = False
+
+    def read(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Take in all messages.
+
+        Raises:
+            UsageError: a call has no form that can be read.
+        """
+        for message in messages:
+            match message["role"]:
+                case "system" | "developer":
+                    self.instructions = f"{self.instructions}\n\n{self._text(message)}".strip()
+                case "user":
+                    self._user(self._text(message))
+                case "assistant":
+                    self._assistant(message)
+                case "tool" | "function":
+                    self._result(message)
+                case other:
+                    self._lose("role", other)
+
+    def _lose(self, code: str, detail: str = "") -> None:
+        self.losses.append(Loss(code=code, where=self.where, detail=detail))
+
+    def _text(self, message: Mapping[str, Any]) -> str:
+        """Return the content as text; an object or list that is no list of parts as JSON."""
+        content = message.get("content")
+        if content is None or isinstance(content, str):
+            return content or ""
+        is_result = message["role"] in {"tool", "function"}
+        if not isinstance(content, list) or not all(_is_part(p, is_result) for p in content):
+            return compact(content)
+        texts = [part if isinstance(part, str) else part.get("text") for part in content]
+        for part, text in zip(content, texts, strict=True):
+            if not isinstance(text, str):
+                self._lose("part", str(part.get("type", "")))
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+    def _user(self, text: str) -> None:
+        self.is_calling = False
+        if not text.strip():
+            self._lose("blank")
+        elif self.turns and not self.turns[-1].words and not self.turns[-1].called:
+            self.turns[-1].user += f"\n{text}"
+        else:
+            self.turns.append(RecordedTurn(user=text))
+
+    def _assistant(self, message: Mapping[str, Any]) -> None:
+        text, calls = self._text(message), list(_calls_of(message, self.where))
+        if calls and not self.is_calling:
+            self.latest = len(self.waiting)
+            self.is_calling = True
+        if not self.turns:
+            self._lose("opening", text or ", ".join(name for _, name, _ in calls))
+            return
+        turn = self.turns[-1]
+        if text.strip():
+            turn.words.append(text)
+        if calls and text.strip():
+            self._lose("words_before_calls", text)
+        if len(calls) > 1:
+            self._lose("parallel", ", ".join(name for _, name, _ in calls))
+        for called_id, name, written in calls:
+            call = self._call(name, written)
+            place = None if call is None else (turn, len(turn.called))
+            self.waiting.append(_Waiting(id=called_id, name=name, place=place))
+            if call is not None:
+                turn.called.append(RecordedCall(call=call))
+
+    def _call(self, name: str, written: Any) -> ToolCall | None:
+        """Return a call that can be made again; None, and a loss, where it cannot."""
+        args = _arguments(written)
+        if args is None:
+            self._lose("arguments", f"{name}({written})")
+            return None
+        if not NAME_PATTERN.fullmatch(name):
+            self._lose("name", name)
+            return None
+        call = ToolCall(name=name, args=args)
+        if self.turns[-1].called and _same(self.turns[-1].called[-1].call, call):
+            self._lose("repeated", name)
+            return None
+        return call
+
+    def _result(self, message: Mapping[str, Any]) -> None:
+        self.is_calling = False
+        content = self._text(message)
+        number = self._called_at(_id_of(message.get("tool_call_id")), message)
+        if number is None:
+            self._lose("stray_result", content)
+            return
+        place = self.waiting.pop(number).place
+        self.latest -= number < self.latest
+        if place is not None:
+            turn, at = place
+            turn.called[at] = replace(turn.called[at], content=content)
+
+    def _called_at(self, result_id: str | None, message: Mapping[str, Any]) -> int | None:
+        """Return the number of the waiting call that a result belongs to.
+
+        By id, by the tool's name, by order: the first that fits, of the last model messages before
+        those of earlier ones.
+        """
+        name = message.get("name") or message.get("tool_name")
+        places = [*range(self.latest, len(self.waiting)), *range(self.latest)]
+        same_id = [i for i in places if result_id is not None and self.waiting[i].id == result_id]
+        if not same_id and result_id is not None:
+            places = [i for i in places if self.waiting[i].id is None]
+        same_name = [i for i in same_id or places if self.waiting[i].name == name]
+        if same_id or name is None:
+            return next(iter(same_name or same_id or places), None)
+        return next(iter(same_name), None)
+
+
+_PARTS = frozenset(
+    {"text", "input_text", "output_text", "refusal", "image_url", "image", "input_image"}
+    | {"input_audio", "audio", "file", "input_file", "video_url"}
+)
+
+
+def _is_part(part: Any, is_result: bool) -> bool:
+    """Return True for a part of a message; in a result, objects and texts can be data too."""
+    if is_result:
+        return isinstance(part, Mapping) and part.get("type") in _PARTS
+    return isinstance(part, str | Mapping)
+
+
+def _calls_of(message: Mapping[str, Any], where: str) -> Iterator[tuple[str | None, str, Any]]:
+    """Yield id, name and written arguments of each call; the older `function_call` is one, too.
+
+    Raises:
+        UsageError: one is no object with a name.
+    """
+    calls = unpacked_json(message.get("tool_calls") or [])
+    if not isinstance(calls, list):
+        raise UsageError(f"{where} is no conversation: tool_calls is no list")
+    old = unpacked_json(message.get("function_call"))
+    for number, call in enumerate([*calls, *([{"function": old}] if old else [])]):
+        function = unpacked_json(call.get("function", call)) if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise UsageError(f"{where} is no conversation: tool_calls[{number}] names no function")
+        yield _id_of(call.get("id")), function["name"], function.get("arguments")
+
+
+def _id_of(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _arguments(written: Any) -> dict[str, Any] | None:
+    """Return the arguments as an object; None if they are none."""
+    unpacked = {} if written in (None, "") else unpacked_json(written)
+    return dict(unpacked) if isinstance(unpacked, Mapping) else None
+
+
+def _same(first: ToolCall, second: ToolCall) -> bool:
+    return first.name == second.name and canonical(first.args) == canonical(second.args)
