@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit import said_times
-from lhkit.dates.clock import _KO_HOURS
+from lhkit.dates.korean_times import _KO_HOURS
 
 LOCALES = ("ko", "en")
 _PIECES = ["오후", " ", "세", "시", "반", "3", ":", "30", "분", "to", "pm"]

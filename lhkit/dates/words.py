@@ -1,4 +1,4 @@
-"""What a wording of a day or a span is: a pattern, and the days it means. Pure.
+"""What the wordings of days, spans and times share: a pattern, and what it means. Pure.
 
 Weeks begin on Monday (ISO 8601). A wording that could mean several days is read as the latest that
 is not yet to come, where people speak of what they did, or as the first to come, where they plan.
@@ -9,7 +9,7 @@ import unicodedata
 from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, date, timedelta
+from datetime import MAXYEAR, MINYEAR, date, time, timedelta
 from typing import TypeAlias
 
 MOST_LETTERS = 1_000
@@ -34,6 +34,10 @@ LONGEST_PLAN = 92 * DAY
 """Nobody plans a longer span; one that looks so may be another."""
 _MOST_DAYS = 3_660
 """Further back than ten years nobody looks: a larger number is no wording of a day."""
+
+NIGHT = (18, 19, 20, 21, 22, 23, 0, 1, 2, 3, 4)
+TONIGHT = (17, 18, 19, 20, 21, 22, 23, 0)
+"""The hours that may be called night, and tonight."""
 
 Span: TypeAlias = tuple[date, date]
 """First and last day, both included."""
@@ -320,3 +324,10 @@ def _calendar_day(year: int, month: int, number: int) -> date | None:
         return date(year, month, number)
     except ValueError:
         return None
+
+
+def time_in_part(part: range | tuple[int, ...], hour: int, minute: int) -> time | None:
+    """Return the time in a part of the day that an hour means, of 12 or of 24; None: in no such."""
+    hours = {hour % 12, hour % 12 + 12} if hour <= 12 else {hour}
+    meant = [each for each in hours if each in part and each < 24]
+    return time(meant[0], minute) if len(meant) == 1 and 0 <= minute < 60 else None
