@@ -58,9 +58,6 @@ class Revealed:
     record: SampleRecord
 
 
-# What happens in an A/B panel beside the two conversations.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
     """Another conversation: two fresh worlds, and a new order."""

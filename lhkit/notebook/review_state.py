@@ -28,9 +28,6 @@ class CorrectionForm:
     fault: str = ""
 
 
-# What happens in a review.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
     """Another place is looked at: `conversation` and `place` count from 0."""
