@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lhkit.chat.controller import Assistant, ChatController
-    from lhkit.confirm.gate import (
-        ConfirmGate,
-        ConfirmRequest,
-        DenyGate,
-        GuardedGate,
-        ScriptedGate,
-        TerminalGate,
-    )
+    from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
     from lhkit.confirm.summary import summarize
+    from lhkit.confirm.terminal import TerminalGate
     from lhkit.dates.clock import SaidTime, said_times
     from lhkit.dates.said import SaidDates, said_dates
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
@@ -84,7 +78,7 @@ _HOMES = {
     "ServerSettings": "models.serving",
     "Session": "toolset",
     "SetupError": "errors",
-    "TerminalGate": "confirm.gate",
+    "TerminalGate": "confirm.terminal",
     "ToolCall": "messages",
     "ToolCancelled": "messages",
     "ToolDefinition": "tools.definition",

@@ -19,7 +19,8 @@ from lhkit import app
 from lhkit.chat.controller import ChatController
 from lhkit.commands.options import ChatOptions, served_by
 from lhkit.commands.progress import opened_model
-from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
+from lhkit.confirm.gate import GuardedGate
+from lhkit.confirm.terminal import TerminalGate, forget_typed
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.author.written import Said, scenario_of_talk
 from lhkit.harness.chats import ChatKeeper

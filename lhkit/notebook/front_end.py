@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from lhkit.confirm.form import Form, FormAnswer
-from lhkit.confirm.gate import ConfirmRequest, FormLines, forget_typed, is_yes
+from lhkit.confirm.gate import ConfirmRequest
+from lhkit.confirm.terminal import FormLines, forget_typed, is_yes
 from lhkit.locales import Catalog
 
 Ask: TypeAlias = Callable[[str], str]

@@ -26,7 +26,8 @@ import lhkit
 from lhkit.chat.controller import ChatController
 from lhkit.commands.chat import LineReader, PipedLines, TerminalChat, terminal_gate
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form_of
-from lhkit.confirm.gate import GUARD_S, ConfirmRequest, GuardedGate, TerminalGate, forget_typed
+from lhkit.confirm.gate import ConfirmRequest, GuardedGate
+from lhkit.confirm.terminal import GUARD_S, TerminalGate, forget_typed
 from lhkit.errors import ServerUnreachableError
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.results import Run

@@ -3,7 +3,8 @@ import asyncio
 import pytest
 
 from lhkit.confirm.form import form_of
-from lhkit.confirm.gate import ConfirmRequest, DenyGate, GuardedGate, ScriptedGate, TerminalGate
+from lhkit.confirm.gate import ConfirmRequest, DenyGate, GuardedGate, ScriptedGate
+from lhkit.confirm.terminal import TerminalGate
 from lhkit.locales import load_catalog
 
 REQUEST = ConfirmRequest(tool="add_habit", description="adds", args={}, summary="물 한 잔")

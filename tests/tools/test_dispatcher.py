@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lhkit.confirm.gate import ConfirmRequest, ScriptedGate, TerminalGate
+from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
+from lhkit.confirm.terminal import TerminalGate
 from lhkit.json_values import canonical
 from lhkit.locales import load_catalog
 from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk, ToolResult
