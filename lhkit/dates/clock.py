@@ -60,15 +60,13 @@ def said_times(text: str, locale: str) -> tuple[SaidTime, ...]:
 def _said(text: str, locale: str) -> tuple[SaidTime, ...]:
     said: dict[str, time] = {}
     end = 0
-    for match, moment in sorted(_found(text, locale), key=lambda each: _place(each[0])):
+    for match, moment in sorted(
+        _found(text, locale), key=lambda each: (each[0].start(), -each[0].end())
+    ):
         if match.start() >= end:
             said.setdefault(text[match.start() : match.end()], moment)
             end = match.end()
     return tuple(SaidTime(text=words, time=at) for words, at in islice(said.items(), MOST_SAID))
-
-
-def _place(match: re.Match[str]) -> tuple[int, int]:
-    return match.start(), -match.end()
 
 
 def _found(text: str, locale: str) -> Iterator[tuple[re.Match[str], time]]:

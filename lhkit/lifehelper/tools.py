@@ -105,7 +105,8 @@ def query_tracker(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
     if isinstance(habits, ToolErr):
         return habits
     tracked = [_tracked(habit, dates, deps) for habit in habits]
-    return ToolOk({**_given_range(args), **tracker_report(tracked)})
+    given_range = {name: args[name] for name in ("from", "to") if name in args}
+    return ToolOk({**given_range, **tracker_report(tracked)})
 
 
 def log_tracker_entry(args: Mapping[str, Any], deps: LifeHelper) -> ToolResult:
@@ -185,10 +186,6 @@ def _date_range(args: Mapping[str, Any]) -> tuple[date, date] | Refusal:
         values = {"start": start.isoformat(), "end": end.isoformat()}
         return Refusal(code="invalid_date", key="range_reversed", values=values)
     return start, end
-
-
-def _given_range(args: Mapping[str, Any]) -> Payload:
-    return {name: args[name] for name in ("from", "to") if name in args}
 
 
 def _asked_habits(args: Mapping[str, Any], deps: LifeHelper) -> tuple[Habit, ...] | ToolErr:
