@@ -51,7 +51,7 @@ lab: venv  ## the notebooks in JupyterLab, with the default model served
 # Two sessions of pytest: the browser's loop and coroutine tests cannot share a process.
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
-	$(BIN)/python -m pytest -m 'not browser and not model and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
 	$(BIN)/python -m pytest -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 

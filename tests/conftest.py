@@ -15,10 +15,11 @@ BROWSER_ARGS = (
     *("--disable-component-update", "--disable-sync"),
 )
 
-# Machines are shared: a slow moment is no fault of the code.
-settings.register_profile("lhkit", deadline=None)
-settings.register_profile("fuzz", deadline=None, max_examples=20_000)  # --hypothesis-profile=fuzz
-settings.load_profile("lhkit")
+# Machines are shared: a slow moment is no fault of the code. Chosen by --hypothesis-profile.
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.register_profile("fuzz", deadline=None, max_examples=20_000)
+settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

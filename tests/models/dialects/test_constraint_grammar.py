@@ -153,7 +153,6 @@ def is_valid(name: str, args: dict[str, Any]) -> bool:
     return set(args) <= set(declared) and Draft202012Validator(PARAMETERS[name]).is_valid(args)
 
 
-@settings(max_examples=300)
 @given(call=calls(), words=KOREAN)
 def test_every_valid_call_can_be_written(
     accepts: Accepts, call: tuple[str, dict[str, Any]], words: str
@@ -167,7 +166,6 @@ def test_every_valid_call_can_be_written(
     assert not accepts("auto", raw + raw)
 
 
-@settings(max_examples=300)
 @given(call=calls(), data=st.data())
 def test_no_invalid_call_can_be_written(
     accepts: Accepts, call: tuple[str, dict[str, Any]], data: st.DataObject
