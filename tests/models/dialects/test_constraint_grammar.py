@@ -14,7 +14,7 @@ from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
 
-pytestmark = pytest.mark.model
+pytestmark = pytest.mark.slow
 
 Accepts = Callable[[str, str], bool]
 """(constraint, response) to whether it may be written as a whole."""
