@@ -16,17 +16,16 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 NPM := $(shell command -v npm)
 ARGS ?=
-PYTEST_ARGS ?=
 
 # What `make try` makes and uses: a small one beside .venv, which may be there or not.
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help try venv eval chat serve test lint browser node format bench bench-model lock clean data-check
+.PHONY: help try venv eval chat serve test nightly lint browser node format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
-	@echo 'ARGS="…" goes to try, eval, chat, serve and lab; PYTEST_ARGS="…" to test.'
+	@echo 'ARGS="…" goes to try, eval, chat, serve and lab.'
 
 # One at a time: each of several conversations would read the tools anew, which is most of the work of so few.
 try: $(LIGHT_STAMP)  ## a first scored table within minutes, without vLLM (0.4 GB of downloads, once)
@@ -49,8 +48,16 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-test: lint browser node  ## all checks: lint, then pytest
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Two sessions of pytest: the browser's loop and coroutine tests cannot share a process.
+test: lint browser  ## all checks: lint, then every test
+	@status=0; \
+	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest -m '(browser or model) and not nightly' || status=$$?; \
+	exit $$status
+
+nightly: venv browser node  ## what takes long: MCP servers from npm, 20,000 cases for each fuzz target
+	@$(BIN)/python -m pytest -m nightly
+	@$(BIN)/python -m pytest -m '' --hypothesis-profile=fuzz tests/fuzz
 
 data-check: venv  ## check all that the scenarios of datasets/ac promise
 	@$(BIN)/python evals/check_dataset.py $(ARGS)
@@ -93,7 +100,7 @@ ifeq ($(CHROMIUM),)
 	fi
 endif
 
-# Node and npm, for the tests that start MCP servers from npm.
+# Node and npm, for the MCP servers from npm that `make nightly` starts.
 node:
 ifeq ($(NPM),)
 	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
@@ -101,7 +108,7 @@ ifeq ($(NPM),)
 	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
 	    apt-get -qq install -y --no-install-recommends nodejs npm >/dev/null; \
 	else \
-	  echo 'make test starts MCP servers from npm. Install Node and npm first, for example with' \
+	  echo 'make nightly starts MCP servers from npm. Install Node and npm first, for example with' \
 	       'sudo apt-get install nodejs npm' >&2; exit 1; \
 	fi
 endif

@@ -1,19 +1,61 @@
+import shutil
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
-# Machines are shared: a slow moment is no fault of the code.
-settings.register_profile("lhkit", deadline=None)
-settings.register_profile("fuzz", deadline=None, max_examples=20_000)  # --hypothesis-profile=fuzz
-settings.load_profile("lhkit")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSER_ARGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"),
+    *("--disable-component-update", "--disable-sync"),
+)
+
+# Machines are shared: a slow moment is no fault of the code. Chosen by --hypothesis-profile.
+settings.register_profile("quick", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.register_profile("fuzz", deadline=None, max_examples=20_000)
+settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-contract", action="store_true", help="record tests/contract/recorded anew"
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares a server or a browser on one worker, and the browser's tests last.
+
+    Playwright keeps a loop running to the end of the session; coroutine tests need their own.
+    """
+    items.sort(key=_is_in_browser)
+    for item in items:
+        if _is_in_browser(item):
+            item.add_marker(pytest.mark.xdist_group("browser"))
+        elif item.get_closest_marker("model"):
+            item.add_marker(pytest.mark.xdist_group("model"))
+
+
+def _is_in_browser(item: pytest.Item) -> bool:
+    return item.get_closest_marker("browser") is not None
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    from playwright.sync_api import sync_playwright
+
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert path, "no Chromium: `make browser` installs it, or see docs/install.md for its packages"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=list(BROWSER_ARGS))
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

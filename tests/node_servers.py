@@ -32,7 +32,7 @@ def server(name: str) -> str:
 
 def _install(folder: Path) -> None:
     npm = shutil.which("npm")
-    assert npm, "no npm: `make test` installs it"
+    assert npm, "no npm: `make nightly` installs it"
     (folder / "package.json").write_text(json.dumps({"dependencies": PACKAGES}), encoding="utf-8")
     subprocess.run(
         [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts"],

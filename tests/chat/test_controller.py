@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.chat.controller import Assistant, ChatController
@@ -591,7 +591,6 @@ REPLIES = st.builds(
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.no_unconfirmed_write")
-@settings(max_examples=150)
 @given(
     replies=st.lists(REPLIES, max_size=8),
     answers=st.lists(st.booleans(), max_size=6),

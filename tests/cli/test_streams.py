@@ -16,6 +16,8 @@ from lhkit.__main__ import main
 from lhkit.cli import EXIT_UNFORESEEN, finish
 from lhkit.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 EVAL = "-m lhkit eval --model gold --limit 1"
 
 

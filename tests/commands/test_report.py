@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 def lhkit(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -43,6 +43,8 @@ from tests.mcp.conftest import LEDGER
 from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
 from tests.written import habits
 
+pytestmark = pytest.mark.slow
+
 WRITE = echo_tool(
     "add_habit",
     parameters=object_schema(protocol_id={"type": "string"}),

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp_types import CallToolRequestParams, ElicitResult, InputRequiredResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -114,7 +114,6 @@ class Cards:
 )
 @example(actions=after_another_card(("click", "own", "run"), ("code", "own", True)))  # in mid-call
 @given(actions=st.lists(st.tuples(ACTIONS, ROUNDS), max_size=20))
-@settings(deadline=None, max_examples=150)
 async def test_gate_runs_only_what_a_card_showed_and_an_answer_approved_once(
     actions: list[tuple[tuple[Any, ...], int]],
 ) -> None:
@@ -276,7 +275,6 @@ def result_of(answer: Any) -> ElicitResult:
 @example(steps=[("ask", [1]), ("drift", 1), ("answer", 1, None, True)])  # about something else
 @example(steps=[("ask", [1]), ("answer", 1, None, False), ("answer", 2, None, True)])
 @given(steps=st.lists(STEPS, max_size=25))
-@settings(deadline=None, max_examples=150)
 async def test_serving_runs_only_what_its_question_showed_and_an_answer_approved_once(
     steps: list[tuple[Any, ...]],
 ) -> None:
@@ -335,7 +333,6 @@ async def test_serving_forgets_the_oldest_question_when_too_many_are_open(
         max_size=15,
     )
 )
-@settings(deadline=None, max_examples=100)
 async def test_serving_asks_a_legacy_client_one_by_one_and_runs_what_it_approved(
     steps: list[tuple[Any, ...]],
 ) -> None:

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
@@ -147,7 +147,6 @@ def merged(events: Sequence[ParsedEvent]) -> list[Any]:
 
 
 @each_dialect
-@settings(max_examples=200)
 @given(name=NAMES, args=ARGS)
 @example(name="f", args={})
 @example(name="f", args={"phone": "010", "n": "1", "b": "true", "z": "null", "e": ""})
@@ -230,7 +229,6 @@ def test_words_before_and_after_calls_are_kept(dialect: Dialect) -> None:
 
 
 @each_dialect
-@settings(max_examples=400)
 @given(raw=FRAGMENTS, sizes=SIZES)
 def test_a_stream_says_the_same_at_every_chunking(
     dialect: Dialect, raw: str, sizes: list[int]
@@ -261,7 +259,6 @@ def test_a_streamed_call_is_the_written_one(
 
 
 @each_dialect
-@settings(max_examples=400)
 @given(raw=FRAGMENTS | st.text())
 @example(raw="{" * 20_000)
 @example(raw="[f(" * 20_000)
@@ -338,7 +335,6 @@ damaged call is recognisable."""
 
 
 @each_dialect
-@settings(max_examples=400)
 @given(data=st.data(), args=PLAIN_ARGS, other=ARGS, sizes=SIZES)
 def test_a_call_without_one_delimiter_does_not_change_the_next(
     dialect: Dialect, data: st.DataObject, args: dict[str, Any], other: dict[str, Any], sizes: Any

@@ -13,7 +13,7 @@ from lhkit.harness.author.survivors import read_survivors
 from lhkit.harness.scenario import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "datasets" / "ac"

@@ -19,6 +19,8 @@ from lhkit.settings import Settings
 from lhkit.testing import call, say
 from lhkit.toolset import load
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PANTRY = ROOT / "evals" / "pantry"
 SCENARIOS = PANTRY / "scenarios"

@@ -12,7 +12,7 @@ from lhkit.harness.run import tried
 from lhkit.harness.scenario import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FOLDER = Path(__file__).parents[2] / "evals" / "plain"
 SOURCES = read_sources([FOLDER])

@@ -16,6 +16,8 @@ import yaml
 import lhkit
 from lhkit.testing import call, say
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "own-tools.md").read_text(encoding="utf-8")
 

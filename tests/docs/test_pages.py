@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from lhkit.settings import load_settings
 from tests.docs.command_lines import lhkit_lines, read_line
@@ -28,11 +29,19 @@ def commands_of(page: Path) -> list[str]:
     return [line for block in blocks(page) for line in lhkit_lines(block.text)]
 
 
+def marked(page: Path) -> ParameterSet:
+    """Return a page as a parameter; one that fetches from npm is for the night."""
+    is_fetching = any(step.command.startswith("npm ") for step in steps(page))
+    return pytest.param(
+        page, id=page.name, marks=[pytest.mark.nightly if is_fetching else pytest.mark.slow]
+    )
+
+
 COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(page)]
 
 
 @pytest.mark.promise("docs.run")
-@pytest.mark.parametrize("page", [page for page in HERE if steps(page)], ids=name_of)
+@pytest.mark.parametrize("page", map(marked, filter(steps, HERE)))
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     for name, text in files(page).items():
         (tmp_path / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,7 @@
-"""The real Gemma by each runtime. vLLM's server is one for all tests, found running or started."""
+"""The real Gemma by each runtime. vLLM's server is one for all tests, found running or started.
+
+It parses calls itself besides, which only requests by the dialect `openai` notice.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -23,25 +26,34 @@ def settings() -> Settings:
 
 
 @pytest.fixture(scope="session")
-async def gemma(settings: Settings) -> AsyncIterator[ChatModel]:
-    async with opened_model(app.ModelChoice(), settings) as model:
+async def parsing_gemma(settings: Settings) -> AsyncIterator[ChatModel]:
+    """By vLLM, whose own parser reads the calls."""
+    async with opened_model(app.ModelChoice(dialect="openai"), settings) as model:
         yield model
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+async def gemma(parsing_gemma: ChatModel, settings: Settings) -> AsyncIterator[ChatModel]:
+    """By the same vLLM; the dialect reads the calls."""
+    base_url = parsing_gemma.identity.base_url
+    async with app.open_model(app.ModelChoice(base_url=base_url), settings) as model:
+        yield model
+
+
+@pytest.fixture(scope="session")
 def light(settings: Settings) -> Settings:
     """The same settings, by llama.cpp."""
     return settings.model_copy(update={"runtime": LLAMA_CPP, "base_url": None})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def light_gemma(light: Settings) -> AsyncIterator[ChatModel]:
     """By llama.cpp, started by lhkit as eval and chat start it."""
     async with app.open_model(app.ModelChoice(), light) as model:
         yield model
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def plain_gemma(light_gemma: ChatModel) -> AsyncIterator[ChatModel]:
     """By llama.cpp through a door that knows only `/v1`."""
     behind = light_gemma.identity.base_url

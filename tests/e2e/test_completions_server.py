@@ -12,7 +12,7 @@ from tests.e2e.test_llama_cpp import SAID, answered, asked
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.gemma,
+    pytest.mark.model,
     pytest.mark.timeout(600),
 ]
 

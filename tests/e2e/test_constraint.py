@@ -12,7 +12,7 @@ from lhkit.models.dialects.base import Constraint
 from lhkit.models.vllm import Endpoint, VllmHttp
 from lhkit.tools.validation import Accepted
 
-pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(600)]
 
 REQUESTS = (
     "카페인 줄이는 법 찾아줘",

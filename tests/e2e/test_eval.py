@@ -13,7 +13,7 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
 
-pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 
 @pytest.mark.promise("real.gemma_chat")

@@ -28,7 +28,7 @@ from lhkit.models.vllm import VllmHttp
 from lhkit.settings import Settings
 from lhkit.testing import EventLog
 
-pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 BOS_ID = 2
 

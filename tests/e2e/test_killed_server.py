@@ -1,8 +1,6 @@
 """A real vLLM that is killed in the middle of a run: invalid samples and a sentence each."""
 
 from collections.abc import AsyncGenerator
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,14 +12,13 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.models.base import ModelRequest
 from lhkit.models.serving import VllmServer
 from lhkit.models.vllm import Endpoint, VllmHttp
 from lhkit.settings import Settings
 
-pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 TALKATIVE = "gemma-base"  # it talks to the end of its tokens: each answer has a middle
 SURVIVING_REQUESTS = 2
@@ -86,23 +83,3 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     assert faults
     assert {turn.cause for turn in faults} <= FAULTS
     assert all(turn.error for turn in faults)
-
-
-async def test_a_chat_goes_on_when_its_killed_server_is_started_again(
-    settings: Settings, tmp_path: Path
-) -> None:
-    plan = await app.embedded_server(settings, name=TALKATIVE)
-    file = tmp_path / "chat.sqlite3"
-    with closing(LIFE_HELPER.open_kept(file, now=settings.now, locale="ko")) as session:
-        async with VllmServer(plan) as server:
-            model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
-            chat = app.open_chat(model, session, None, "ko")
-            kill_api_server(server.pid)
-            await chat.user_turn("안녕")
-            assert "다시 시도하세요" in (chat.state.error or "")
-            port = server.port
-        async with VllmServer(replace(plan, port=port)):
-            await chat.retry()
-            assert "모델 서버" not in (chat.state.error or "")
-            assert len(chat.state.messages) > 1
-            await model.aclose()

@@ -22,7 +22,7 @@ from lhkit.toolset import registry_of
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.gemma,
+    pytest.mark.model,
     pytest.mark.timeout(600),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 
 from lhkit.models.base import ChatModel
 
-pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = "LIVE = False"

@@ -27,7 +27,7 @@ from tests.e2e.test_llama_cpp import BOS_ID, SAID, answered, asked
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.gemma,
+    pytest.mark.model,
     pytest.mark.timeout(1200),
 ]
 

@@ -1,17 +1,11 @@
-"""The real Gemma behind a vLLM that parses calls itself: calls arrive as it read them.
-
-The server is one of its own: the one of the other tests has no parser.
-"""
+"""The real Gemma behind a vLLM that parses calls itself: calls arrive as it read them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lhkit import app
-from lhkit.errors import RequestRefusedError
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
@@ -31,11 +25,9 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.http import Endpoint
 from lhkit.models.openai import OpenAiHttp
-from lhkit.models.serving import VllmServer
 from lhkit.models.vllm import VllmHttp
-from lhkit.settings import Settings
 
-pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 
 HABITS = ToolOk({"habits": ["물 <end_of_turn>", "산책"]})
 CONVERSATION: tuple[Message, ...] = (
@@ -49,16 +41,9 @@ CONVERSATION: tuple[Message, ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-async def parsing_server(settings: Settings) -> AsyncIterator[VllmServer]:
-    plan = await app.embedded_server(settings, server_parser=True)
-    async with VllmServer(replace(plan, kv_cache_gib=1)) as server:
-        yield server
-
-
 @asynccontextmanager
-async def spoken_to(server: VllmServer, constraint: Constraint) -> AsyncIterator[OpenAiHttp]:
-    endpoint = Endpoint(base_url=server.base_url, dialect="openai", constraint=constraint)
+async def spoken_to(base_url: str, constraint: Constraint) -> AsyncIterator[OpenAiHttp]:
+    endpoint = Endpoint(base_url=base_url, dialect="openai", constraint=constraint)
     model = await OpenAiHttp.connect(endpoint)
     try:
         yield model
@@ -83,9 +68,9 @@ def asking(*messages: Message, max_tokens: int = 120) -> ModelRequest:
 
 
 async def test_a_required_call_arrives_as_the_server_parsed_it(
-    parsing_server: VllmServer,
+    parsing_gemma: ChatModel,
 ) -> None:
-    async with spoken_to(parsing_server, "required") as model:
+    async with spoken_to(parsing_gemma.identity.base_url, "required") as model:
         last = await answer(
             model, asking(UserMessage(text="카페인 줄이는 법 찾아줘"), max_tokens=400)
         )
@@ -101,22 +86,22 @@ async def test_a_required_call_arrives_as_the_server_parsed_it(
 
 
 async def test_the_server_renders_a_conversation_as_our_pythonic_dialect_does(
-    parsing_server: VllmServer,
+    parsing_gemma: ChatModel,
 ) -> None:
     request = asking(*CONVERSATION, max_tokens=1)
-    async with spoken_to(parsing_server, "off") as model:
+    async with spoken_to(parsing_gemma.identity.base_url, "off") as model:
         prompt_ids = (await answer(model, request)).prompt_token_ids
-    reader = await VllmHttp.connect(Endpoint(base_url=parsing_server.base_url))
+    reader = await VllmHttp.connect(Endpoint(base_url=parsing_gemma.identity.base_url))
     prompt = await reader.detokenize(prompt_ids)
     await reader.aclose()
     assert prompt == DIALECTS["pythonic"].encode(CONVERSATION, request.tools, "비서")
 
 
 async def test_a_run_against_a_server_that_parses_calls_is_valid(
-    parsing_server: VllmServer, tmp_path: Path
+    parsing_gemma: ChatModel, tmp_path: Path
 ) -> None:
     scenarios = load_scenarios(scenario_paths("dev"))[:3]
-    async with spoken_to(parsing_server, "required") as model:
+    async with spoken_to(parsing_gemma.identity.base_url, "required") as model:
         run = await replay(
             scenarios,
             model,
@@ -128,13 +113,3 @@ async def test_a_run_against_a_server_that_parses_calls_is_valid(
     assert all(record.judgement.verdict is not Verdict.INVALID for record in run.records)
     turns = [turn for record in run.records for turn in record.evidence.turns]
     assert any(said.response.calls for turn in turns for said in turn.model_calls)
-
-
-async def test_a_vllm_without_a_parser_is_refused_with_the_next_step(gemma: ChatModel) -> None:
-    endpoint = Endpoint(
-        base_url=gemma.identity.base_url, model=gemma.identity.model, dialect="openai"
-    )
-    model = await OpenAiHttp.connect(endpoint)
-    with pytest.raises(RequestRefusedError, match="lhkit serve MODEL --server-parser"):
-        await answer(model, asking(UserMessage(text="안녕")))
-    await model.aclose()

@@ -160,6 +160,7 @@ FEW, MANY = 1_000, 8_000
 """Letters. What grows with their square takes 64 times the steps of the few for the many."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_long_text_of_the_same_is_read_in_linear_time(dialect: str) -> None:
     slow: list[str] = []
@@ -190,6 +191,7 @@ def test_marks_that_stream_in_are_linear_too(dialect: str, unit: str) -> None:
     assert many <= 16 * few
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ['{"name":', "["])
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_megabyte_is_read_to_its_end(dialect: str, unit: str) -> None:

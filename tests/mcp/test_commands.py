@@ -17,7 +17,6 @@ from lhkit.models.dialects import DIALECTS
 from tests.children import search_paths
 from tests.mcp.conftest import START_S
 from tests.models.fake_vllm import FakeVllm, completion, streams
-from tests.node_servers import server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
@@ -61,13 +60,15 @@ toolset = "mcp:notes.toml"
 models = ["gold", "silent"]
 constraints = ["off"]
 """
+FILES_SERVER = shlex.join([sys.executable, str(Path(__file__).with_name("files_server.py"))])
+
 Lhkit = Callable[..., str]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with a declaration of the reference file server, and what goes with it."""
-    words = json.dumps(f"{shlex.quote(server('filesystem'))} {{folder}}")
+    """Return a folder with a declaration of a file server, and what goes with it."""
+    words = json.dumps(f"{FILES_SERVER} {{folder}}")
     declared = DECLARATION.format(server=words, start_s=START_S)
     files = {"toml": declared, "yaml": SCENARIOS}
     for ending, text in files.items():
@@ -150,7 +151,7 @@ async def test_a_chat_in_a_terminal_writes_by_a_server_only_after_a_yes(
     notes.mkdir()
     target = notes / "b.txt"
     wish = DIALECTS["json"].render_call("write_file", {"path": str(target), "content": "milk"})
-    command = shlex.join([server("filesystem"), str(notes)])
+    command = f"{FILES_SERVER} {shlex.quote(str(notes))}"
     model = FakeVllm(streams(completion([wish])), streams(completion(["That was it."])))
     async with model:
         options = ("--base-url", model.base_url, "--toolset", f"mcp:{command}")

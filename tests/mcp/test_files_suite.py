@@ -37,6 +37,7 @@ def test_there_are_twenty_in_two_languages() -> None:
     assert Counter(each.locale for each in scenarios) == {"ko": 10, "en": 10}
 
 
+@pytest.mark.nightly
 async def test_gold_passes_and_whoever_does_nothing_or_everything_fails(files: McpToolset) -> None:
     sources = read_sources([FOLDER / "scenarios"])
     findings = await lint(sources, files)  # it plays all three, and says which passes that may not

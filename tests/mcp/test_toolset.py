@@ -336,6 +336,7 @@ async def test_an_address_where_nobody_is_says_so() -> None:
 
 
 # ------------------------------------------------------------------------------ reference servers
+@pytest.mark.nightly
 async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
     toolset = McpToolset(
         server=shlex.join([server("filesystem"), "{folder}"]),
@@ -368,6 +369,7 @@ async def test_the_reference_file_server_works_in_a_folder_of_its_own() -> None:
         assert len(state_of(session)["files"]) == 2
 
 
+@pytest.mark.nightly
 async def test_the_reference_memory_server_tells_its_state_by_a_read(tmp_path: Path) -> None:
     entry = {
         "command": server("memory"),

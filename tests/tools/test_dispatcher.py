@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -573,7 +573,6 @@ KEYED = st.dictionaries(st.sampled_from(["protocol_id", "n", "x"]), ANYTHING).ma
 
 @pytest.mark.anyio
 @pytest.mark.promise("dispatch.never_raises")
-@settings(max_examples=300)
 @given(name=NAMES, args=ANYTHING | KEYED, handler=HANDLERS, gate=GATES)
 async def test_dispatch_returns_a_result_for_anything(
     name: Any, args: Any, handler: Any, gate: Any
@@ -595,7 +594,6 @@ LIKELY = st.sampled_from(["a", "가나", "", "zzzz", 1, 1.0, 0.5, -2, 5, True, N
 
 
 @pytest.mark.anyio
-@settings(max_examples=300)
 @given(
     args=st.dictionaries(st.sampled_from([*PROPERTIES, "other"]), LIKELY | JSON_VALUES),
     required=st.lists(st.sampled_from(list(PROPERTIES)), unique=True, max_size=2),

@@ -17,7 +17,7 @@ from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import load_settings
 from tests.children import search_paths
 
-pytestmark = [pytest.mark.browser, pytest.mark.gemma, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.model, pytest.mark.timeout(600)]
 
 EARLY_MS = 400
 ANSWER_MS = 120_000

@@ -49,7 +49,7 @@ def asked(page: Page, *, is_old: bool = True) -> Locator:
     page.keyboard.type("Write it down")
     page.keyboard.press("Enter")
     card = page.locator(".lhkit-confirm").last
-    expect(card).to_have_attribute("data-state", "open", timeout=60_000)
+    expect(card).to_have_attribute("data-state", "open")
     if is_old:
         page.wait_for_timeout(OLD_MS)
     return card

@@ -185,7 +185,7 @@ def test_a_reloaded_page_keeps_the_conversation_and_its_open_card(
     open_card(page)
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.goto(page.url.replace("?reset", ""), wait_until="domcontentloaded")
-    expect(card(page)).to_have_attribute("data-state", "open", timeout=40_000)
+    expect(card(page)).to_have_attribute("data-state", "open")
     expect(page.locator('[data-role="user"]')).to_have_text("나카페인 줄이는 습관을 추가해줘")
     page.wait_for_timeout(EARLY_MS + 300)
     assert habits(database) == []
@@ -224,7 +224,7 @@ def test_a_question_in_a_running_cell_takes_a_click_an_interrupt_and_being_clear
     expect(cells.nth(1)).to_contain_text("answer: True")
     expect(cells.nth(2).locator(".lhkit-run")).to_be_visible()
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:interrupt-kernel'); }")
-    expect(cells.nth(2)).to_contain_text("CancelledError interrupted", timeout=1_000)
+    expect(cells.nth(2)).to_contain_text("CancelledError interrupted")
     expect(cells.nth(2).locator(".lhkit-confirm")).to_have_attribute("data-state", "denied")
     expect(cells.nth(3).locator(".lhkit-run")).to_be_visible()
     page.evaluate("""() => {

@@ -48,7 +48,7 @@ def test_the_keys_that_run_cells_approve_nothing_and_an_interrupt_ends_the_turn(
     page.wait_for_timeout(300)
     expect(card).to_be_visible()
     command(page, "notebook:interrupt-kernel")
-    expect(panel.locator(".lhkit-confirm")).to_contain_text("커널을 중단", timeout=1_000)
+    expect(panel.locator(".lhkit-confirm")).to_contain_text("커널을 중단")
     expect(panel.locator(".lhkit-send")).to_be_enabled()
     assert habits(database) == []
     panel.locator(".lhkit-input").fill("안녕")

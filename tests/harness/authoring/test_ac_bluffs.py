@@ -18,6 +18,8 @@ from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
 PLACES = {scenario.id: place for place, scenario in enumerate(SCENARIOS)}

@@ -15,6 +15,8 @@ from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, say
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[3] / "datasets" / "ac"
 SCENARIOS = load_scenarios([FOLDER])
 GARBAGE = '{"name": "log_tracker_entry", "parameters": {"habit_id": "daily-walk", "value": "done"'

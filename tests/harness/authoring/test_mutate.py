@@ -81,6 +81,7 @@ async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> Non
     assert report.by_ac == {"AC-6": report.total}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "survivor"),
     [

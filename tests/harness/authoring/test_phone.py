@@ -37,6 +37,7 @@ async def test_the_scenarios_are_fit() -> None:
     assert await lint(read_sources([FILE]), PhoneToolset()) == ()
 
 
+@pytest.mark.slow
 async def test_of_an_outsiders_mistakes_nearly_all_are_noticed_and_all_can_be_made(
     report: MutationReport,
 ) -> None:

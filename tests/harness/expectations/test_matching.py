@@ -379,7 +379,6 @@ def brute_force(
     st.lists(SMALL.map(lambda args: {"tool": "go", "args": args}), max_size=4),
     st.lists(st.sampled_from([(0, 1), (1, 2), (0, 3), (2, 3)]), unique=True),
 )
-@settings(deadline=None, max_examples=300)
 def test_it_matches_exactly_when_brute_force_finds_a_way(
     wishes: list[dict[str, Any]], calls: list[dict[str, Any]], before: list[tuple[int, int]]
 ) -> None:

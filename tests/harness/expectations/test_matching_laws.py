@@ -81,7 +81,6 @@ def mutants(value: Any) -> Iterator[Any]:
 
 
 @given(VALUES)
-@settings(max_examples=150)
 def test_a_value_equals_itself_and_no_mutant_of_it(value: Any) -> None:
     assert values_equal(value, value, {})
     for mutant in mutants(value):
@@ -90,14 +89,12 @@ def test_a_value_equals_itself_and_no_mutant_of_it(value: Any) -> None:
 
 
 @given(VALUES, VALUES, SCHEMAS)
-@settings(max_examples=300)
 def test_equality_is_symmetric_under_any_schema(first: Any, second: Any, schema: Any) -> None:
     assert values_equal(first, second, schema) is values_equal(second, first, schema)
     assert values_equal(first, first, schema)
 
 
 @given(VALUES, VALUES, SCHEMAS)
-@settings(max_examples=300)
 def test_no_schema_makes_values_of_two_types_equal(first: Any, second: Any, schema: Any) -> None:
     if kind(first) != kind(second):
         assert not values_equal(first, second, schema)
@@ -202,7 +199,6 @@ def can_match(wishes: Any, calls: Any, before: set[tuple[int, int]], extra: str)
     ORDERS,
     st.sampled_from(["none", "reads", "any"]),
 )
-@settings(max_examples=400)
 def test_optional_surplus_and_ordered_calls_match_exactly_when_brute_force_finds_a_way(
     wishes: Any, calls: Any, before: list[tuple[int, int]], extra: str
 ) -> None:
@@ -213,7 +209,6 @@ def test_optional_surplus_and_ordered_calls_match_exactly_when_brute_force_finds
 
 
 @given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4))
-@settings(max_examples=300)
 def test_as_many_calls_as_possible_are_right_even_when_the_turn_fails(
     wishes: Any, calls: Any
 ) -> None:
@@ -224,7 +219,6 @@ def test_as_many_calls_as_possible_are_right_even_when_the_turn_fails(
 
 
 @given(st.lists(WISH, max_size=4), st.lists(CALL, max_size=4), st.randoms())
-@settings(max_examples=200)
 def test_without_an_order_neither_list_s_order_decides(
     wishes: Any, calls: Any, random: Any
 ) -> None:

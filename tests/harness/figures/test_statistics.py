@@ -52,6 +52,7 @@ def clustered(rng: np.random.Generator, clusters: int, repeats: int) -> list[lis
     return [list(rng.binomial(1, rate, size=repeats).astype(float)) for rate in rates]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats"), [(12, 4), (30, 3), (200, 2)])
 def test_the_cluster_bootstrap_covers_the_truth_about_95_percent_of_the_time(
@@ -111,6 +112,7 @@ def test_the_interval_of_a_paired_difference_covers_it_about_95_percent_of_the_t
     assert np.mean([0.1 in each for each in intervals]) == pytest.approx(0.95, abs=0.025)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats", "slack"), [(22, 1, 0.03), (60, 2, 0.02)])
 def test_the_interval_of_a_median_covers_it(clusters: int, repeats: int, slack: float) -> None:

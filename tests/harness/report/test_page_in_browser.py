@@ -1,12 +1,11 @@
 """The HTML report in a real Chromium: nothing hostile runs, and 2,000 samples stay quick."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report.page import html_page
@@ -51,17 +50,6 @@ CONTRAST = """
   return [...faint];
 }
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    assert found, "no Chromium: `make browser` installs it, or see docs/install.md for its packages"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

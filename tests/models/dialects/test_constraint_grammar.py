@@ -14,7 +14,7 @@ from lhkit.lifehelper import toolset as life_helper
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
 
-pytestmark = pytest.mark.gemma
+pytestmark = pytest.mark.slow
 
 Accepts = Callable[[str, str], bool]
 """(constraint, response) to whether it may be written as a whole."""
@@ -153,7 +153,6 @@ def is_valid(name: str, args: dict[str, Any]) -> bool:
     return set(args) <= set(declared) and Draft202012Validator(PARAMETERS[name]).is_valid(args)
 
 
-@settings(max_examples=300)
 @given(call=calls(), words=KOREAN)
 def test_every_valid_call_can_be_written(
     accepts: Accepts, call: tuple[str, dict[str, Any]], words: str
@@ -167,7 +166,6 @@ def test_every_valid_call_can_be_written(
     assert not accepts("auto", raw + raw)
 
 
-@settings(max_examples=300)
 @given(call=calls(), data=st.data())
 def test_no_invalid_call_can_be_written(
     accepts: Accepts, call: tuple[str, dict[str, Any]], data: st.DataObject

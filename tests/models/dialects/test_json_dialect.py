@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.json_values import MAX_DEPTH, NotJsonError
@@ -139,7 +139,6 @@ def test_parallel_calls_come_in_order(calls: list[tuple[str, dict[str, Any]]]) -
 # --- streaming is parsing
 
 
-@settings(max_examples=500)
 @given(raw=ADVERSARIAL, sizes=SIZES)
 def test_a_stream_says_the_same_at_every_chunking(raw: str, sizes: list[int]) -> None:
     whole_events, whole = streamed([raw])
@@ -156,7 +155,6 @@ def test_a_streamed_call_is_the_written_one(args: dict[str, Any], sizes: list[in
     assert json.dumps(result.calls[0].args) == json.dumps(args)
 
 
-@settings(max_examples=500)
 @given(raw=ADVERSARIAL, sizes=SIZES)
 def test_what_was_streamed_is_never_taken_back(raw: str, sizes: list[int]) -> None:
     events, result = streamed(cut(raw, sizes))
@@ -376,7 +374,6 @@ def test_an_open_brace_in_prose_does_not_swallow_what_follows() -> None:
     assert (result.text, names(result)) == ("괄호 { 하나, 인용 {'여기\n끝", ["f"])
 
 
-@settings(max_examples=500)
 @given(raw=ADVERSARIAL)
 @example(raw="{" * 100_000)
 @example(raw="{'name': '" + "\\" * 100_001)

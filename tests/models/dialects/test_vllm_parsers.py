@@ -15,7 +15,7 @@ import pytest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import FAMILIES, Family
 
-pytestmark = pytest.mark.gemma
+pytestmark = pytest.mark.slow
 
 TOOL = {
     "name": "f",

@@ -1,0 +1,30 @@
+"""A chat whose server went away and came back at the same address."""
+
+from contextlib import closing
+
+import pytest
+
+from lhkit import app
+from lhkit.lifehelper.toolset import LIFE_HELPER
+from lhkit.messages import ModelMessage
+from lhkit.models.vllm import Endpoint, VllmHttp
+from lhkit.settings import load_settings
+from tests.models.fake_vllm import FakeVllm, completion, streams
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_chat_goes_on_when_its_server_is_started_again() -> None:
+    kept = LIFE_HELPER.open_kept(None, now=load_settings().now, locale="ko")
+    with closing(kept) as session:
+        async with FakeVllm() as server:
+            model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
+        chat = app.open_chat(model, session, None, "ko")
+        await chat.user_turn("안녕")
+        assert "다시 시도하세요" in (chat.state.error or "")
+        async with FakeVllm(streams(completion(["반가워요"])), port=server.port):
+            await chat.retry()
+        await model.aclose()
+        assert chat.state.error is None
+        assert isinstance(chat.state.messages[-1], ModelMessage)
+        assert chat.state.messages[-1].text == "반가워요"
