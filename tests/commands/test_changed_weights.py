@@ -19,7 +19,7 @@ from lhkit.models.weights import serving_plan
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FAKE = Path(__file__).parents[1] / "models" / "fakes" / "fake_vllm.py"
 PATIENCE_S = 240.0  # against a hang only

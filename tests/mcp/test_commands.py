@@ -18,7 +18,7 @@ from tests.children import search_paths
 from tests.mcp.conftest import START_S
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(600)]
 
 DECLARATION = """
 server = {server}

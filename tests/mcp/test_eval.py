@@ -18,7 +18,7 @@ from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say
 from tests.mcp.conftest import LEDGER, START_S
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
 CLAIMS = {"add_entry": {"en": ["added"], "ko": ["적었"]}}
 

@@ -27,7 +27,7 @@ from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.toolset import ToolsetAround, isolation_fault, load, opened, state_of
 from tests.mcp.conftest import LEDGER, START_S
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
 Ledger = Callable[..., McpToolset]
 

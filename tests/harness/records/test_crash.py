@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 120
 SCENARIO = """
 - id: crash-{n:03}

@@ -83,6 +83,7 @@ async def test_a_record_that_has_gone_is_a_sentence(
         stored_records(tmp_path / "run", Questions({"find-0": ["another hash"]}, 1))
 
 
+@pytest.mark.slow
 async def test_memory_does_not_grow_with_the_records(tmp_path: Path) -> None:
     """Five times as many samples, and not another record (4 KiB) for each."""
 

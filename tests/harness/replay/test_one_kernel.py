@@ -9,6 +9,8 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
+pytestmark = pytest.mark.slow
+
 SETUP = """
 import asyncio, json
 from contextlib import aclosing

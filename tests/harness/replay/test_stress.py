@@ -44,6 +44,7 @@ async def play(scenarios: Any, model: Any, toolset: Any, stress: Stress, **optio
     return await replay(scenarios, harder, toolset=world, progress=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "label",

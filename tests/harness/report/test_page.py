@@ -41,6 +41,7 @@ def test_nothing_in_the_file_points_outside_it(
             assert re.findall(r'(?:href|src)="(?!#)', svg) == []
 
 
+@pytest.mark.slow
 def test_no_reason_is_cut_off_before_its_not(full_run: Run, korean: Catalog) -> None:
     """`add_note was expected and…` says the opposite of what it begins to say."""
     rules = re.findall(r"([^{}]*\.lhr-reason) \{([^}]*)\}", html_page(full_run, korean, name="r"))

@@ -170,6 +170,7 @@ async def test_what_was_exported_comes_back_as_the_same_conversations(
     assert [each["messages"] for each in after] == [each["messages"] for each in before]
 
 
+@pytest.mark.slow
 async def test_what_was_no_call_is_told_as_it_was_written(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ async def test_what_was_no_call_is_told_as_it_was_written(
     assert read["messages"][4][1] == "없어요\ufffd."
 
 
+@pytest.mark.slow
 async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_clicked(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
@@ -214,6 +216,7 @@ async def test_inspect_reads_every_sample_with_its_calls_and_what_the_user_click
     assert (sample["input"], sample["scores"]) == ("우유 메모 찾아 줘", {"lhkit": "C"})
 
 
+@pytest.mark.slow
 async def test_repeats_are_epochs_and_an_invalid_sample_is_an_error_for_inspect(
     tmp_path: Path,
 ) -> None:

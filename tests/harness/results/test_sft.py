@@ -284,6 +284,7 @@ async def test_command_reports_files_that_are_not_valid(tmp_path: Path) -> None:
         await exported(tmp_path, scenarios=(tmp_path / "missing.yaml",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [*DIALECTS])
 async def test_training_prompts_are_those_of_the_served_model_to_the_byte(dialect: str) -> None:
     paths = [Path("datasets/ac/dev") / f"ac{number:02}.yaml" for number in (1, 3, 5, 7, 10)]

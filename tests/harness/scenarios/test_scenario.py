@@ -206,6 +206,7 @@ def with_another(value: Any, wrong: Any) -> Iterator[Any]:
             yield copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [None, 1.5, True, "maybe", " ", [], ["x", 1, 2], {}, {"x": 1}])
 def test_no_fault_is_told_in_pydantics_words(tmp_path: Path, wrong: Any) -> None:
     raw = re.compile(r"(Input|String|Tuple|List|Field|Value) should|Extra inputs|Unexpected")
