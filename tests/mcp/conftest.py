@@ -23,6 +23,14 @@ LEDGER = Path(__file__).with_name("ledger.py")
 START_S = 120.0  # the machine may be busy: only a server that says nothing is one that hangs
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what starts a server."""
+    for item in items:
+        if {"command", "address"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Return where the ledger is."""
