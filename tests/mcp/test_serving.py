@@ -16,7 +16,7 @@ from lhkit.messages import ToolOk
 from lhkit.toolset import opened
 from tests.mcp.conftest import START_S, Person, dispatched
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(300)]
 
 TOOLS = '''\
 from pathlib import Path
