@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.commands.doctor import EXIT_UNWELL, examine
-from lhkit.commands.options import DoctorOptions
+from lhkit.cli.doctor import EXIT_UNWELL, examine
+from lhkit.cli.options import DoctorOptions
 from lhkit.models import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native

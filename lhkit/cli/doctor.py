@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lhkit import __version__, app
-from lhkit.commands.options import DoctorOptions
+from lhkit.cli.options import DoctorOptions
 from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
 from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog

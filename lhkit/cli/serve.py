@@ -12,8 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from lhkit import app
-from lhkit.commands.options import ServeOptions, in_dtype, served_by
-from lhkit.commands.progress import setup_progress
+from lhkit.cli.options import ServeOptions
+from lhkit.cli.overrides import in_dtype, served_by
+from lhkit.cli.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit import app
-from lhkit.commands.console import print_json
-from lhkit.commands.options import PromptOptions
+from lhkit.cli.console import print_json
+from lhkit.cli.options import PromptOptions
 from lhkit.errors import UsageError
 from lhkit.harness.scenario import Scenario, did_you_mean, load_scenarios
 from lhkit.lifehelper.shipped import scenarios_at
