@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from lhkit import app, scale
+from lhkit import app, embedded, scale
 from lhkit.cli.console import EXIT_INVALID, EXIT_MISSED
 from lhkit.cli.options import MatrixOptions
 from lhkit.cli.progress import opened_model
@@ -367,10 +367,13 @@ class _Stage:
         if "/" in (choice.name or ""):  # nobody serves it now
             return True
         name = app.embedded_name(choice.name)
-        found = await app.embedded_sha256(name, self.settings)
+        found = await embedded.embedded_sha256(name, self.settings)
         if found is None:  # the name of a folder is the hash of its recipe, that of a file is not
             is_folder = self.settings.runtime == VLLM
-            return is_folder and recorded.weights == app.embedded_weights(name, self.settings).name
+            return (
+                is_folder
+                and recorded.weights == embedded.embedded_weights(name, self.settings).name
+            )
         return recorded.weights_sha256 == found
 
     def _under_stress(self, source: ModelSource) -> tuple[ModelSource, Toolset]:

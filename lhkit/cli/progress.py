@@ -11,7 +11,8 @@ from rich.status import Status
 from rich.text import Text
 from tqdm import tqdm
 
-from lhkit.app import ModelChoice, Reports, open_model
+from lhkit.app import ModelChoice, open_model
+from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
 from lhkit.models.footprint import FootprintSource
 from lhkit.models.serving import StartProgress, StartReport, silent

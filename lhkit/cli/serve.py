@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.cli.options import ServeOptions
 from lhkit.cli.overrides import in_dtype, served_by
 from lhkit.cli.progress import setup_progress
@@ -153,7 +153,7 @@ async def _embedded_line(model: str, options: ServeOptions, settings: Settings) 
         return await _light_line(app.embedded_name(model), port, settings, weights)
     if weights is None:
         name = app.embedded_name(model)
-        folder = app.embedded_folder(name, settings)
+        folder = embedded.embedded_folder(name, settings)
     else:
         name, folder = _own_name(weights), await asyncio.to_thread(weights.resolve)
     now = settings.now()
@@ -181,7 +181,7 @@ async def _embedded_line(model: str, options: ServeOptions, settings: Settings) 
 async def _light_line(name: str, port: int | None, settings: Settings, weights: Path | None) -> int:
     if weights is not None:
         raise _not_by_llama_cpp(weights)
-    file = app.embedded_weights(name, settings)
+    file = embedded.embedded_weights(name, settings)
     plan = LlamaCppSettings(
         model=file, served_name=name, log_path=Path(), adapter=light_adapter(file)
     )
@@ -301,7 +301,7 @@ async def _keep_serving(name: str, server: LocalServer[ServerPlan], settings: Se
     """Let others find a server that has started, until it is told to end."""
     console = Console(markup=False)  # a folder may be called [red]
     try:
-        await app.require_same_weights(server, settings)
+        await embedded.require_same_weights(server, settings)
         async with advertised(settings.cache_dir, server):
             words = f"{name} is served at {server.base_url}. Ctrl-C ends it."
             console.print(printable(words), soft_wrap=True)
@@ -323,7 +323,7 @@ def _own_name(weights: Path) -> str:
 
 async def _running(name: str, weights: Path | None, settings: Settings) -> RunningServer | None:
     if weights is None:
-        return await app.running_server(name, settings)
+        return await embedded.running_server(name, settings)
     folder = await asyncio.to_thread(weights.resolve)
     running = await find_running(settings.cache_dir, name, model=folder, dtype=settings.dtype)
     if running is None:
@@ -333,10 +333,10 @@ async def _running(name: str, weights: Path | None, settings: Settings) -> Runni
 
 
 async def _server(
-    name: str, reports: app.Reports, options: ServeOptions, settings: Settings
+    name: str, reports: embedded.Reports, options: ServeOptions, settings: Settings
 ) -> LocalServer[ServerPlan]:
     if options.weights is None:
-        return await app.own_server(
+        return await embedded.own_server(
             settings,
             reports,
             name=name,

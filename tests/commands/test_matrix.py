@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.cli import matrix
 from lhkit.cli.matrix import run_matrix
 from lhkit.cli.options import MatrixOptions
@@ -78,7 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
             base_url=choice.base_url or "http://started:1",
             dialect=choice.dialect,
             constraint=choice.constraint,
-            weights=app.embedded_folder(app.EMBEDDED, settings).name,
+            weights=embedded.embedded_folder(app.EMBEDDED, settings).name,
         )
         if choice.is_embedded:
             identity = ModelIdentity(
@@ -86,7 +86,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
                 base_url="http://started:1",
                 dialect=choice.dialect,
                 constraint=choice.constraint,
-                weights=app.embedded_folder(app.EMBEDDED, settings).name,
+                weights=embedded.embedded_folder(app.EMBEDDED, settings).name,
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
@@ -174,7 +174,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             base_url=choice.base_url or f"http://{runtime}:1",
             dialect=choice.dialect,
             constraint=choice.constraint,
-            weights=app.embedded_weights(app.EMBEDDED, settings).name,
+            weights=embedded.embedded_weights(app.EMBEDDED, settings).name,
             weights_sha256=("a" if runtime == "vllm" else "b") * 64,
         )
         seen.append(f"{runtime} begins" if choice.is_embedded else f"{runtime} again")
@@ -186,7 +186,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return ("a" if settings.runtime == "vllm" else "b") * 64
 
     monkeypatch.setattr(matrix, "opened_model", opened)
-    monkeypatch.setattr(app, "embedded_sha256", sha256)
+    monkeypatch.setattr(embedded, "embedded_sha256", sha256)
     return seen
 
 
@@ -254,7 +254,7 @@ async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
     arms = '[arms]\nmodels = ["gemma"]'
     assert await bench.play(arms) == 0
     asked.clear()
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
     assert await bench.play(arms) == 0
     assert len(asked) == 1
     assert bench.lines("gemma") == 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.cli import serve
 from lhkit.cli.options import ServeOptions
 from lhkit.cli.serve import serve_model
@@ -93,7 +93,7 @@ async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
     *,
     is_gpu: bool,
 ) -> None:
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
     monkeypatch.setattr(weights, "version_of", lambda *_: installed)
     settings = Settings(cache_dir=tmp_path / "cache", locale="en")
     assert await serve_model(ServeOptions(dry_run=True), settings) == 0
@@ -120,7 +120,7 @@ async def test_the_embedded_line_is_printed_without_making_anything(
     server_parser: bool,
 ) -> None:
     settings = Settings(cache_dir=tmp_path)
-    monkeypatch.setattr(app, "embedded_folder", lambda name, _settings: tmp_path / f"of-{name}")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
     options = ServeOptions(model=model, port=8123, dry_run=True, server_parser=server_parser)
     assert await serve_model(options, settings) == 0
     words = shlex.split(capsys.readouterr().out)
@@ -157,7 +157,7 @@ async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
     *,
     compiled: bool,
 ) -> None:
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
     settings = Settings(cache_dir=tmp_path)
     await serve_model(ServeOptions(port=8123, dry_run=True, compiled=compiled), settings)
     words = shlex.split(capsys.readouterr().out)

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
@@ -62,7 +62,7 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     settings: Settings, tmp_path: Path
 ) -> None:
     scenarios = load_scenarios(scenario_paths("dev"))[:6]
-    plan = await app.embedded_server(settings, name=TALKATIVE)
+    plan = await embedded.embedded_server(settings, name=TALKATIVE)
     async with VllmServer(plan) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
         run = await replay(
@@ -91,7 +91,7 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
 async def test_a_chat_goes_on_when_its_killed_server_is_started_again(
     settings: Settings, tmp_path: Path
 ) -> None:
-    plan = await app.embedded_server(settings, name=TALKATIVE)
+    plan = await embedded.embedded_server(settings, name=TALKATIVE)
     file = tmp_path / "chat.sqlite3"
     with closing(LIFE_HELPER.open_kept(file, now=settings.now, locale="ko")) as session:
         async with VllmServer(plan) as server:

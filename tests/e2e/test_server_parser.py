@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lhkit import app
+from lhkit import embedded
 from lhkit.errors import RequestRefusedError
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
@@ -51,7 +51,7 @@ CONVERSATION: tuple[Message, ...] = (
 
 @pytest.fixture(scope="module")
 async def parsing_server(settings: Settings) -> AsyncIterator[VllmServer]:
-    plan = await app.embedded_server(settings, server_parser=True)
+    plan = await embedded.embedded_server(settings, server_parser=True)
     async with VllmServer(replace(plan, kv_cache_gib=1)) as server:
         yield server
 

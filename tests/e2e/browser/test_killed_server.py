@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Page, expect
 
-from lhkit import app
+from lhkit import embedded
 from lhkit.models.serving import VllmServer
 from lhkit.settings import load_settings
 
@@ -36,7 +36,7 @@ StartServer = Callable[..., AbstractContextManager[VllmServer]]
 def start_server() -> Iterator[StartServer]:
     """Return a function that serves Gemma, at a port or at any; the loop has its own thread."""
     with start_blocking_portal() as portal:
-        plan = portal.call(partial(app.embedded_server, load_settings(), name=TALKATIVE))
+        plan = portal.call(partial(embedded.embedded_server, load_settings(), name=TALKATIVE))
         yield lambda port=None: portal.wrap_async_context_manager(
             VllmServer(replace(plan, port=port))
         )
