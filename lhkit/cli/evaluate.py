@@ -4,29 +4,28 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from lhkit import app, scale
-from lhkit.cli.console import EXIT_MISSED, wide_console
+from lhkit.cli.console import EXIT_MISSED
 from lhkit.cli.options import EvalOptions
 from lhkit.cli.overrides import served_by
 from lhkit.cli.provenance import provenance
 from lhkit.cli.replicas import part_of, placement_of, waiting
+from lhkit.cli.results import exit_code_lines, print_lines, resumed, show_run
 from lhkit.cli.source import Replicas, choice_of, left_lines, opened_source
-from lhkit.cli.thresholds import Judged, Thresholds, judged, require_percent
+from lhkit.cli.thresholds import Thresholds, judged, require_percent
 from lhkit.errors import UsageError
 from lhkit.harness.html import criterion_words
-from lhkit.harness.log import RECORDS, Resumption, stored_answered
+from lhkit.harness.log import RECORDS, stored_answered
 from lhkit.harness.plan import plan_run, require_playable
 from lhkit.harness.record import Verdict
-from lhkit.harness.report.terminal import change_text, first_names, summary_table
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios, user_of
@@ -41,7 +40,6 @@ from lhkit.text import printable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.toolset import DEFAULT, Toolset, label_of, limited, load, registry_of
 
-_SHOWN_FAILURES = 10
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -106,7 +104,7 @@ async def evaluate(
                 concurrency=options.concurrency or opened.concurrency,
                 keep_prompts=options.keep_prompts,
                 keep_states=options.keep_states,
-                report=lambda found: _print_lines(resumed(found, catalog)),
+                report=lambda found: print_lines(resumed(found, catalog)),
                 provenance=replace(
                     told,
                     setup_s=setup_s,
@@ -116,8 +114,8 @@ async def evaluate(
             )
     words = criterion_words((each.ac for each in scenarios), options.toolset, catalog)
     found = judged(run, thresholds, catalog)
-    outcome = tuple(_for_people(run, found, catalog)) if options.exit_zero else found.missed
-    _report(
+    outcome = tuple(exit_code_lines(run, found, catalog)) if options.exit_zero else found.missed
+    show_run(
         run,
         run_dir,
         words,
@@ -225,7 +223,7 @@ def _resumable(run_dir: Path, catalog: Catalog) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        _print_lines([catalog.text("eval.interrupted", path=run_dir)])
+        print_lines([catalog.text("eval.interrupted", path=run_dir)])
         raise
 
 
@@ -318,71 +316,3 @@ def _run_name(options: EvalOptions) -> str:
             f"--name {options.name!r} cannot name a folder: use letters, digits, '.', '_', '-'"
         )
     return options.name
-
-
-def _report(
-    run: Run,
-    run_dir: Path,
-    words: Mapping[str, str],
-    last: Iterable[str],
-    catalog: Catalog,
-) -> None:
-    console = wide_console()
-    console.print(summary_table(run.summary(), catalog, words))
-    _show_failures(run, run_dir, console, catalog)
-    played = len(run.records) - run.kept
-    records = catalog.text("eval.records", path=run_dir, played=played, kept=run.kept)
-    console.print(Text(printable(records)), soft_wrap=True)
-    _print_lines(last)
-
-
-def _for_people(run: Run, found: Judged, catalog: Catalog) -> Iterator[str]:
-    """Yield which exit code a CI job would get and why; nothing where it is this command's own."""
-    total = run.summary().total
-    counts = {"passed": total.passed, "valid": total.valid}
-    if found.exit_code == 0:
-        yield catalog.text("eval.would_pass", **counts)
-    elif found.exit_code == EXIT_MISSED:
-        yield catalog.text("eval.would_stop", **counts, why=" ".join(found.missed))
-
-
-def _show_failures(run: Run, run_dir: Path, console: Console, catalog: Catalog) -> None:
-    failed = (each for each in run.records if each.judgement.verdict is not Verdict.PASS)
-    shown = list(islice(failed, _SHOWN_FAILURES))
-    if not shown:
-        return
-    console.print(Text(catalog.text("eval.failed"), style="bold"))
-    for record in shown:
-        reason = record.judgement.reasons[0] if record.judgement.reasons else ""
-        line = f"  {record.sample_id} · {record.judgement.verdict} · {reason}"
-        console.print(Text(printable(line)), no_wrap=True, overflow="ellipsis")
-    if left := sum(1 for _ in failed):
-        more = catalog.text("eval.more", count=left, path=run_dir)
-        console.print(Text(printable(f"  {more}")), soft_wrap=True)
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        wide_console().print(Text(printable(line)), soft_wrap=True)
-
-
-def resumed(found: Resumption, catalog: Catalog) -> Iterator[str]:
-    """Yield what a run found in its folder; nothing where it found nothing."""
-    if found.changed:
-        why = list(_why(found, catalog)) or [catalog.text("eval.unknown_change")]
-        yield catalog.text(
-            "eval.new_questions", count=found.changed, asked=found.asked, why="; ".join(why)
-        )
-    if found.retried:
-        yield catalog.text("eval.retried", count=found.retried, asked=found.asked)
-    if found.kept:
-        yield catalog.text("eval.kept", count=found.kept, asked=found.asked)
-    if found.unsure:
-        yield catalog.text("eval.unsure", models=", ".join(found.unsure))
-
-
-def _why(found: Resumption, catalog: Catalog) -> Iterator[str]:
-    scenarios = tuple(each.where for each in found.changes if each.what == "scenario")
-    if scenarios:
-        yield f"{catalog.text('change.scenario')} {first_names(scenarios)}"
-    yield from (change_text(each, catalog) for each in found.changes if each.what != "scenario")

@@ -1,12 +1,7 @@
 """`lhkit serve`: the embedded Gemma, kept running and findable."""
 
 import asyncio
-import shlex
-import shutil
 import signal
-import sys
-from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -15,11 +10,17 @@ from lhkit import app, embedded
 from lhkit.cli.options import ServeOptions
 from lhkit.cli.overrides import in_dtype, served_by
 from lhkit.cli.progress import setup_progress
-from lhkit.errors import MissingPackageError, ServerStartError, UsageError
-from lhkit.locales import load_catalog
-from lhkit.models import gguf_serving
-from lhkit.models.families import CPU_SERVER, Device, serve_command
-from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
+from lhkit.cli.serve_line import (
+    GGUF,
+    embedded_line,
+    not_by_llama_cpp,
+    own_name,
+    refuse_lora,
+    say_dtype,
+    say_left_out,
+    serve_line,
+)
+from lhkit.errors import ServerStartError, UsageError
 from lhkit.models.lora import read_lora, with_lora
 from lhkit.models.serving import (
     LocalServer,
@@ -28,31 +29,22 @@ from lhkit.models.serving import (
     VllmServer,
     advertised,
     alias_of,
-    aliases_of,
     find_running,
     for_installed_vllm,
 )
-from lhkit.models.vllm_options import fitted, known_options
 from lhkit.models.weights import (
     BASE,
     EMBEDDED,
     EMBEDDED_NAMES,
-    file_sha256,
     served_dtype,
-    served_precision,
     serving_plan,
     weights_sha256,
 )
-from lhkit.precision import ServedDtype, chosen
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
 from lhkit.text import printable
 
-GGUF = ".gguf"
-"""How the name of a file ends that llama.cpp serves."""
-_GGUF_AT_ONCE = 2  # conversations; each has a cache of its own
 _WATCH_S = 0.5
-_DRY_PORT = 8000  # shown where a free one would be taken
 
 
 async def serve_model(options: ServeOptions, settings: Settings) -> int:
@@ -77,10 +69,10 @@ async def serve_model(options: ServeOptions, settings: Settings) -> int:
     if options.weights is None and _is_served_by_a_line(model, options):
         if options.runtime is not None:
             raise UsageError(f"--runtime is for gemma and gemma-base, not for {model}")
-        return await _serve_line(model, options, in_dtype(settings, options.dtype))
+        return await serve_line(model, options, in_dtype(settings, options.dtype))
     if options.device is not None:
         raise UsageError(f"--device is for org/model, not for {options.weights or model}")
-    serve = _embedded_line if options.dry_run else _serve_embedded
+    serve = embedded_line if options.dry_run else _serve_embedded
     return await serve(model, options, served_by(settings, options.runtime, options.dtype))
 
 
@@ -89,179 +81,21 @@ def _is_served_by_a_line(model: str, options: ServeOptions) -> bool:
     return "/" in model or model.endswith(GGUF) or is_dry_other
 
 
-async def _serve_line(model: str, options: ServeOptions, settings: Settings) -> int:
-    """Print the command line that serves `model` well, and run it unless it is a dry run.
-
-    Where `model` is a folder and it is run, the server tells its hash. On a CPU it computes in what
-    this processor is quick in, on a graphics card in what vLLM chooses, if the settings ask for
-    nothing else.
-    """
-    device, port, dry_run = options.device or "gpu", options.port, options.dry_run
-    if options.lora is not None and model.endswith(GGUF):
-        raise UsageError("--lora is served by vLLM: give a folder or a name such as org/model")
-    if model.endswith(GGUF):
-        return await _gguf_line(Path(model), port, dry_run=dry_run)
-    if device not in ("gpu", "cpu"):
-        raise UsageError(f"no device {device!r}: choose gpu or cpu")
-    if options.compiled:
-        raise UsageError("--compile is for gemma and gemma-base: any other vLLM line is yours")
-    known: Device = "gpu" if device == "gpu" else "cpu"
-    dtype: ServedDtype = settings.dtype or "auto"
-    if known == "cpu":
-        precision = chosen(settings.dtype)
-        dtype = precision.dtype
-        _say(precision.words(load_catalog(settings.locale)))
-    command = serve_command(
-        model, known, dtype=dtype, port=port, server_parser=options.server_parser
-    )
-    starts = ("vllm", "serve") if known == "gpu" else (sys.executable, *CPU_SERVER[1:])
-    vllm_knows = await known_options(starts, settings.cache_dir)
-    sha256 = None
-    if not dry_run:
-        is_folder = await asyncio.to_thread(Path(model).is_dir)
-        sha256 = await weights_sha256(Path(model), settings.cache_dir) if is_folder else ""
-        aliases = aliases_of(weights_sha256=sha256, dtype=dtype)
-        command = (*command, *(("--served-model-name", model, *aliases) if aliases else ()))
-    if options.lora is not None:
-        lora = await read_lora(options.lora, settings.cache_dir, base=model, base_sha256=sha256)
-        command = (*command, *lora.options)
-    command, left_out = fitted(command, vllm_knows)
-    _say_left_out(left_out, settings)
-    console = Console(highlight=False, markup=False)
-    console.print(shlex.join(command), soft_wrap=True)
-    return 0 if dry_run else await _run(command)
-
-
-async def _gguf_line(file: Path, port: int | None, *, dry_run: bool) -> int:
-    if not await asyncio.to_thread(file.is_file):
-        raise UsageError(f"there is no file {file}")
-    sha256 = await asyncio.to_thread(file_sha256, file)
-    told = (str(port or _DRY_PORT), str(_GGUF_AT_ONCE), alias_of(sha256))
-    command = ("python", gguf_serving.__file__, str(file), *told)
-    Console(highlight=False, markup=False).print(shlex.join(command), soft_wrap=True)
-    if dry_run:
-        return 0
-    require_llama_cpp()
-    return await _ended(command)
-
-
-async def _embedded_line(model: str, options: ServeOptions, settings: Settings) -> int:
-    """Print the command line that serves an embedded model, or the weights."""
-    port, weights = options.port, options.weights
-    if settings.runtime == LLAMA_CPP:
-        _refuse_lora(options)
-        return await _light_line(app.embedded_name(model), port, settings, weights)
-    if weights is None:
-        name = app.embedded_name(model)
-        folder = embedded.embedded_folder(name, settings)
-    else:
-        name, folder = _own_name(weights), await asyncio.to_thread(weights.resolve)
-    now = settings.now()
-    plan = serving_plan(
-        name,
-        folder,
-        settings.cache_dir,
-        now,
-        dtype=served_dtype(settings.dtype),
-        port=port,
-        server_parser=options.server_parser,
-        compiled=options.compiled,
-    )
-    plan = await for_installed_vllm(plan, settings.cache_dir)
-    if options.lora is not None:
-        plan = with_lora(plan, await read_lora(options.lora, settings.cache_dir, base=name))
-    _say_left_out(plan.left_out, settings)
-    variables = [f"{name}={value}" for name, value in plan.environment().items()]
-    _say_dtype(settings)
-    line = shlex.join(["env", *variables, plan.python, *plan.arguments(port or _DRY_PORT)])
-    Console(highlight=False, markup=False).print(line, soft_wrap=True)
-    return 0
-
-
-async def _light_line(name: str, port: int | None, settings: Settings, weights: Path | None) -> int:
-    if weights is not None:
-        raise _not_by_llama_cpp(weights)
-    file = embedded.embedded_weights(name, settings)
-    plan = LlamaCppSettings(
-        model=file, served_name=name, log_path=Path(), adapter=light_adapter(file)
-    )
-    line = shlex.join(["python", *plan.arguments(port or _DRY_PORT)])
-    Console(highlight=False, markup=False).print(line, soft_wrap=True)
-    return 0
-
-
-def _not_by_llama_cpp(weights: Path) -> UsageError:
-    return UsageError(
-        f"llama.cpp serves files: turn {weights} into one by its `convert_hf_to_gguf.py`, then "
-        "`lhkit serve FILE.gguf`"
-    )
-
-
-def _refuse_lora(options: ServeOptions) -> None:
-    if options.lora is not None:
-        raise UsageError("--lora is served by vLLM: leave --runtime llama.cpp out, or merge it")
-
-
-def _say(words: str) -> None:
-    """Print what is no part of a line that somebody may copy or pipe."""
-    Console(stderr=True, highlight=False, markup=False).print(words, soft_wrap=True)
-
-
-def _say_dtype(settings: Settings) -> None:
-    if settings.runtime == LLAMA_CPP:
-        return  # the file tells
-    precision, catalog = served_precision(settings.dtype), load_catalog(settings.locale)
-    _say(precision.words(catalog) if precision else catalog.text("dtype.device"))
-
-
-def _say_left_out(options: Sequence[str], settings: Settings) -> None:
-    """Say in a line what is missing because the installed vLLM does not know some options."""
-    if not options:
-        return
-    catalog = load_catalog(settings.locale)
-    keys = (f"serve.without.{option.removeprefix('--')}" for option in options)
-    missing = [catalog.texts[key] for key in keys if key in catalog.texts]
-    effect = "; ".join(dict.fromkeys(missing)) or catalog.text("serve.vllm_default")
-    _say(catalog.text("serve.left_out", options=", ".join(options), effect=effect))
-
-
-async def _run(command: Sequence[str]) -> int:
-    program = next(word for word in command if word in ("vllm", "python"))
-    if shutil.which("vllm") is None if program == "vllm" else find_spec("vllm") is None:
-        raise MissingPackageError(
-            "vLLM is not installed here: install it for this machine, or run the line above where "
-            "it is (--dry-run only prints it)"
-        )
-    return await _ended(command)
-
-
-async def _ended(command: Sequence[str]) -> int:
-    """Run a command until it ends, or we do; return its exit code."""
-    words = (sys.executable if word == "python" else word for word in command)
-    process = await asyncio.create_subprocess_exec(*words)
-    try:
-        return await process.wait()
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
-
-
 async def _serve_embedded(model: str, options: ServeOptions, settings: Settings) -> int:
     weights = options.weights
     if weights is not None and settings.runtime == LLAMA_CPP:
-        raise _not_by_llama_cpp(weights)
+        raise not_by_llama_cpp(weights)
     if options.lora is not None:
         return await _serve_lora(model, options.lora, options, settings)
-    name = app.embedded_name(model) if weights is None else _own_name(weights)
+    name = app.embedded_name(model) if weights is None else own_name(weights)
     running = await _running(name, weights, settings)
     if running is not None:
         return _say_served(name, running)
-    _say_dtype(settings)
+    say_dtype(settings)
     with setup_progress() as reports:
         server = await _server(name, reports, options, settings)
         if isinstance(server, VllmServer):
-            _say_left_out(server.settings.left_out, settings)
+            say_left_out(server.settings.left_out, settings)
         await server.__aenter__()
     return await _keep_serving(name, server, settings)
 
@@ -276,10 +110,10 @@ def _say_served(name: str, running: RunningServer) -> int:
 async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings: Settings) -> int:
     """Serve an embedded model with an adapter beside it."""
     if settings.runtime == LLAMA_CPP:
-        _refuse_lora(options)
+        refuse_lora(options)
     base = app.embedded_name(model)
     await read_lora(folder, settings.cache_dir, base=base)  # before the base is made
-    _say_dtype(settings)
+    say_dtype(settings)
     with setup_progress() as reports:
         own = await _server(base, reports, options, settings)
         if not isinstance(own, VllmServer):
@@ -292,7 +126,7 @@ async def _serve_lora(model: str, folder: Path, options: ServeOptions, settings:
         if running is not None and {*lora.modules} <= {*running.options}:
             return _say_served(lora.name, running)
         server = VllmServer(plan, report=reports.server)
-        _say_left_out(server.settings.left_out, settings)
+        say_left_out(server.settings.left_out, settings)
         await server.__aenter__()
     return await _keep_serving(lora.name, server, settings)
 
@@ -310,15 +144,6 @@ async def _keep_serving(name: str, server: LocalServer[ServerPlan], settings: Se
     finally:
         await server.__aexit__(None, None, None)
     return 0
-
-
-def _own_name(weights: Path) -> str:
-    name = weights.resolve().name
-    if name in EMBEDDED_NAMES:
-        raise UsageError(f"{weights} has the name of an embedded model: rename the folder")
-    if not (weights / "config.json").is_file():
-        raise UsageError(f"{weights} holds no model: it needs a config.json and safetensors")
-    return name
 
 
 async def _running(name: str, weights: Path | None, settings: Settings) -> RunningServer | None:

@@ -63,12 +63,15 @@ def _is_theirs(file: str) -> bool:
 
 
 def an_object(value: Any) -> str:
+    """Return what `value` is, such as `an object of type Kitchen`."""
     return f"an object of type {type(value).__name__}"
 
 
 def a_type(value: Any) -> str:
+    """Return the type of `value` with its article, such as `a list`."""
     return with_article(type(value).__name__)
 
 
 def with_article(name: str) -> str:
+    """Return the name with `a` or `an` before it."""
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lhkit import app, embedded
-from lhkit.cli import serve
+from lhkit.cli import serve_line
 from lhkit.cli.options import ServeOptions
 from lhkit.cli.serve import serve_model
 from lhkit.errors import MissingPackageError, UsageError
@@ -245,7 +245,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run", ran)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -268,7 +268,7 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run", ran)
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()
