@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.cli import finish
-from lhkit.commands.author import SURVIVORS
+from lhkit.cli.finish import finish
+from lhkit.cli.mutate import SURVIVORS
 from lhkit.harness.author.findings import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutants import ADVICE

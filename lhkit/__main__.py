@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from lhkit.streams import flush_streams, prepare_streams
 
-# As `lhkit.cli` has them, which may not be loaded yet.
+# As `lhkit.cli.finish` has them, which may not be loaded yet.
 _WORLD = 3
 _UNFORESEEN = 70
 _INTERRUPTED = 130
@@ -24,7 +24,7 @@ def main() -> None:
     gc.set_threshold(*COLLECTOR)
     prepare_streams()
     try:
-        from lhkit.cli import build_cli
+        from lhkit.cli.parser import build_cli
 
         code = build_cli(asyncio.run)()
     except KeyboardInterrupt:

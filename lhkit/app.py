@@ -4,41 +4,30 @@ Holds no logic of its own. Everything it needs from outside comes in as `Setting
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lhkit import embedded
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate
+from lhkit.embedded import Reports
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
-from lhkit.models import light, served, weights
+from lhkit.models import served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.footprint import FootprintSource, watched
+from lhkit.models.footprint import watched
 from lhkit.models.http import Endpoint, require_address
-from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.pool import connected_pool
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import (
-    LocalServer,
-    RunningServer,
-    ServerPlan,
-    ServerSettings,
-    StartReport,
-    VllmServer,
-    advertised_at,
-    find_running,
-    for_installed_vllm,
-    require_vllm,
-)
-from lhkit.models.serving import silent as silent_server
-from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
+from lhkit.models.serving import LocalServer, RunningServer, ServerPlan, advertised_at
+from lhkit.models.weights import WeightsReport, weights_sha256
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
@@ -68,19 +57,6 @@ class ModelChoice:
     def is_embedded(self) -> bool:
         """True if lhkit has to find or start the server itself."""
         return self.base_url is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
-    """Who is told how weights and server are coming along.
-
-    `footprint` is given what tells the footprint of the server, if it is one of ours on this
-    machine: only then is it looked at.
-    """
-
-    weights: WeightsReport = weights.silent
-    server: StartReport = silent_server
-    footprint: Callable[[FootprintSource], object] | None = None
 
 
 @asynccontextmanager
@@ -125,15 +101,15 @@ async def _served(
             )
         return
     name = embedded_name(choice.name)
-    running = await running_server(name, settings)
+    running = await embedded.running_server(name, settings)
     if running is not None:
         async with _looked_at(running, reports):
             yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
-    server = await own_server(settings, reports, name=name, server_parser=is_parsing)
+    server = await embedded.own_server(settings, reports, name=name, server_parser=is_parsing)
     async with server, _looked_at(server, reports):
-        await require_same_weights(server, settings)
+        await embedded.require_same_weights(server, settings)
         yield _embedded_endpoint(server.base_url, choice)
 
 
@@ -201,9 +177,9 @@ async def expected_identity(
     if not choice.is_embedded or settings.runtime == LLAMA_CPP:
         return None
     name = embedded_name(choice.name)
-    if await running_server(name, settings) is not None:
+    if await embedded.running_server(name, settings) is not None:
         return None
-    folder = embedded_folder(name, settings)
+    folder = embedded.embedded_folder(name, settings)
     if not await asyncio.to_thread(folder.is_dir):
         return None
     return weights.expected_identity(
@@ -249,161 +225,6 @@ def shipped_scenarios(*ids: str) -> tuple[Scenario, ...]:
     if missing := [each for each in ids if each not in known]:
         raise UsageError(f"no scenario {', '.join(missing)}: all stand in {scenario_folder()}")
     return tuple(known[each] for each in ids)
-
-
-# From the name of an embedded model to its weights, its running server, or how to serve it.
-
-
-def embedded_weights(name: str, settings: Settings) -> Path:
-    """Return where the weights of an embedded model lie, or will lie, for the runtime that is set.
-
-    A folder for vLLM, a file for llama.cpp.
-
-    Raises:
-        AdapterError: there is no adapter.
-    """
-    if settings.runtime == LLAMA_CPP:
-        return light.light_file(settings.cache_dir, name)
-    return embedded_folder(name, settings)
-
-
-async def embedded_sha256(name: str, settings: Settings) -> str | None:
-    """Return the hash that a server of these weights tells; None: they are not made yet.
-
-    Raises:
-        AdapterError: there is no adapter.
-        WeightsError: they cannot be read.
-    """
-    found = embedded_weights(name, settings)
-    if not await asyncio.to_thread(found.exists):
-        return None
-    if settings.runtime == LLAMA_CPP:
-        return await asyncio.to_thread(light.light_sha256, found)
-    return await weights_sha256(found, settings.cache_dir)
-
-
-def embedded_folder(name: str, settings: Settings) -> Path:
-    """Return where the folder of an embedded model lies, or will lie: what vLLM serves.
-
-    Raises:
-        AdapterError: there is no adapter.
-    """
-    if name == weights.TUNED:
-        return weights.tuned_folder(settings.cache_dir)
-    return weights.weights_folder(settings.cache_dir)
-
-
-async def running_server(name: str, settings: Settings) -> RunningServer | None:
-    """Return the server that `lhkit serve` keeps of an embedded model; not one of older weights.
-
-    Nor one by another runtime, or that computes in another type, than the settings ask for.
-
-    Raises:
-        AdapterError: there is no adapter.
-    """
-    found = embedded_weights(name, settings)
-    if settings.runtime == LLAMA_CPP:
-        return await find_running(settings.cache_dir, f"{name}.{LLAMA_CPP}", model=found)
-    return await find_running(settings.cache_dir, name, model=found, dtype=settings.dtype)
-
-
-async def own_server(
-    settings: Settings,
-    reports: Reports,
-    *,
-    name: str = EMBEDDED,
-    port: int | None = None,
-    server_parser: bool = False,
-    compiled: bool = False,
-) -> LocalServer[ServerPlan]:
-    """Return a server of an embedded model by the runtime that is set, to be started by the caller.
-
-    Its weights are in place.
-
-    Raises:
-        UsageError: the runtime cannot do what is asked.
-        SetupError: the runtime is not installed (told first), or the weights cannot be had.
-        AdapterError: the adapter cannot be used.
-    """
-    if settings.runtime == LLAMA_CPP:
-        if server_parser or compiled:
-            raise UsageError(
-                f"--server-parser and --compile are for vLLM: leave them out, or give --runtime "
-                f"{VLLM}"
-            )
-        light_plan = await light_server(settings, reports.weights, name=name, port=port)
-        return LlamaCppServer(light_plan, report=reports.server)
-    plan = await embedded_server(
-        settings,
-        reports.weights,
-        name=name,
-        port=port,
-        server_parser=server_parser,
-        compiled=compiled,
-    )
-    return VllmServer(plan, report=reports.server)
-
-
-async def require_same_weights(server: LocalServer[ServerPlan], settings: Settings) -> None:
-    """Refuse a server whose weights were overwritten while it loaded them.
-
-    Raises:
-        ServerStartError: nobody knows what it loaded.
-        WeightsError: the weights cannot be read.
-    """
-    if isinstance(server, VllmServer):
-        await require_unchanged(server.settings, settings.cache_dir)
-
-
-async def light_server(
-    settings: Settings,
-    report: WeightsReport = weights.silent,
-    *,
-    name: str = EMBEDDED,
-    port: int | None = None,
-) -> LlamaCppSettings:
-    """Return how to serve an embedded model by llama.cpp, with its file in place.
-
-    Raises:
-        SetupError: llama.cpp is not installed (told first), or the weights cannot be had.
-        AdapterError: the adapter cannot be used.
-    """
-    light.require_llama_cpp()
-    file = await light.ensure_light(settings.cache_dir, name, report=report)
-    return await light.light_plan(name, file, settings.cache_dir, settings.now(), port=port)
-
-
-async def embedded_server(
-    settings: Settings,
-    report: WeightsReport = weights.silent,
-    *,
-    name: str = EMBEDDED,
-    port: int | None = None,
-    server_parser: bool = False,
-    compiled: bool = False,
-) -> ServerSettings:
-    """Return how to serve an embedded model (see `serving_plan`), with its weights in place.
-
-    Raises:
-        SetupError: vLLM is not installed (told first), or the weights cannot be had.
-        AdapterError: the adapter cannot be used.
-    """
-    require_vllm()
-    ensure = weights.ensure_tuned if name == weights.TUNED else weights.ensure_weights
-    folder = await ensure(settings.cache_dir, report=report)
-    now = settings.now()
-    plan = weights.serving_plan(
-        name,
-        folder,
-        settings.cache_dir,
-        now,
-        dtype=weights.served_dtype(settings.dtype),
-        port=port,
-        server_parser=server_parser,
-        compiled=compiled,
-        weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
-    )
-    return await for_installed_vllm(plan, settings.cache_dir)
 
 
 def require_toolset(scenarios: Iterable[Scenario], toolset: str) -> None:

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.chat.controller import Assistant
 from lhkit.errors import (
     LhkitError,
@@ -410,8 +410,8 @@ async def _server_plan(part: Part, settings: Settings) -> ServerSettings:
     is_parsing = part.dialect == OPENAI
     name = part.model or app.EMBEDDED
     if "/" not in name:
-        embedded = app.embedded_name(part.model)
-        plan = await app.embedded_server(settings, name=embedded, server_parser=is_parsing)
+        name = app.embedded_name(part.model)
+        plan = await embedded.embedded_server(settings, name=name, server_parser=is_parsing)
     else:
         family = family_of(name)
         is_folder = await asyncio.to_thread(Path(name).is_dir)

@@ -161,10 +161,10 @@ def test_ctrl_c_while_the_command_is_still_loading_is_an_interrupt_and_no_traceb
 ) -> None:
     class Interrupting:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "lhkit.cli":
+            if name == "lhkit.cli.parser":
                 raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "lhkit.cli", raising=False)
+    monkeypatch.delitem(sys.modules, "lhkit.cli.parser", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as left:
         main()

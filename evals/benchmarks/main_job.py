@@ -25,7 +25,7 @@ import aiohttp
 import figures
 from figures import Figure, Machine, Measurement
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
@@ -329,9 +329,9 @@ async def planned(settings: Settings) -> ServerSettings:
     Raises:
         SystemExit: a server is running already.
     """
-    if await app.running_server(app.EMBEDDED, settings):
+    if await embedded.running_server(app.EMBEDDED, settings):
         raise SystemExit("a server is running already: end `lhkit serve` first")
-    return await app.embedded_server(settings, port=PORT)
+    return await embedded.embedded_server(settings, port=PORT)
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ import serving_sides
 from figures import Figure, Machine, Measurement, Plot
 from serving_sides import Bench, Side
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
@@ -255,9 +255,9 @@ def draw(pairs: Sequence[Pair], folder: Path) -> None:
 
 async def measured(settings: Settings, until_s: float) -> tuple[list[Pair], ServerSettings, str]:
     """Serve, measure, end the server; return the pairs, how it was served, and vLLM's version."""
-    if await app.running_server(app.EMBEDDED, settings):
+    if await embedded.running_server(app.EMBEDDED, settings):
         raise SystemExit("a server is running already: end `lhkit serve` first")
-    plan = await app.embedded_server(settings)
+    plan = await embedded.embedded_server(settings)
     plan = replace(plan, env={**plan.env, **DEV})
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from lhkit.cli import build_parser
+from lhkit.cli.parser import build_parser
 from lhkit.models import serving
 
 HUGE = "99999999999999999999"

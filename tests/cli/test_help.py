@@ -5,12 +5,14 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli import EXAMPLES, build_parser, named_commands
-from lhkit.commands.evaluate import SCRIPTED
+from lhkit.cli.examples import EXAMPLES
+from lhkit.cli.parser import build_parser
+from lhkit.cli.typer_commands import named_commands
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.served import CONSTRAINTS
 from lhkit.models.weights import EMBEDDED_NAMES
+from lhkit.scale import SCRIPTED
 from tests.docs.command_lines import read_line
 
 GROUPS = {"", "chats", "import", "mcp"}

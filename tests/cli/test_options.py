@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from lhkit.cli import build_parser
-from lhkit.commands.options import (
+from lhkit.cli.options import (
     AcceptOptions,
     ChatOptions,
     DoctorOptions,
@@ -24,6 +23,7 @@ from lhkit.commands.options import (
     ServeOptions,
     ServeToolsOptions,
 )
+from lhkit.cli.parser import build_parser
 
 ONE, TWO, RUN, NEW = Path("one.yaml"), Path("two.yaml"), Path("runs/one"), Path("new")
 A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"

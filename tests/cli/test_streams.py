@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import typer
 
-from lhkit import cli
 from lhkit.__main__ import main
-from lhkit.cli import EXIT_UNFORESEEN, finish
+from lhkit.cli import finish as finish_module
+from lhkit.cli.finish import EXIT_UNFORESEEN, finish
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -145,7 +145,7 @@ def test_finish_reports_an_unforeseen_exception_as_70_and_logs_its_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(cli, "load_settings", lambda: Settings(cache_dir=tmp_path))
+    monkeypatch.setattr(finish_module, "load_settings", lambda: Settings(cache_dir=tmp_path))
     assert finished(error) == EXIT_UNFORESEEN == 70
     said, log = capsys.readouterr().err, tmp_path / "logs" / "lhkit.log"
     assert said.count("\n") == 1
@@ -159,7 +159,7 @@ def test_finish_prints_the_traceback_where_there_is_no_log(
 ) -> None:
     place = tmp_path / "file"
     place.write_text("", encoding="utf-8")
-    monkeypatch.setattr(cli, "load_settings", lambda: Settings(cache_dir=place))
+    monkeypatch.setattr(finish_module, "load_settings", lambda: Settings(cache_dir=place))
     assert finished(KeyError("eggs")) == EXIT_UNFORESEEN
     said = capsys.readouterr().err
     assert "Traceback (most recent call last)" in said
@@ -171,10 +171,10 @@ def test_main_reports_an_exception_while_loading_as_70(
 ) -> None:
     class Broken:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "lhkit.cli":
+            if name == "lhkit.cli.parser":
                 raise ImportError("libfoo.so is missing")
 
-    monkeypatch.delitem(sys.modules, "lhkit.cli", raising=False)
+    monkeypatch.delitem(sys.modules, "lhkit.cli.parser", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
     with pytest.raises(SystemExit) as left:
         main()

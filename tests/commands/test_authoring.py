@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lhkit.commands.author import accept_sample, lint_paths, mutate_paths
-from lhkit.commands.options import AcceptOptions, LintOptions, MutateOptions
+from lhkit.cli.accept import accept_sample
+from lhkit.cli.lint import lint_paths
+from lhkit.cli.mutate import mutate_paths
+from lhkit.cli.options import AcceptOptions, LintOptions, MutateOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios

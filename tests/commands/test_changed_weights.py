@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands import serve
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import EvalOptions, ServeOptions
+from lhkit.cli import serve
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.options import EvalOptions, ServeOptions
 from lhkit.harness.log import read_records
 from lhkit.models.serving import RunningServer, ServerSettings, find_running
 from lhkit.models.weights import serving_plan

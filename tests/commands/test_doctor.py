@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
-from lhkit.commands.doctor import EXIT_UNWELL, examine
-from lhkit.commands.options import DoctorOptions
+from lhkit import embedded
+from lhkit.cli.doctor import EXIT_UNWELL, examine
+from lhkit.cli.options import DoctorOptions
 from lhkit.models import weights
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
@@ -99,7 +99,7 @@ async def test_it_looks_for_the_weights_of_the_model_that_is_asked_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(app, "embedded_folder", lambda name, _settings: tmp_path / f"of-{name}")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
     (tmp_path / "of-gemma-base").mkdir()
     settings = Settings(locale="en", cache_dir=tmp_path, base_url=None)
     assert await examine(DoctorOptions(model=model), settings) == EXIT_UNWELL

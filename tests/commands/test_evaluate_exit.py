@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.evaluate import Thresholds, evaluate, judged
-from lhkit.commands.options import EvalOptions, RescoreOptions
-from lhkit.commands.report import compare_runs
-from lhkit.commands.rescore import rescore_run
+from lhkit.cli.compare import compare_runs
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.options import EvalOptions, RescoreOptions
+from lhkit.cli.rescore import rescore_run
+from lhkit.cli.thresholds import Thresholds, judged
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
@@ -427,7 +428,7 @@ async def test_somebody_who_interrupts_is_told_that_nothing_is_lost(
     async def interrupted(*_: Any, **__: Any) -> None:
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("lhkit.commands.evaluate.replay", interrupted)
+    monkeypatch.setattr("lhkit.cli.evaluate.replay", interrupted)
     with pytest.raises(asyncio.CancelledError):
         await run_eval()
     assert f"What was finished is in {tmp_path / 'runs' / 'gold'}" in capsys.readouterr().out

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
-from lhkit.commands import evaluate
-from lhkit.commands.evaluate import run_matrix
-from lhkit.commands.options import MatrixOptions
+from lhkit import app, embedded
+from lhkit.cli import arms as arms_module
+from lhkit.cli.matrix import run_matrix
+from lhkit.cli.options import MatrixOptions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.messages import ModelIdentity
@@ -78,7 +78,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
             base_url=choice.base_url or "http://started:1",
             dialect=choice.dialect,
             constraint=choice.constraint,
-            weights=app.embedded_folder(app.EMBEDDED, settings).name,
+            weights=embedded.embedded_folder(app.EMBEDDED, settings).name,
         )
         if choice.is_embedded:
             identity = ModelIdentity(
@@ -86,11 +86,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[app.ModelChoice]:
                 base_url="http://started:1",
                 dialect=choice.dialect,
                 constraint=choice.constraint,
-                weights=app.embedded_folder(app.EMBEDDED, settings).name,
+                weights=embedded.embedded_folder(app.EMBEDDED, settings).name,
             )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(evaluate, "opened_model", opened)
+    monkeypatch.setattr(arms_module, "opened_model", opened)
     return choices
 
 
@@ -174,7 +174,7 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             base_url=choice.base_url or f"http://{runtime}:1",
             dialect=choice.dialect,
             constraint=choice.constraint,
-            weights=app.embedded_weights(app.EMBEDDED, settings).name,
+            weights=embedded.embedded_weights(app.EMBEDDED, settings).name,
             weights_sha256=("a" if runtime == "vllm" else "b") * 64,
         )
         seen.append(f"{runtime} begins" if choice.is_embedded else f"{runtime} again")
@@ -185,8 +185,8 @@ def by_runtime(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def sha256(_name: str, settings: Settings) -> str:
         return ("a" if settings.runtime == "vllm" else "b") * 64
 
-    monkeypatch.setattr(evaluate, "opened_model", opened)
-    monkeypatch.setattr(app, "embedded_sha256", sha256)
+    monkeypatch.setattr(arms_module, "opened_model", opened)
+    monkeypatch.setattr(embedded, "embedded_sha256", sha256)
     return seen
 
 
@@ -254,7 +254,7 @@ async def test_an_arm_of_other_weights_under_the_same_name_is_played_again(
     arms = '[arms]\nmodels = ["gemma"]'
     assert await bench.play(arms) == 0
     asked.clear()
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: Path("/weights/trained-anew"))
     assert await bench.play(arms) == 0
     assert len(asked) == 1
     assert bench.lines("gemma") == 4
@@ -278,7 +278,7 @@ async def test_a_server_at_an_address_is_asked_whether_it_still_serves_those_wei
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(evaluate, "opened_model", opened)
+    monkeypatch.setattr(arms_module, "opened_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     assert await bench.play(arms) == 0
     serving[0] = now
@@ -302,7 +302,7 @@ async def test_of_a_server_that_does_not_tell_its_weights_the_matrix_says_so(
         )
         yield ScriptedModel(lambda _request: say("hello"), identity=identity)
 
-    monkeypatch.setattr(evaluate, "opened_model", opened)
+    monkeypatch.setattr(arms_module, "opened_model", opened)
     arms = 'arms.models = [{name = "mine", base_url = "http://box:1"}]'
     await bench.play(arms)
     assert "cannot be known" not in capsys.readouterr().out

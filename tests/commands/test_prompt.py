@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.app import embedded_folder
 from lhkit.chat.controller import ChatController
-from lhkit.commands.options import PromptOptions
-from lhkit.commands.prompt import show_prompt
+from lhkit.cli.options import PromptOptions
+from lhkit.cli.prompt import show_prompt
+from lhkit.embedded import embedded_folder
 from lhkit.errors import UsageError
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS

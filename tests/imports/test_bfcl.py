@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.imports import import_benchmark
+from lhkit.cli.imports import import_benchmark
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lhkit.commands import imports
-from lhkit.commands.imports import import_chats
-from lhkit.commands.options import ImportChatsOptions
+from lhkit.cli import imports
+from lhkit.cli.imports import import_chats
+from lhkit.cli.options import ImportChatsOptions
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.record import Verdict

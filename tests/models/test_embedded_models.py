@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError
 from lhkit.models import weights
 from lhkit.models.serving import RunningServer, after_boot_s
@@ -49,7 +49,7 @@ def advertise(name: str, server: FakeVllm, settings: Settings, model: Path | Non
     running = RunningServer(
         served_name=name,
         base_url=server.base_url,
-        model=str(model or app.embedded_folder(name, settings)),
+        model=str(model or embedded.embedded_folder(name, settings)),
         pid=os.getpid(),
         after_boot_s=after_boot_s(os.getpid()),
     )
@@ -81,15 +81,15 @@ async def test_a_server_of_the_other_name_is_not_found(
     settings: Settings, serving: dict[str, FakeVllm], running: str, asked: str
 ) -> None:
     advertise(running, serving[running], settings)
-    assert await app.running_server(asked, settings) is None
-    assert await app.running_server(running, settings) is not None
+    assert await embedded.running_server(asked, settings) is None
+    assert await embedded.running_server(running, settings) is not None
 
 
 async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
     settings: Settings, serving: dict[str, FakeVllm]
 ) -> None:
     advertise("gemma", serving["gemma"], settings, model=Path("/weights/gemma-tuned-old"))
-    assert await app.running_server("gemma", settings) is None
+    assert await embedded.running_server("gemma", settings) is None
     assert (settings.cache_dir / "servers" / "gemma.json").exists()
 
 
@@ -110,8 +110,8 @@ async def test_each_name_is_served_from_its_own_weights(
 
     monkeypatch.setattr(weights, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
-    default = await app.embedded_server(settings)
-    base = await app.embedded_server(settings, name="gemma-base", server_parser=True)
+    default = await embedded.embedded_server(settings)
+    base = await embedded.embedded_server(settings, name="gemma-base", server_parser=True)
     assert (default.served_name, default.model.name) == ("gemma", "tuned")
     assert default.log_path.name.startswith("gemma-2")
     assert (base.served_name, base.model.name) == ("gemma-base", "bare")
@@ -130,7 +130,7 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     monkeypatch.setattr(weights, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
-        await app.embedded_server(settings)
+        await embedded.embedded_server(settings)
 
 
 def test_a_name_that_is_none_is_refused_with_the_names() -> None:
@@ -142,6 +142,6 @@ async def test_without_an_adapter_the_bare_model_still_has_weights(
     settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "adapter" / ADAPTER_WEIGHTS).unlink()
-    assert app.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
+    assert embedded.embedded_folder("gemma-base", settings).name.startswith("gemma-3-270m-")
     with pytest.raises(AdapterError, match="holds no adapter"):
-        app.embedded_folder("gemma", settings)
+        embedded.embedded_folder("gemma", settings)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lhkit import app
-from lhkit.commands.evaluate import evaluate
-from lhkit.commands.options import EvalOptions
+from lhkit.cli.evaluate import evaluate
+from lhkit.cli.options import EvalOptions
 from lhkit.harness.log import Provenance, read_manifest
 from lhkit.harness.run import replay
 from lhkit.lifehelper.toolset import LIFE_HELPER

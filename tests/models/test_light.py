@@ -13,7 +13,7 @@ import gguf
 import numpy as np
 import pytest
 
-from lhkit import app
+from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.models import light
 from lhkit.models.dialects.base import Constraint
@@ -204,7 +204,7 @@ async def test_without_llama_cpp_it_is_told_before_anything_is_fetched(
     monkeypatch.setattr(light, "find_spec", lambda _name: None)
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(MissingPackageError, match=r"lhkit\[light\]"):
-        await app.own_server(settings, app.Reports())
+        await embedded.own_server(settings, embedded.Reports())
     assert not (tmp_path / "weights").exists()
 
 
@@ -237,7 +237,7 @@ async def test_a_server_that_is_kept_is_found_by_who_asks_for_its_runtime(
         (tmp_path / "servers").mkdir()
         told = json.dumps(asdict(kept))
         (tmp_path / "servers" / "gemma.llama.cpp.json").write_text(told)
-        found = await app.running_server("gemma", settings)
+        found = await embedded.running_server("gemma", settings)
     assert (found == kept) is (runtime == LLAMA_CPP)
 
 
@@ -259,7 +259,7 @@ def test_what_the_runtime_cannot_do_is_refused_before_it_is_started(
 async def test_what_only_vllm_has_is_refused(tmp_path: Path, asked: dict[str, bool]) -> None:
     settings = Settings(cache_dir=tmp_path, runtime=LLAMA_CPP)
     with pytest.raises(UsageError, match="--runtime vllm"):
-        await app.own_server(settings, app.Reports(), **asked)  # type: ignore[arg-type] # of these two
+        await embedded.own_server(settings, embedded.Reports(), **asked)  # type: ignore[arg-type] # of these two
 
 
 def test_the_shipped_one_has_a_file_of_its_own_for_each_name(tmp_path: Path) -> None:

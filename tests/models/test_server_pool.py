@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from lhkit.commands.evaluate import addresses_of, concurrency_for, evaluate
-from lhkit.commands.options import EvalOptions
+from lhkit.cli.evaluate import addresses_of, evaluate
+from lhkit.cli.options import EvalOptions
+from lhkit.cli.source import concurrency_for
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.log import read_manifest, read_records
 from lhkit.harness.metrics import summarise

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import ChatController
-from lhkit.commands.chats import list_chats, remove_chats, show_chat
+from lhkit.cli.chats import list_chats, remove_chats, show_chat
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.export import write_openai_messages

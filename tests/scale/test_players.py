@@ -18,8 +18,8 @@ import pytest
 
 from lhkit import scale
 from lhkit.app import ModelChoice
-from lhkit.commands.evaluate import run_matrix
-from lhkit.commands.options import MatrixOptions
+from lhkit.cli.matrix import run_matrix
+from lhkit.cli.options import MatrixOptions
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.harness.log import read_manifest, read_records, versions
 from lhkit.harness.record import Verdict

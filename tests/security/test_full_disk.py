@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from lhkit.cli import EXIT_WORLD, finish
+from lhkit.cli.finish import EXIT_WORLD, finish
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import RunError, StoreError
 from lhkit.harness.log import MANIFEST, RECORDS, open_journal, read_manifest, read_records

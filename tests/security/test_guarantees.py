@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lhkit import app
-from lhkit.cli import _complain
+from lhkit.cli.finish import _complain
 from lhkit.errors import ServerFailedError
 from lhkit.messages import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 from lhkit.models.families import serve_command
@@ -95,8 +95,8 @@ def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_pat
     "name", ["../../x", "/x", "", ".", "..", "a/b", "a\\b", "x" * 300, "a\nb", "\x1b[2J"]
 )
 def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -> None:
-    from lhkit.commands.evaluate import _run_name
-    from lhkit.commands.options import EvalOptions
+    from lhkit.cli.evaluate import _run_name
+    from lhkit.cli.options import EvalOptions
     from lhkit.errors import UsageError
 
     with pytest.raises(UsageError, match="cannot name a folder"):
@@ -104,8 +104,8 @@ def test_a_run_name_cannot_leave_the_folder_of_runs(name: str, tmp_path: Path) -
 
 
 def test_a_name_made_of_options_cannot_leave_it_either(tmp_path: Path) -> None:
-    from lhkit.commands.evaluate import _run_name
-    from lhkit.commands.options import EvalOptions
+    from lhkit.cli.evaluate import _run_name
+    from lhkit.cli.options import EvalOptions
 
     name = _run_name(EvalOptions(model="../../etc/\x1b[2J\x00x", runs_dir=tmp_path))
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()

@@ -14,10 +14,11 @@ import pytest
 from aiohttp import web
 
 import lhkit
-from lhkit import app, cli
-from lhkit.commands.export import _send
-from lhkit.commands.options import ReportOptions
-from lhkit.commands.report import report_run
+from lhkit import app
+from lhkit.cli.export import _send
+from lhkit.cli.finish import log_to_file
+from lhkit.cli.options import ReportOptions
+from lhkit.cli.report import report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
 from lhkit.harness.author.gold import gold_models
 from lhkit.harness.score import Verdict
@@ -141,7 +142,7 @@ async def test_a_run_has_no_key_in_records_reports_or_logs(
     tmp_path: Path,
 ) -> None:
     """The key comes in an error, and in a reply in pieces that are no key by themselves."""
-    handler = cli.log_to_file(Settings(cache_dir=tmp_path, api_key=PLAIN))
+    handler = log_to_file(Settings(cache_dir=tmp_path, api_key=PLAIN))
     pieces: list[dict[str, object]] = [
         {"content": piece} for piece in ("It is ", PLAIN[:9], PLAIN[9:], ".")
     ]

@@ -14,7 +14,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from lhkit import files
-from lhkit.cli import build_parser
+from lhkit.cli.parser import build_parser
 from lhkit.errors import LhkitError, RunError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.chats import forget_chats

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.commands.export import export_run
-from lhkit.commands.options import ExportOptions
+from lhkit.cli.export import export_run
+from lhkit.cli.options import ExportOptions
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.held_out import HeldOut

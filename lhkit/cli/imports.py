@@ -11,8 +11,8 @@ from typing import Any
 from rich.text import Text
 from tqdm import tqdm
 
-from lhkit.commands.console import wide_console
-from lhkit.commands.options import ImportChatsOptions
+from lhkit.cli.console import wide_console
+from lhkit.cli.options import ImportChatsOptions
 from lhkit.errors import UsageError
 from lhkit.harness.author.findings import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint

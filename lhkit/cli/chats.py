@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from lhkit.commands.console import wide_console
+from lhkit.cli.console import wide_console
 from lhkit.errors import UsageError
 from lhkit.harness.chats import forget_chats, load_chats
 from lhkit.harness.record import SampleRecord

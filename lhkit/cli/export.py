@@ -8,8 +8,8 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 from rich.text import Text
 
-from lhkit.commands.console import wide_console
-from lhkit.commands.options import ExportOptions
+from lhkit.cli.console import wide_console
+from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet

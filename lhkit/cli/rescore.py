@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from lhkit.commands.console import wide_console
-from lhkit.commands.options import RescoreOptions
+from lhkit.cli.console import wide_console
+from lhkit.cli.options import RescoreOptions
 from lhkit.errors import RunError
 from lhkit.harness.html import criterion_words
 from lhkit.harness.log import write_rescored

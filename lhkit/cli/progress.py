@@ -1,6 +1,5 @@
-"""What a command tells while it works, and where a run came from."""
+"""One live line on standard error while weights and server are made ready."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
@@ -12,45 +11,14 @@ from rich.status import Status
 from rich.text import Text
 from tqdm import tqdm
 
-from lhkit.app import ModelChoice, Reports, open_model
-from lhkit.harness.log import Provenance
+from lhkit.app import ModelChoice, open_model
+from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
 from lhkit.models.footprint import FootprintSource
 from lhkit.models.serving import StartProgress, StartReport, silent
 from lhkit.models.weights import WeightsProgress, WeightsStage
-from lhkit.settings import Settings, hardware
+from lhkit.settings import Settings
 from lhkit.text import printable
-
-# What only the command line can know of a run: when, by which command, at which commit, on what.
-#
-# Not the model: that is the model's identity.
-
-
-async def provenance(settings: Settings, command: tuple[str, ...] = ()) -> Provenance:
-    """Return it for a run that begins now."""
-    return Provenance(
-        started_at=settings.now(),
-        command=command,
-        git_commit=await _git_commit(),
-        hardware=hardware(),
-    )
-
-
-async def _git_commit() -> str | None:
-    """Return the commit of the folder we are in, None outside a repository or without git."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "rev-parse", "HEAD"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return None
-    output, _ = await process.communicate()
-    return output.decode().strip() or None
-
-
-# One live line on standard error while weights and server are made ready.
 
 
 @asynccontextmanager

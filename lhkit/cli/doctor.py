@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.text import Text
 
-from lhkit import __version__, app
-from lhkit.commands.options import DoctorOptions
+from lhkit import __version__, app, embedded
+from lhkit.cli.options import DoctorOptions
 from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
 from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog
@@ -105,7 +105,7 @@ async def _endpoint(options: DoctorOptions, settings: Settings) -> Endpoint | No
 async def _running_address(options: DoctorOptions, settings: Settings) -> str | None:
     name = app.embedded_name(options.model)
     try:
-        running = await app.running_server(name, settings)
+        running = await embedded.running_server(name, settings)
     except AdapterError:  # told among what is installed
         return None
     return running.base_url if running else None
@@ -134,7 +134,7 @@ def _dtype(settings: Settings, catalog: Catalog) -> Checked:
 def _weights(options: DoctorOptions, settings: Settings, catalog: Catalog) -> Checked:
     name = options.model if options.model in EMBEDDED_NAMES else None
     try:
-        folder = app.embedded_weights(app.embedded_name(name), settings)
+        folder = embedded.embedded_weights(app.embedded_name(name), settings)
     except AdapterError as error:
         return Checked(is_well=False, said=str(error))
     key = "doctor.weights" if folder.exists() else "doctor.no_weights"

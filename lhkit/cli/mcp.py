@@ -1,7 +1,7 @@
 """`lhkit mcp serve`: the tools of any toolset for other MCP clients."""
 
-from lhkit.commands.chat import open_talk
-from lhkit.commands.options import ChatOptions, ServeToolsOptions
+from lhkit.cli.chat import open_talk
+from lhkit.cli.options import ChatOptions, ServeToolsOptions
 from lhkit.errors import MissingPackageError
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings

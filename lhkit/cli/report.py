@@ -1,4 +1,4 @@
-"""`lhkit report` and `compare`: what is read from runs that are there."""
+"""`lhkit report`: a run folder as an HTML file, as Markdown, as JUnit XML."""
 
 import sys
 from pathlib import Path
@@ -6,19 +6,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from lhkit.commands.console import wide_console
-from lhkit.commands.options import ReportOptions
+from lhkit.cli.options import ReportOptions
 from lhkit.errors import RunError
 from lhkit.files import write_whole
-from lhkit.harness.compare import compare
-from lhkit.harness.report.terminal import comparison_table
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
 from lhkit.text import printable, whole_unicode
-
-# `lhkit report`: a run folder as an HTML file, as Markdown, as JUnit XML.
-
 
 STDOUT = Path("-")
 
@@ -68,22 +62,3 @@ def write_report(path: Path, content: str) -> None:
         write_whole(path, whole_unicode(content).encode())
     except OSError as error:
         raise RunError(f"{path} cannot be written ({error}): choose another place") from error
-
-
-# `lhkit compare`: two runs as pairs, in one table and one sentence.
-
-
-async def compare_runs(
-    folder_a: Path, folder_b: Path, settings: Settings, locale: str | None = None
-) -> int:
-    """Show what run b is against run a; return the exit code.
-
-    Raises:
-        RunError: one of the folders holds no run, or a broken one.
-        UsageError: there is no such locale.
-    """
-    catalog = load_catalog(locale or settings.locale)
-    comparison = compare(Run.load(folder_a), Run.load(folder_b))
-    console: Console = wide_console()
-    console.print(comparison_table(comparison, catalog), soft_wrap=True)
-    return 0

@@ -1,6 +1,6 @@
 """What the commands are asked for: each option once, with its help, its default and its place.
 
-A field that is an option or an argument has a type of `Annotated[X, typer.Option(…)]`; `lhkit.cli`
+A field that is an option or an argument has a type of `Annotated[X, typer.Option(…)]`; `parser`
 makes the command line of it. The fields stand in the order in which `--help` shows them. Nothing
 heavy is imported here, since every `--help` reads it.
 """
@@ -11,14 +11,8 @@ from typing import Annotated
 
 import typer
 
-from lhkit.errors import UsageError
 from lhkit.locales import DEFAULT_LOCALE, available_locales
-from lhkit.precision import dtype_of
-from lhkit.runtimes import LLAMA_CPP, runtime_of
-from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS, Settings
-
-# Options that several commands share.
-
+from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
 
 DIALECTS = "{dialects}"
 """Stands in a help text for the names of all dialects but `openai`: they come of slow imports."""
@@ -28,6 +22,7 @@ MOST = 1_000_000
 """The most of whatever is counted: conversations, steps, tokens. More is a slip of the hand."""
 MOST_REPLICAS = 4_096
 SHAPE = "FILE.py:NAME"
+USUAL_CHATS = Path("runs/chats")
 
 BaseUrl = Annotated[
     str | None,
@@ -130,50 +125,24 @@ Cpus = Annotated[
         help="With --ray: cores of each. Default: 1.",
     ),
 ]
-
-
-def in_dtype(settings: Settings, dtype: str | None, *addresses: str | None) -> Settings:
-    """Return the settings with the type of number that the command line names, if it does.
-
-    Raises:
-        UsageError: there is no such type, or it is asked of servers that run at `addresses`.
-    """
-    if dtype is None:
-        return settings
-    _require_own("--dtype", addresses)
-    return settings.model_copy(update={"dtype": dtype_of(dtype)})
-
-
-def served_by(
-    settings: Settings, runtime: str | None, dtype: str | None, *addresses: str | None
-) -> Settings:
-    """Return the settings with runtime and type of number as the command line names them.
-
-    Raises:
-        UsageError: there is no such runtime or type, one is asked of servers that run at
-            `addresses`, or a type where the file has its own.
-    """
-    if runtime is not None:
-        _require_own("--runtime", addresses)
-        settings = settings.model_copy(update={"runtime": runtime_of(runtime)})
-    settings = in_dtype(settings, dtype, *addresses)
-    if dtype is not None and settings.runtime == LLAMA_CPP:
-        raise UsageError(
-            f"--dtype is for vLLM: what {LLAMA_CPP} serves is quantised as its file is; leave it "
-            "out"
-        )
-    return settings
-
-
-def _require_own(option: str, addresses: tuple[str | None, ...]) -> None:
-    if address := next(filter(None, addresses), None):
-        raise UsageError(
-            f"{option} is for a model that lhkit serves itself, and {address} serves already: "
-            "leave one of them out"
-        )
-
-
-# `eval` and `matrix`.
+ChatsFolder = Annotated[Path, typer.Argument(file_okay=False)]
+InChatsFolder = Annotated[
+    Path, typer.Option("--in", metavar="FOLDER", file_okay=False, help="Where chats are kept.")
+]
+ChatName = Annotated[str, typer.Argument(help="As `lhkit chats list` names it.")]
+ChatNames = Annotated[list[str] | None, typer.Argument(metavar="[CHAT]...", help="Names of chats.")]
+AllChats = Annotated[bool, typer.Option("--all", help="All that are kept in the folder.")]
+ComparedRun = Annotated[Path, typer.Argument(metavar="RUN_A", help="The run to compare with.")]
+RunInQuestion = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run in question.")]
+BfclFolder = Annotated[
+    Path, typer.Argument(file_okay=False, help="Folder of the package bfcl_eval.")
+]
+TauFolder = Annotated[
+    Path, typer.Argument(file_okay=False, help="Your clone of sierra-research/tau-bench.")
+]
+TauSplit = Annotated[
+    str, typer.Option(help="test (what tau-bench reports), dev, train (retail's), or all.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,9 +233,6 @@ class MatrixOptions:
     replicas: Replicas = None
     gpus: Gpus = None
     cpus: Cpus = None
-
-
-# `chat`, `serve`, `mcp serve` and `doctor`: around a model that is served.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,9 +340,6 @@ class DoctorOptions:
     dialect: Dialect = "json"
 
 
-# `lint`, `mutate`, `accept`, `prompt` and `import`: for those who write scenarios and tools.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintOptions:
     """Which scenarios `lhkit lint` checks: all shipped ones where there are no `paths`."""
@@ -481,9 +444,6 @@ class ImportChatsOptions:
         Path | None, typer.Option(dir_okay=False, help="JSON that the functions begin with.")
     ] = None
     as_jsonl: AsJsonl = False
-
-
-# `rescore`, `report` and `export`: of what is there already.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

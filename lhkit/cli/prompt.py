@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lhkit import app
-from lhkit.commands.console import print_json
-from lhkit.commands.options import PromptOptions
+from lhkit import embedded
+from lhkit.cli.console import print_json
+from lhkit.cli.options import PromptOptions
 from lhkit.errors import UsageError
 from lhkit.harness.scenario import Scenario, did_you_mean, load_scenarios
 from lhkit.lifehelper.shipped import scenarios_at
@@ -136,7 +136,7 @@ def _tokens(settings: Settings) -> Measure | None:
     if find_spec("tokenizers") is None:
         return None
     for name in EMBEDDED_NAMES:
-        folder = app.embedded_folder(name, settings)
+        folder = embedded.embedded_folder(name, settings)
         if (folder / "tokenizer.json").is_file():
             encode = encoder(folder)
             return lambda text: len(encode(text))

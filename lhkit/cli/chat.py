@@ -1,0 +1,109 @@
+"""`lhkit chat`: a toolset in a terminal; a person is asked before every write."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit import app
+from lhkit.cli.options import ChatOptions
+from lhkit.cli.overrides import served_by
+from lhkit.cli.progress import opened_model
+from lhkit.cli.terminal import TerminalChat
+from lhkit.cli.typed import InputLines, input_lines
+from lhkit.confirm.gate import GuardedGate
+from lhkit.confirm.terminal import TerminalGate
+from lhkit.errors import UsageError
+from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.scenario import read_yaml
+from lhkit.harness.sessions import Surroundings
+from lhkit.locales import Catalog, load_catalog
+from lhkit.settings import Settings
+from lhkit.toolset import KeepsData, closed_after, load, name_of
+
+
+async def converse(options: ChatOptions, settings: Settings) -> int:
+    """Chat until the user ends it; return the exit code.
+
+    Raises:
+        LhkitError: the toolset, its data or the model cannot be had.
+    """
+    base_url = options.base_url or settings.base_url
+    told = served_by(settings, options.runtime, options.dtype, base_url)
+    told = told.model_copy(update={"locale": options.locale or settings.locale})
+    catalog = load_catalog(told.locale)
+    choice = app.ModelChoice(
+        name=options.model,
+        base_url=base_url,
+        api_key=told.api_key,
+        dialect=options.dialect,
+        constraint=app.constraint_of(options.constrain),
+    )
+    app.require_choice(choice, told.runtime)  # before a file is made
+    surroundings = open_talk(options, told)
+    with closed_after(surroundings.session) as session:
+        choice = replace(choice, tools=session.registry.definitions)
+        app.require_choice(choice, told.runtime)
+        folder = options.record
+        keeper = None if folder is None else ChatKeeper(folder, surroundings, now=told.now)
+        console = Console(highlight=False, markup=False, emoji=False)
+        lines = input_lines()
+        gate = GuardedGate(terminal_gate(lines, console, catalog))
+        async with opened_model(choice, told) as model:
+            controller = app.open_chat(model, session, gate, told.locale)
+            chat = TerminalChat(
+                controller,
+                surroundings,
+                read=lines.read,
+                console=console,
+                catalog=catalog,
+                now=told.now,
+                keeper=keeper,
+            )
+            await chat.run(model_name=model.identity.model)
+    return 0
+
+
+def terminal_gate(lines: InputLines, console: Console, catalog: Catalog) -> TerminalGate:
+    """Return the gate that asks in `console`, letter for letter."""
+
+    def write(text: str) -> None:  # a `str` would be searched for markup and for `:emoji:`
+        console.print(Text(text), soft_wrap=True)
+
+    return TerminalGate(lines.read, write, catalog, forget=lines.forget)
+
+
+def open_talk(options: ChatOptions, settings: Settings) -> Surroundings:
+    """Return what is talked in: kept data, or a world of its own.
+
+    Raises:
+        UsageError: there is no such toolset or world, or it keeps no data in a file.
+        StoreError: its file cannot be had.
+    """
+    toolset = load(options.toolset)
+    world = None if options.world is None else _world(options.world)
+    file = options.file
+    if world is None and isinstance(toolset, KeepsData):
+        file = file or settings.data_dir / f"{name_of(toolset)}.sqlite3"
+    elif file is not None:
+        what = "--world begins anew" if options.world else f"--toolset {options.toolset} has none"
+        raise UsageError(f"--db names a file that data is kept in, and {what}: leave one out")
+    return Surroundings(toolset, world, file, now=settings.now, locale=settings.locale)
+
+
+def _world(file: Path) -> dict[str, Any]:
+    try:
+        read = read_yaml(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--world {file} cannot be read ({error}): give a YAML file") from error
+    if read.faults:
+        fault = read.faults[0]
+        raise UsageError(f"{file}:{read.line(fault.path)}: {fault.message}")
+    if not isinstance(read.value, dict):
+        raise UsageError(
+            f"{file} is no world: write what stands under `world:` in a scenario, such as "
+            "`items: [{id: egg}]`"
+        )
+    return read.value

@@ -1,0 +1,64 @@
+"""`lhkit lint`: are scenarios fit to be asked? A line for each fault, and an exit code."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.text import Text
+
+from lhkit.cli.console import print_json
+from lhkit.cli.options import LintOptions
+from lhkit.harness.author.findings import Finding, Level
+from lhkit.harness.author.lint import lint
+from lhkit.harness.scenario import read_sources
+from lhkit.lifehelper.shipped import scenarios_at
+from lhkit.locales import Catalog, load_catalog
+from lhkit.settings import Settings
+from lhkit.text import printable
+from lhkit.toolset import DEFAULT, load
+
+EXIT_UNFIT = 1
+
+
+async def lint_paths(options: LintOptions, settings: Settings) -> int:
+    """Show what is wrong with the scenarios.
+
+    Raises:
+        UsageError: a file is not there or cannot be read, or the toolset is none.
+    """
+    where = scenarios_at(options.paths, options.toolset)
+    toolset = load(options.toolset)
+    sources = read_sources(where)
+    findings = await lint(sources, toolset)
+    console = Console()
+    if options.as_json:
+        print_json(console, [asdict(each) for each in findings])
+    else:
+        catalog = load_catalog(settings.locale)
+        refused = len({fault.file for fault in sources.faults})
+        counts = (len(sources.scenarios), refused)
+        _show_findings(findings, counts, console, catalog)
+        if options.toolset == DEFAULT and any(each.code == "unknown_tool" for each in findings):
+            console.print(catalog.text("lint.other_tools"), soft_wrap=True)
+    return EXIT_UNFIT if any(each.level is Level.ERROR for each in findings) else 0
+
+
+def _show_findings(
+    findings: Sequence[Finding], read: tuple[int, int], console: Console, catalog: Catalog
+) -> None:
+    """Show each finding, and how many scenarios were read and files refused."""
+    styles = {Level.ERROR: "red", Level.WARNING: "yellow"}
+    for finding in findings:
+        console.print(Text(printable(str(finding)), style=styles[finding.level]), soft_wrap=True)
+    counts = Counter(finding.level for finding in findings)
+    scenarios, files = read
+    console.print(
+        catalog.text(
+            "lint.counts",
+            scenarios=scenarios,
+            refused=catalog.text("lint.refused", files=files) if files else "",
+            errors=counts[Level.ERROR],
+            warnings=counts[Level.WARNING],
+        )
+    )

@@ -1,0 +1,174 @@
+"""Who plays: a script, a served model, or nobody if nothing is left to play."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn, TypeAlias
+
+from lhkit import app
+from lhkit.cli.progress import opened_model, setup_progress
+from lhkit.errors import RunError
+from lhkit.harness.plan import MOST_CONCURRENCY
+from lhkit.harness.stress import ModelSource
+from lhkit.locales import Catalog
+from lhkit.messages import Footprint, ModelIdentity
+from lhkit.models.base import ModelRequest
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.footprint import FootprintSource
+from lhkit.models.pool import ServerPool
+from lhkit.models.scripted import ScriptedModel
+from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency
+from lhkit.models.serving import StartProgress
+from lhkit.scale import SCRIPTED, RayPlayers
+from lhkit.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A model that is ready. `server_s` is how long a server started for it took, in seconds.
+
+    Where there are `players`, they play, and `source` only tells who they are. `footprint` is as
+    in `Provenance`.
+    """
+
+    source: ModelSource
+    server_s: float = 0.0
+    footprint: Callable[[], Footprint | None] = lambda: None
+    players: RayPlayers | None = None
+
+    @property
+    def concurrency(self) -> int:
+        """How many conversations to have at once if nobody says."""
+        if self.players is not None:
+            return min(MOST_CONCURRENCY, self.players.at_once)
+        return concurrency_for(self.source)
+
+
+def concurrency_for(source: ModelSource) -> int:
+    """Return how many conversations to have at once if nobody says: as many as the servers run."""
+    if callable(source):
+        return UNKNOWN_CONCURRENCY
+    servers = len(source) if isinstance(source, ServerPool) else 1
+    return min(MOST_CONCURRENCY, servers * fitting_concurrency(source.identity))
+
+
+Replicas: TypeAlias = Callable[[], AbstractAsyncContextManager[RayPlayers]]
+"""Asks for the replicas of a run."""
+
+
+@asynccontextmanager
+async def opened_source(
+    choice: app.ModelChoice,
+    settings: Settings,
+    is_answered: Callable[[ModelSource], bool],
+    replicas: Replicas | None = None,
+) -> AsyncIterator[Opened]:
+    """Yield what plays; no server is started where `is_answered` says that nothing is left.
+
+    Args:
+        choice: which model; `gold` and `silent` are scripts, at an address they are names.
+        settings: where weights and servers are.
+        is_answered: whether a run of this model would have nothing to play.
+        replicas: asks for those who play, if it is not this process.
+
+    Raises:
+        LhkitError: the model cannot be had.
+    """
+    is_script = choice.is_embedded and choice.name in SCRIPTED
+    if is_script and replicas is None:
+        yield Opened(source=SCRIPTED[choice.name]())
+        return
+    identity = (
+        None if is_script or "/" in (choice.name or "") else await _expected(choice, settings)
+    )
+    if identity:
+        nobody = _named(identity)
+        if is_answered(nobody):
+            yield Opened(source=nobody)
+            return
+    if replicas is not None:
+        async with replicas() as players:
+            source = source_of(choice, players)
+            yield Opened(source=source, server_s=players.server_s, players=players)
+        return
+    start, told = _StartTime(), FootprintReceiver()
+    async with opened_model(choice, settings, start, told.take) as model:
+        yield Opened(source=model, server_s=start.elapsed_s, footprint=told.footprint)
+
+
+async def _expected(choice: app.ModelChoice, settings: Settings) -> ModelIdentity | None:
+    with setup_progress() as shown:
+        return await app.expected_identity(choice, settings, shown.weights)
+
+
+def _named(identity: ModelIdentity) -> ModelSource:
+    """Return a model that only says who it is."""
+    return ScriptedModel(_not_left_to_play, identity=identity)
+
+
+def source_of(choice: app.ModelChoice, players: RayPlayers) -> ModelSource:
+    """Return who plays, as a model that says so and plays nothing itself."""
+    if choice.is_embedded and choice.name in SCRIPTED:
+        return SCRIPTED[choice.name]()
+    return _named(players.identity or ModelIdentity(model=""))
+
+
+def choice_of(
+    settings: Settings,
+    *,
+    name: str | None,
+    base_url: str | None,
+    dialect: str,
+    constraint: Constraint,
+    beside: tuple[str, ...] = (),
+) -> app.ModelChoice:
+    """Return which model is meant; a script has no address but the one that is given."""
+    is_script = base_url is None and name in SCRIPTED
+    return app.ModelChoice(
+        name=name,
+        base_url=base_url or (None if is_script else settings.base_url),
+        beside=beside,
+        api_key=settings.api_key,
+        dialect=dialect,
+        constraint=constraint,
+    )
+
+
+def _not_left_to_play(_: ModelRequest) -> NoReturn:
+    raise RunError("records were taken away while the run began: give the same command again")
+
+
+@dataclass(slots=True)
+class _StartTime:
+    """Hears how a server's start comes along, and keeps how long it has taken."""
+
+    elapsed_s: float = field(default=0.0)
+
+    def __call__(self, progress: StartProgress) -> None:
+        """Keep the time."""
+        self.elapsed_s = progress.elapsed_s
+
+
+@dataclass(slots=True)
+class FootprintReceiver:
+    """Holds what tells a server's footprint, if there is such a server."""
+
+    source: FootprintSource | None = None
+
+    def take(self, source: FootprintSource) -> None:
+        """Keep it."""
+        self.source = source
+
+    def footprint(self) -> Footprint | None:
+        """Return what the server has taken until now; None if nobody can know."""
+        return self.source() if self.source else None
+
+
+def left_lines(opened: Opened, catalog: Catalog) -> Iterator[str]:
+    """Yield which of several servers were left, and how many replicas were lost."""
+    if isinstance(opened.source, ServerPool):
+        for address in opened.source.left:
+            yield catalog.text("eval.left", address=address)
+    if opened.players is not None and opened.players.deaths:
+        why = opened.players.causes[-1]
+        yield catalog.text("eval.lost_replicas", count=opened.players.deaths, why=why)

@@ -1,0 +1,84 @@
+"""The one plug-in point: tools with an assistant and a world. Chat, panel, eval and lint use it.
+
+Whoever has tools implements `Toolset` and `Session`, in a file of their own, and names it
+`FILE.py:NAME`. life-helper is such a reference, the default one. lhkit knows no domain beside this.
+
+    class Kitchen:
+        def open(self, world, locale):
+            items = [dict(row) for row in world.get("items", [])]
+            return KitchenSession(items)
+
+Their code may keep and change whatever it gets, and give away what it goes on changing: what
+crosses this line is copied. It runs with our rights, as a script of theirs would: it is trusted
+like one. Whatever goes wrong in it is told in one sentence, with the line of their file.
+"""
+
+from lhkit.toolset.bare import BareSession, BareToolset, day_of
+from lhkit.toolset.faults import place_in_their_code, their_code
+from lhkit.toolset.plain import state_of
+from lhkit.toolset.protocols import (
+    KeepsData,
+    KnowsIds,
+    KnowsRules,
+    Session,
+    SpeaksOn,
+    Toolset,
+    ToolsetSource,
+    isolation_fault,
+    knows_row_keys,
+    knows_rules,
+    name_of,
+    require_isolated,
+    waits_of,
+)
+from lhkit.toolset.references import DEFAULT, label_of, load, load_named, seen_from, toolset_of
+from lhkit.toolset.sessions import (
+    SessionAround,
+    ToolsetAround,
+    assistant_of,
+    closed_after,
+    limited,
+    locales_of,
+    open_session,
+    opened,
+    registry_of,
+    runs_on_of,
+)
+
+__all__ = [
+    "DEFAULT",
+    "BareSession",
+    "BareToolset",
+    "KeepsData",
+    "KnowsIds",
+    "KnowsRules",
+    "Session",
+    "SessionAround",
+    "SpeaksOn",
+    "Toolset",
+    "ToolsetAround",
+    "ToolsetSource",
+    "assistant_of",
+    "closed_after",
+    "day_of",
+    "isolation_fault",
+    "knows_row_keys",
+    "knows_rules",
+    "label_of",
+    "limited",
+    "load",
+    "load_named",
+    "locales_of",
+    "name_of",
+    "open_session",
+    "opened",
+    "place_in_their_code",
+    "registry_of",
+    "require_isolated",
+    "runs_on_of",
+    "seen_from",
+    "state_of",
+    "their_code",
+    "toolset_of",
+    "waits_of",
+]
