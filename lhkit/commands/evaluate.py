@@ -26,7 +26,6 @@ from lhkit.commands.options import EvalOptions, MatrixOptions, served_by
 from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
-from lhkit.harness.html import criterion_words
 from lhkit.harness.log import (
     RECORDS,
     Resumption,
@@ -44,6 +43,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios, user_of
 from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
+from lhkit.harness.words import criterion_words
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Footprint, ModelIdentity

@@ -8,7 +8,7 @@ from statistics import median_low
 from rich.markup import escape
 from rich.table import Table
 
-from lhkit.harness.html import comparison_html
+from lhkit.harness.html.display import comparison_html
 from lhkit.harness.log import changes
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange

@@ -8,19 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from lhkit.harness.behaviour import Share
-from lhkit.harness.html import (
-    card_words,
-    claim_why,
-    claims_words,
-    difference_words,
-    votes_words,
-)
 from lhkit.harness.log import Change
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import FalseClaim, SampleId, SampleRecord
 from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency, Spent, Tokens
+from lhkit.harness.words import card_words, claim_why, claims_words, difference_words, votes_words
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.messages import ModelIdentity

@@ -9,20 +9,20 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from lhkit.harness.compare import compare
-from lhkit.harness.html import (
-    card_words,
-    claims_words,
-    criterion_words,
-    failures_first,
-    interval_words,
-    names_of_new,
-    numbers,
-)
+from lhkit.harness.html.samples import failures_first
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.report.terminal import claim_words, spent_words
 from lhkit.harness.results import Run
+from lhkit.harness.words import (
+    card_words,
+    claims_words,
+    criterion_words,
+    interval_words,
+    names_of_new,
+    numbers,
+)
 from lhkit.locales import Catalog
 from lhkit.messages import GateOutcome, ModelIdentity
 from lhkit.text import one_line, percent, printable, seconds

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from lhkit.harness.claims import shipped_model
-from lhkit.harness.html import claim_table, run_html
+from lhkit.harness.html.display import run_html
+from lhkit.harness.html.tables import claim_table
 from lhkit.harness.record import (
     Evidence,
     FalseClaim,
