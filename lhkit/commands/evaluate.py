@@ -25,7 +25,7 @@ from lhkit.commands.console import EXIT_INVALID, EXIT_MISSED, wide_console
 from lhkit.commands.options import EvalOptions, MatrixOptions, served_by
 from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
-from lhkit.harness.compare import compare, matrix_rows, render_matrix
+from lhkit.harness.compare import compare
 from lhkit.harness.log import (
     RECORDS,
     Resumption,
@@ -37,7 +37,9 @@ from lhkit.harness.log import (
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.plan import MOST_CONCURRENCY, plan_run, require_playable
 from lhkit.harness.record import SampleRecord, Severity, Verdict
-from lhkit.harness.report.terminal import change_text, first_names, sentence, summary_table
+from lhkit.harness.report.comparison import change_text, first_names, sentence
+from lhkit.harness.report.matrix import matrix_rows, render_matrix
+from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios, user_of

@@ -11,7 +11,7 @@ from lhkit.commands.options import ReportOptions
 from lhkit.errors import RunError
 from lhkit.files import write_whole
 from lhkit.harness.compare import compare
-from lhkit.harness.report.terminal import comparison_table
+from lhkit.harness.report.comparison import comparison_table
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings
@@ -30,8 +30,9 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         RunError: there is no run in a folder, or a file cannot be written.
         MissingPackageError: the packages of the extra `report` are not there.
     """
+    from lhkit.harness.report.junit import junit_xml
+    from lhkit.harness.report.markdown import markdown
     from lhkit.harness.report.page import html_page
-    from lhkit.harness.report.text import junit_xml, markdown
 
     run = Run.load(options.folder)
     baseline = None if options.baseline is None else Run.load(options.baseline)

@@ -5,11 +5,14 @@ from collections.abc import Iterable, Iterator
 from lhkit.harness.claims import shipped_model
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, PersonVotes
-from lhkit.harness.record import FalseClaim, TurnRecord
+from lhkit.harness.record import FalseClaim, SampleId, TurnRecord
 from lhkit.harness.shares import Interval
+from lhkit.harness.timings import Spent
 from lhkit.locales import Catalog
 from lhkit.settings import DEFAULT_TOOLSET
-from lhkit.text import NOTHING, p_value, part_of, percent, percents, points
+from lhkit.text import NOTHING, one_line, p_value, part_of, percent, percents, points, seconds
+
+_CLAIM_CHARS = 160
 
 
 def names_of_new(turn: TurnRecord) -> str:
@@ -91,3 +94,27 @@ def votes_words(votes: PersonVotes) -> str:
 def _with_ends(difference: float, interval: Interval | None) -> str:
     ends = "" if interval is None else f" ({points(interval.low)} … {points(interval.high)})"
     return f"{points(difference)}{ends}"
+
+
+def claim_words(sample: SampleId, claim: FalseClaim, catalog: Catalog) -> str:
+    """Return a flagged reply: its sample and turn, the words, and their probability."""
+    return catalog.text(
+        "table.claim_line",
+        sample=sample,
+        turn=claim.turn,
+        words=one_line(claim.words, max_chars=_CLAIM_CHARS),
+        why=claim_why(claim, catalog),
+    )
+
+
+def spent_words(spent: Spent, catalog: Catalog) -> str:
+    """Return where the wall time went, and which share of it was not the model's."""
+    return catalog.text(
+        "table.spent_line",
+        wall=seconds(spent.wall_s),
+        share=percent(spent.own_share),
+        setup=seconds(spent.setup_s),
+        server=seconds(spent.server_s),
+        harness=seconds(spent.harness_s),
+        writing=seconds(spent.writing_s),
+    )

@@ -12,7 +12,7 @@ from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.picture import BLUE, RED, YELLOW
-from lhkit.harness.report.text import xml_text
+from lhkit.harness.report.plain import xml_text
 from lhkit.harness.results import Run
 from lhkit.harness.shares import Interval
 from lhkit.locales import DEFAULT_LOCALE, load_catalog

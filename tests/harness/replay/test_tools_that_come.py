@@ -15,7 +15,7 @@ from lhkit.harness.author.played_checks import played_remarks
 from lhkit.harness.export import write_openai_messages
 from lhkit.harness.html.trace import trace_html
 from lhkit.harness.record import Verdict
-from lhkit.harness.report.text import transcript
+from lhkit.harness.report.plain import transcript
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import Scenario

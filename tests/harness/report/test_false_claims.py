@@ -18,8 +18,8 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
+from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_table
-from lhkit.harness.report.text import markdown
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason
