@@ -21,7 +21,7 @@ from lhkit.commands.options import ChatOptions, served_by
 from lhkit.commands.progress import opened_model
 from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.author.written import Said, scenario_of_talk
+from lhkit.harness.author.from_chat import Said, scenario_of_talk
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.scenario import read_yaml
 from lhkit.harness.sessions import Surroundings
