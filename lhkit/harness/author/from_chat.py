@@ -20,9 +20,7 @@ from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
-
 _WORD = re.compile(r"[^\W\d_]{2,}")
-
 _REPLY_WORDS = 3
 
 _MAX_CALLS = MAX_TURNS - 1  # a perfect model makes one call a model turn and then answers

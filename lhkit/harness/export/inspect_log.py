@@ -37,19 +37,12 @@ from lhkit.messages import GateOutcome, Usage
 from lhkit.text import whole_unicode
 
 _LOG_VERSION = 2
-
 _SCORER = "lhkit"
-
 _UNKNOWN_START = "1970-01-01T00:00:00+00:00"
-
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the same run gives the same bytes
-
 _SUMMARY_CHARS = 1_024
-
 _STOPS = {"stop": "stop", "length": "max_tokens", "tool_calls": "tool_calls"}
-
 _ERRORS = {"validation": "parsing", "handler_timeout": "timeout"}
-
 _SCHEMA_KEYS = ("type", "description", "enum")
 
 

@@ -20,7 +20,6 @@ from lhkit.harness.words import criterion_words
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
 
 _SHOWN_SAMPLES = 30
-
 _SHOWN_FLIPS = 15
 
 

@@ -15,7 +15,6 @@ MAX_CHARS = 20_000
 """A single text is cut after this many characters: a model that repeats itself has no end."""
 
 _SCROLLS_CHARS = 1_000
-
 _LINE_CHARS = 100
 
 

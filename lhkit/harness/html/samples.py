@@ -16,7 +16,6 @@ VERDICT_KINDS = {
 """The colour of a verdict; its word stands beside it."""
 
 _MARKS = {Verdict.PASS: "✓", Verdict.FAIL: "✗", Verdict.INVALID: "!"}
-
 _ORDER = (Verdict.FAIL, Verdict.INVALID, Verdict.PASS)
 
 

@@ -21,7 +21,6 @@ _TALLY_COLUMNS = (
     "table.turn_p50",
     "table.turn_p95",
 )
-
 _LATENCY_COLUMNS = ("n", "p50", "p90", "p95", "p99")
 
 
@@ -64,7 +63,6 @@ def claim_table(summary: Summary, catalog: Catalog) -> Html | None:
 
 
 _SHOWN_CLAIMS = 200
-
 _CLAIM_CHARS = 200
 
 

@@ -20,9 +20,7 @@ from lhkit.locales import Catalog
 from lhkit.text import one_line, p_value, part_of, printable
 
 _SHOWN_FLIPS = 10
-
 _SHOWN_NAMES = 5
-
 _SHOWN_CHARS = 160
 
 

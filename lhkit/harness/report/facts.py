@@ -34,7 +34,6 @@ def facts(run: Run, summary: Summary, catalog: Catalog) -> tuple[tuple[str, str]
 
 
 _MODEL = re.compile(r"[\w./@][\w./:@+-]*")
-
 _ADDRESS = re.compile(r"https?://[\w.:\[\]-]+(?:/[\w./-]*)?")
 
 

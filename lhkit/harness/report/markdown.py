@@ -32,15 +32,12 @@ MAX_CHARS: Final = 65_000
 """What a comment on a pull request takes, with a little to spare."""
 
 _MARKS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INVALID: "⚠️"}
-
 _LINE_CHARS = 200
 
 _TRANSCRIPT_CHARS = 3_000
 
 _REASONS = 8
-
 _FLIPS = 20
-
 _FACTS = ("model", "dialect", "constraint", "commit", "command")
 
 
