@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from lhkit import app
 from lhkit.chat.controller import Assistant
@@ -17,9 +17,6 @@ from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
 from lhkit.runtimes import VLLM, Runtime
 from lhkit.toolset import Session, Toolset, ToolsetAround
-
-if TYPE_CHECKING:
-    pass
 
 SCRIPTED: Mapping[str | None, Callable[[], ModelSource]] = {
     "gold": gold_models,
