@@ -19,7 +19,7 @@ HOW = "write mcp:COMMAND LINE, mcp:https://…, mcp:FILE.json#NAME or mcp:FILE.t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a process is started, as in the `mcp.json` of other clients; `isolated` as in `McpToolset`."""
+    """How a process is started, as in `mcp.json`; `isolated` as in `McpToolset`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

@@ -36,7 +36,8 @@ from lhkit.toolset import day_of, isolation_fault
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
-    from lhkit.mcp.connection import Address, McpConnection, Process
+    from lhkit.mcp.connection import McpConnection, Process
+    from lhkit.mcp.http import Address
 
 _log = getLogger(__name__)
 
@@ -236,7 +237,8 @@ def _opened(toolset: McpToolset, world: dict[str, Any], locale: str) -> "McpSess
 
 
 def _spoken(toolset: McpToolset, place: Path | None) -> "Process | Address":
-    from lhkit.mcp.connection import Address, Process
+    from lhkit.mcp.connection import Process
+    from lhkit.mcp.http import Address
 
     server = toolset.launched
     secrets = secrets_of(toolset._written)

@@ -21,7 +21,8 @@ from lhkit.commands.report import report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
 from lhkit.harness.author.gold import gold_models
 from lhkit.harness.score import Verdict
-from lhkit.mcp.connection import Address, Process
+from lhkit.mcp.connection import Process
+from lhkit.mcp.http import Address
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import UserMessage
