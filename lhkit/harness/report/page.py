@@ -28,10 +28,10 @@ from lhkit.harness.html.tables import (
 )
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.record import Verdict
+from lhkit.harness.report.charts import confusion, flips, latencies, pass_rates, violations
 from lhkit.harness.report.comparison import notes, sentence
 from lhkit.harness.report.facts import facts
 from lhkit.harness.report.picture import picture
-from lhkit.harness.report.plots import confusion, flips, latencies, pass_rates, violations
 from lhkit.harness.results import Run
 from lhkit.harness.words import criterion_words
 from lhkit.locales import Catalog

@@ -1,4 +1,4 @@
-"""The plots of a run as altair charts, for a notebook; the report draws the same ones.
+"""Altair charts of a run, for a notebook; the report draws the same ones.
 
 Each takes plain values of a run and holds its data inline, so that nothing is fetched.
 """
