@@ -44,6 +44,11 @@ _HTTP_HINTS = {
 }
 _HTTP_FAILED = f"the server failed: look at its log, and {_CHECK_KEY}"
 
+_HTTP_ERROR, _NOT_FOUND, _SERVER_FAILED = 400, 404, 500
+
+_MARK = secrets.token_hex()
+"""Is with an error that was made here of an HTTP status: no server can know it."""
+
 Streams: TypeAlias = tuple[Any, Any]
 
 
@@ -88,12 +93,6 @@ class _Bounded(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-_MARK = secrets.token_hex()
-"""Is with an error that was made here of an HTTP status: no server can know it."""
-
-_HTTP_ERROR, _SERVER_FAILED = 400, 500
-
-
 async def _explained(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """Return a failed response with a JSON-RPC error that names its status; the SDK's does not."""
     response.stream = _BoundedStream(response.stream)
@@ -116,9 +115,6 @@ async def _explained(request: httpx2.Request, response: httpx2.Response) -> http
         content=body,
         request=request,
     )
-
-
-_NOT_FOUND = 404
 
 
 def _parsed(body: bytes) -> Any:

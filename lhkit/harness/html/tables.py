@@ -22,6 +22,8 @@ _TALLY_COLUMNS = (
     "table.turn_p95",
 )
 _LATENCY_COLUMNS = ("n", "p50", "p90", "p95", "p99")
+_SHOWN_CLAIMS = 200
+_CLAIM_CHARS = 200
 
 
 def tiles(summary: Summary, catalog: Catalog) -> Html:
@@ -60,10 +62,6 @@ def claim_table(summary: Summary, catalog: Catalog) -> Html | None:
     caption = catalog.text("report.claims")
     listed = table([catalog.text(name) for name in names], rows, caption=caption)
     return join([tag("p", claims_words(summary, catalog)), listed])
-
-
-_SHOWN_CLAIMS = 200
-_CLAIM_CHARS = 200
 
 
 def tile_list(

@@ -17,6 +17,7 @@ from lhkit.text import NOTHING, number_of_seconds, part_of, percent, percents, p
 WIDTH = 100
 
 _COLUMNS = ("pass_interval", "tool_accuracy", "violations", "turn")
+_SHOWN_CLAIMS = 5
 
 
 def summary_table(
@@ -128,9 +129,6 @@ def _gate_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
     yield from (claim_words(*each, catalog) for each in flags[:_SHOWN_CLAIMS])
     if len(flags) > _SHOWN_CLAIMS:
         yield catalog.text("table.more", count=len(flags) - _SHOWN_CLAIMS)
-
-
-_SHOWN_CLAIMS = 5
 
 
 def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
