@@ -6,7 +6,7 @@ from rich.console import Console
 
 from lhkit.cli.console import wide_console
 from lhkit.harness.compare import compare
-from lhkit.harness.report.terminal import comparison_table
+from lhkit.harness.report.comparison import comparison_table
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings

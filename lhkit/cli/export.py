@@ -12,7 +12,9 @@ from lhkit.cli.console import wide_console
 from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
-from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
+from lhkit.harness.export.inspect_log import write_inspect
+from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.export.parquet import write_parquet
 from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import read_talks

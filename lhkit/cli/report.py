@@ -24,8 +24,9 @@ async def report_run(options: ReportOptions, settings: Settings) -> int:
         RunError: there is no run in a folder, or a file cannot be written.
         MissingPackageError: the packages of the extra `report` are not there.
     """
+    from lhkit.harness.report.junit import junit_xml
+    from lhkit.harness.report.markdown import markdown
     from lhkit.harness.report.page import html_page
-    from lhkit.harness.report.text import junit_xml, markdown
 
     run = Run.load(options.folder)
     baseline = None if options.baseline is None else Run.load(options.baseline)

@@ -19,7 +19,7 @@ from rich.text import Text
 from lhkit.chat.controller import ChatController
 from lhkit.cli.typed import LineReader
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.author.written import Said, scenario_of_talk
+from lhkit.harness.author.from_chat import Said, scenario_of_talk
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import NotJsonError, compact

@@ -9,7 +9,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import SampleRecord, Severity, Verdict
-from lhkit.harness.report.terminal import first_names, sentence
+from lhkit.harness.report.comparison import first_names, sentence
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lhkit.errors import UsageError
 from lhkit.files import DRAFT
-from lhkit.harness.author.written import tables_of
+from lhkit.harness.author.from_chat import tables_of
 from lhkit.harness.log import (
     RECORDS,
     leave_only,

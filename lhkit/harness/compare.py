@@ -1,27 +1,19 @@
-"""Two runs, pair by pair, and the matrix of many."""
+"""Two runs as pairs: is b better than a, by how much, on which samples, and is it significant?
+
+A pair is the same scenario and repeat in both runs, valid in both. Scenarios are what is drawn
+and swapped, because repeats of one resemble each other. Pure.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from statistics import median_low
 
-from rich.markup import escape
-from rich.table import Table
-
-from lhkit.harness.html import comparison_html
+from lhkit.harness.html.display import comparison_html
 from lhkit.harness.log import changes
-from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote
 from lhkit.harness.results import Run
-from lhkit.harness.timings import Latency
-from lhkit.locales import Catalog
-from lhkit.text import NOTHING, p_value, percent, percents, points, printable
-
-# Two runs as pairs: is b better than a, by how much, on which samples, and could one tell at all?
-#
-# A pair is the same scenario and repeat in both runs, valid in both. Scenarios are what is drawn
-# and swapped, because repeats of one resemble each other. Pure; showing it is for `report`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -181,82 +173,3 @@ def _violations(pairs: Iterable[Pair]) -> tuple[ViolationChange, ...]:
         )
         for code, severity in sorted(kinds, key=lambda kind: (kind[1] is Severity.ATTEMPTED, kind))
     )
-
-
-# The runs of a suite side by side: one row an arm, and how it differs from the first.
-#
-# Draws; what the numbers mean is `metrics` and `compare`.
-
-
-_COLUMNS = ("pass", "calls", "violations", "turn", "first_token", "difference")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One arm: its total, and its comparison with the first arm (None for the first itself)."""
-
-    name: str
-    total: Tally
-    comparison: Comparison | None = None
-
-
-def matrix_rows(runs: Sequence[tuple[str, Run]]) -> tuple[Row, ...]:
-    """Return a row for each (arm, run); all but the first are compared with the first."""
-    return tuple(
-        Row(
-            name=name,
-            total=run.summary().total,
-            comparison=compare(runs[0][1], run) if number else None,
-        )
-        for number, (name, run) in enumerate(runs)
-    )
-
-
-def render_matrix(rows: Sequence[Row], catalog: Catalog, *, title: str = "") -> Table:
-    """Return the table; what a column counts stands below it."""
-    table = Table(
-        title=escape(printable(title)) or None,
-        caption=catalog.text("matrix.caption"),
-        caption_justify="left",
-    )
-    table.add_column(catalog.text("matrix.arm"), overflow="fold")
-    for column in _COLUMNS:
-        table.add_column(catalog.text(f"matrix.{column}"), justify="right")
-    for row in rows:
-        table.add_row(*map(escape, _cells(row, catalog)))
-    return table
-
-
-def _cells(row: Row, catalog: Catalog) -> tuple[str, ...]:
-    total = row.total
-    invalid = catalog.text("matrix.invalid", count=total.invalid) if total.invalid else ""
-    return (
-        printable(row.name),
-        "\n".join(filter(None, [_rate(total), invalid])),
-        f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
-        f"{sum(total.attempted.values())} / {sum(total.escaped.values())}",
-        _latency(total.turn),
-        _latency(total.first_token),
-        _difference(row.comparison),
-    )
-
-
-def _rate(total: Tally) -> str:
-    interval = total.interval
-    ends = f" [{percents(interval.low, interval.high)}]" if interval else ""
-    return f"{total.passed}/{total.valid} {percent(total.pass_rate)}{ends}"
-
-
-def _latency(latency: Latency) -> str:
-    if latency.p50_s is None or latency.p95_s is None:
-        return NOTHING
-    return f"{latency.p50_s:.2f} / {latency.p95_s:.2f} s"
-
-
-def _difference(comparison: Comparison | None) -> str:
-    if comparison is None or comparison.difference is None:
-        return NOTHING
-    interval = comparison.interval
-    ends = f" [{points(interval.low, 0)}…{points(interval.high, 0)}]" if interval else ""
-    told = p_value(comparison.p_value).removeprefix("= ")
-    return f"{points(comparison.difference, 0)}{ends}\np {told}"

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from lhkit.errors import MissingPackageError
 from lhkit.files import version_of
-from lhkit.harness.export import begin_of
+from lhkit.harness.export.inspect_log import begin_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr

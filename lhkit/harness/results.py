@@ -16,7 +16,7 @@ from lhkit.harness.frames import (
     turns_frame,
     violations_frame,
 )
-from lhkit.harness.html import SampleView, run_html
+from lhkit.harness.html.display import SampleView, run_html
 from lhkit.harness.log import (
     RECORDS,
     answers,

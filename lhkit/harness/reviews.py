@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import RunError, UsageError
 from lhkit.files import DRAFT, open_regular, open_to_append, write_whole
-from lhkit.harness.author.written import Said, scenario_of_talk
+from lhkit.harness.author.from_chat import Said, scenario_of_talk
 from lhkit.harness.plan import sha256
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.sessions import row_keys_of

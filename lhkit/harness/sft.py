@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 from lhkit.errors import UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.gold import TurnTrace, gold_model, trace_model
-from lhkit.harness.export import PromptTexts, conversations_of, json_line
+from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
 from lhkit.harness.held_out import HeldOut
 from lhkit.harness.plan import scenario_hash, sha256
 from lhkit.harness.record import SampleRecord, Verdict

@@ -12,30 +12,24 @@ import asyncio
 import json
 import logging
 import os
-import secrets
 import signal
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import anyio
-import httpx2
 from mcp import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import get_default_environment
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     CallToolResult,
@@ -44,7 +38,6 @@ from mcp_types import (
     ElicitRequestParams,
     ElicitResult,
     Implementation,
-    JSONRPCError,
     TextContent,
     Tool,
     jsonrpc_message_adapter,
@@ -53,15 +46,21 @@ from pydantic import TypeAdapter, ValidationError
 
 from lhkit.confirm.form import DECLINED, FormAction, FormAnswer
 from lhkit.errors import McpServerError
+from lhkit.mcp.http import (
+    BROKEN_HTTP,
+    MAX_MESSAGE_BYTES,
+    Address,
+    Streams,
+    http_hint,
+    http_status,
+    http_streams,
+)
 from lhkit.mcp.masking import Mask
 from lhkit.text import printable
 
 _log = logging.getLogger(__name__)
 for _name in ("mcp", "client"):  # of the SDK: what servers do wrong, we tell
     logging.getLogger(_name).addHandler(logging.NullHandler())
-
-MAX_MESSAGE_BYTES = 16 * 2**20
-"""A server that says more in one message is cut off: no result is that large on purpose."""
 
 _TOO_NEW = {UNSUPPORTED_PROTOCOL_VERSION, METHOD_NOT_FOUND}
 
@@ -76,29 +75,8 @@ _SHOWN_ERRORS = 300
 _READ_ERRORS = 64 * 2**10
 _SHOWN_NOISE = 100
 
-# What the SDK says where an HTTP server answered nothing that is a message: no words of the server.
-_BROKEN_HTTP = (
-    "Connection closed",
-    "SSE stream ended without a response",
-    "Session terminated",
-    "Unexpected content type",
-    "Failed to parse",
-    "Redirect to",
-    "server answered a request with 202",
-)
-_CHECK_KEY = "check the key in its address or headers, and the variables that they name"
-_HTTP_HINTS = {
-    401: f"the server does not accept the key: {_CHECK_KEY}",
-    403: f"the server does not accept the key, or it may not do this: {_CHECK_KEY}",
-    404: "nothing is at this address: check its path",
-    429: f"too many requests, or the quota of the key is used up: wait, or {_CHECK_KEY}",
-}
-_HTTP_FAILED = f"the server failed: look at its log, and {_CHECK_KEY}"
-
 Elicit: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[FormAnswer]]
 """Asks a person (message, schema of the answer)."""
-
-_Streams: TypeAlias = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +90,6 @@ class Process:
     command: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: Path | None = field(default=None, repr=False)
-    shown: str
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """A server that runs already, spoken to by streamable HTTP; `shown` and `secrets` as above."""
-
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     shown: str
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -243,7 +211,6 @@ class McpConnection:
         self._thread.join(CLOSE_S)
         self._errors.close()
 
-    # ------------------------------------------------------- in the thread of the connection
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._life = self._loop.create_task(self._live())
@@ -279,7 +246,7 @@ class McpConnection:
         """
         server = self._server
         async with Client(
-            self._pipe(server) if isinstance(server, Process) else _http(server),
+            self._pipe(server) if isinstance(server, Process) else http_streams(server),
             elicitation_callback=self._elicited,
             client_info=Implementation(name="lhkit", version=version("lhkit")),
             cache=None,
@@ -319,7 +286,7 @@ class McpConnection:
         return ElicitResult(action=answer.action.value, content=content)
 
     @asynccontextmanager
-    async def _pipe(self, server: Process) -> AsyncIterator[_Streams]:
+    async def _pipe(self, server: Process) -> AsyncIterator[Streams]:
         """Start a process and yield the two streams of its messages."""
         self._process = process = await asyncio.create_subprocess_exec(
             *server.command,
@@ -400,7 +367,6 @@ class McpConnection:
                 await asyncio.wait_for(process.wait(), _LEAVE_S)
         _closed_transport(process)
 
-    # ------------------------------------------------------------------------ from any thread
     def _asked(self, tool: str, args: Mapping[str, Any]) -> "Future[CallToolResult]":
         if self._ended or not self._thread.is_alive():
             raise self._gone(self._ended or "it ended")
@@ -423,7 +389,7 @@ class McpConnection:
             return True
         if isinstance(self._server, Process):
             return False
-        return _http_status(error) > 0 or error.message.startswith(_BROKEN_HTTP)
+        return http_status(error) > 0 or error.message.startswith(BROKEN_HTTP)
 
     def _refusal(self, error: MCPError) -> CallToolResult:
         """Return the JSON-RPC error of a server as the result of the call that it answers."""
@@ -478,8 +444,8 @@ class McpConnection:
             return _cut(self._mask.message(said), _SHOWN_ERRORS)
         words = str(error).partition(" [type=")[0]  # of pydantic, whose rest is cut in its midst
         said = _cut(" ".join(self._mask.message(words).split()), _SHOWN_ERRORS)
-        if isinstance(error, MCPError) and (status := _http_status(error)):
-            hint = _HTTP_HINTS.get(status, _HTTP_FAILED if status >= _SERVER_FAILED else "")
+        if isinstance(error, MCPError) and (status := http_status(error)):
+            hint = http_hint(status)
             return f"{said}: {hint}" if hint else said
         return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
@@ -553,99 +519,6 @@ def _closed_transport(process: asyncio.subprocess.Process) -> None:
     if transport is not None:
         with suppress(ProcessLookupError, PermissionError):
             transport.close()
-
-
-@asynccontextmanager
-async def _http(server: Address) -> AsyncIterator[_Streams]:
-    async with create_mcp_http_client(headers=dict(server.headers)) as client:
-        client._transport = _Bounded(client._transport)
-        transport: AbstractAsyncContextManager[Any] = streamable_http_client(
-            server.url, http_client=client
-        )
-        async with transport as streams:
-            yield streams
-
-
-class _Bounded(httpx2.AsyncBaseTransport):
-    """A transport whose answers, each, end with an error where they become too large."""
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        if response.status_code >= _HTTP_ERROR and request.method == "POST":
-            return await _explained(request, response)
-        if "text/event-stream" not in response.headers.get(
-            "content-type", ""
-        ):  # the SDK bounds these
-            response.stream = _BoundedStream(response.stream)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-_MARK = secrets.token_hex()
-"""Is with an error that was made here of an HTTP status: no server can know it."""
-
-_HTTP_ERROR, _SERVER_FAILED = 400, 500
-
-
-async def _explained(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Return a failed response with a JSON-RPC error that names its status; the SDK's does not."""
-    response.stream = _BoundedStream(response.stream)
-    body = await response.aread()
-    await response.aclose()
-    kind = response.headers.get("content-type", "").lower()
-    if not kind.startswith("application/json") or not isinstance(_parsed(body), JSONRPCError):
-        status = response.status_code
-        told = f"HTTP {status} {response.reason_phrase}".strip()
-        if kind.startswith(("application/json", "text/plain")) and body.strip():
-            told = f"{told} ({body.decode(errors='replace').strip()})"
-        code = INTERNAL_ERROR
-        if status == _NOT_FOUND:  # as the SDK has it
-            code = INVALID_REQUEST if "mcp-session-id" in request.headers else METHOD_NOT_FOUND
-        error = {"code": code, "message": told, "data": {_MARK: status}}
-        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    return httpx2.Response(
-        response.status_code,
-        headers={"content-type": "application/json"},
-        content=body,
-        request=request,
-    )
-
-
-_NOT_FOUND = 404
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return jsonrpc_message_adapter.validate_json(body, by_name=False)
-    except ValueError:
-        return None
-
-
-def _http_status(error: MCPError) -> int:
-    """Return the HTTP status that an error was made of; 0 if the server sent the error."""
-    status: int = error.data.get(_MARK, 0) if isinstance(error.data, dict) else 0
-    return status
-
-
-class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._inner:
-            size += len(chunk)
-            if size > MAX_MESSAGE_BYTES:
-                raise httpx2.ReadError(f"more than {MAX_MESSAGE_BYTES // 2**20} MiB in one message")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def _first(error: BaseException) -> BaseException:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from lhkit.confirm.summary import pretty
-from lhkit.harness.author.written import Said, scenario_of_talk
+from lhkit.harness.author.from_chat import Said, scenario_of_talk
 from lhkit.harness.record import RowKeys
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, compact, plain_or_repr

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
+from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
 from lhkit.messages import (
     CallReady,
@@ -39,16 +40,8 @@ from lhkit.messages import (
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.request import chat_messages
-from lhkit.testing import (
-    EventLog,
-    Reply,
-    ScriptedGate,
-    ScriptedModel,
-    call,
-    echo_tool,
-    object_schema,
-    say,
-)
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.testing import EventLog, echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

@@ -36,7 +36,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import load_catalog
 from lhkit.models.dialects import DIALECTS
-from lhkit.testing import Reply, ScriptedModel, call, echo_tool, object_schema, say
+from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.testing import echo_tool, object_schema
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import lhkit
-from lhkit.testing import call, echo_tool, object_schema, say
+from lhkit.models.scripted import call, say
+from lhkit.testing import echo_tool, object_schema
 
 READ, WRITE = call("look", n=1), call("write", n=1)
 TWO_WRITES = lhkit.Reply(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import lhkit
-from lhkit.testing import call, echo_tool, say
+from lhkit.models.scripted import call, say
+from lhkit.testing import echo_tool
 
 RESULTS: list[tuple[lhkit.ToolResult, str]] = [
     (lhkit.ToolOk({"n": 1}), '{"status":"ok","data":{"n":1}}'),

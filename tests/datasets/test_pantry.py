@@ -13,10 +13,10 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import load_scenarios, read_sources
 from lhkit.messages import ToolOk
+from lhkit.models.scripted import call, say
 from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
-from lhkit.testing import call, say
 from lhkit.toolset import load
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import lhkit
-from lhkit.testing import call, say
+from lhkit.models.scripted import call, say
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
-from lhkit.harness.html import SampleView
+from lhkit.harness.html.display import SampleView
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import (
     Evidence,

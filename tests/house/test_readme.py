@@ -10,7 +10,7 @@ import pytest
 
 import lhkit
 from lhkit.locales import load_catalog
-from lhkit.testing import say
+from lhkit.models.scripted import say
 from tests.docs.pages import ROOT, blocks, steps
 
 README = ROOT / "README.md"

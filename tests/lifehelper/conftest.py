@@ -10,7 +10,8 @@ import pytest
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog, ProtocolText, load_protocols
 from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.toolset import LifeHelper, build_registry
+from lhkit.lifehelper.tools import LifeHelper
+from lhkit.lifehelper.toolset import build_registry
 from lhkit.messages import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 

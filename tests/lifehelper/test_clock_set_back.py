@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from lhkit.lifehelper.habits import list_entries, list_habits
-from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.lifehelper.tools import LifeHelper
 from lhkit.messages import ToolErr, ToolOk, ToolResult
 from tests.lifehelper.conftest import SetClock
 

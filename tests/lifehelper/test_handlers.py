@@ -15,7 +15,7 @@ from lhkit.lifehelper import tools
 from lhkit.lifehelper.catalog import ProtocolCatalog
 from lhkit.lifehelper.rules import RuleLimits
 from lhkit.lifehelper.store import Store, StoreImage
-from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import parse_world, seed, snapshot
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
 

@@ -7,8 +7,7 @@ from lhkit.lifehelper.ranking import CATEGORY_LABELS
 from lhkit.lifehelper.schemas import ANCHOR_CHARS
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import StoreImage
-from lhkit.lifehelper.tools import query_protocol, search_catalog
-from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.lifehelper.tools import LifeHelper, query_protocol, search_catalog
 from lhkit.messages import ToolOk, encode_tool_result
 
 

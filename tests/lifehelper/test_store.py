@@ -125,7 +125,7 @@ from datetime import date
 from pathlib import Path
 from lhkit.lifehelper.store import Store
 from lhkit.lifehelper.catalog import load_protocols
-from lhkit.lifehelper.tools import insert_habit
+from lhkit.lifehelper.habits import insert_habit
 from lhkit.lifehelper.rules import NewHabit
 store = Store.open(Path(sys.argv[1]), load_protocols())
 wish = NewHabit(protocol_id="daily-walk", frame_level="action", framed_text="a", anchor_when="b")
@@ -155,7 +155,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from lhkit.lifehelper.store import Store
 from lhkit.lifehelper.catalog import load_protocols
-from lhkit.lifehelper.tools import Entry, put_entry
+from lhkit.lifehelper.habits import Entry, put_entry
 with Store.open(Path(sys.argv[1]), load_protocols()) as store:
     for n in range(40):
         day = date(int(sys.argv[2]), 1, 1) + timedelta(days=n)

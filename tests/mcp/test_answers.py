@@ -17,7 +17,8 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import McpServerError, UsageError
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.mcp.toolset import Launch, McpToolset, Remote, StateRead
+from lhkit.mcp.launch import Launch, Remote
+from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.messages import ToolErr, ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.toolset import load, open_session, opened, runs_on_of, state_of

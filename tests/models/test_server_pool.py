@@ -18,7 +18,7 @@ from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.log import read_manifest, read_records
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import SampleRecord, Verdict, encode_record
-from lhkit.harness.report.text import command
+from lhkit.harness.report.facts import command
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, load_scenarios

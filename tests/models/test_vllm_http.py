@@ -39,8 +39,8 @@ from lhkit.messages import (
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.http import Connection, Pace
-from lhkit.models.vllm import CompletionContent, Endpoint, VllmHttp
+from lhkit.models.http import Connection, Endpoint, Pace
+from lhkit.models.vllm import CompletionContent, VllmHttp
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,

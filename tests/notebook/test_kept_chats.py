@@ -11,7 +11,7 @@ from lhkit.chat.controller import ChatController
 from lhkit.cli.chats import list_chats, remove_chats, show_chat
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.export import write_openai_messages
+from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.results import Run

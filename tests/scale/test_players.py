@@ -28,19 +28,19 @@ from lhkit.harness.run import Played, replay
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelIdentity
-from lhkit.scale import (
+from lhkit.scale import logs
+from lhkit.scale.cluster import Cluster, LostError
+from lhkit.scale.placement import (
     SCRIPTED,
     Asked,
-    Cluster,
     Introduction,
-    LostError,
     Part,
     Placement,
-    RayPlayers,
-    Replica,
     Room,
     require_model,
 )
+from lhkit.scale.players import RayPlayers
+from lhkit.scale.replica import Replica
 from lhkit.settings import Settings
 from tests.children import search_paths
 
@@ -255,8 +255,8 @@ async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
 async def test_what_is_free_is_told_once_where_no_replica_has_a_place_yet(
     scenarios: Sequence[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scale, "_LOOK_S", 0.001)
-    monkeypatch.setattr(scale, "_TELL_AFTER_S", 0.005)
+    monkeypatch.setattr("lhkit.scale.players._LOOK_S", 0.001)
+    monkeypatch.setattr("lhkit.scale.players._TELL_AFTER_S", 0.005)
     told: list[Room] = []
     cluster: Any = LookedAt(placement=here().placement, replica=Unplaced)
 
@@ -403,13 +403,13 @@ def test_what_ray_would_print_goes_to_the_runs_log(
 
     log = tmp_path / "run" / "replicas.log"
     line = {"pid": 7, "actor_name": "Replica", "ip": "10.0.0.7", "is_err": True}
-    with scale.logged(log):
+    with logs.logged(log):
         worker.print_to_stdstream(line | {"lines": ["it says"]}, ignore_prefix=False)
         logging.getLogger("ray").warning("it warns")
         told = {"pid": "autoscaler", "is_err": False}
         for said in ("Pending Demands", ":event_summary:Adding 1 node"):
             worker.print_to_stdstream(told | {"lines": [said]}, ignore_prefix=False)
-        with scale.standard_error_in(log):
+        with logs.standard_error_in(log):
             os.write(2, b"it cries\n")
     said = log.read_text(encoding="utf-8")
     assert "INFO (Replica 7 10.0.0.7) it says\n" in said

@@ -21,9 +21,11 @@ from lhkit.cli.options import ReportOptions
 from lhkit.cli.report import report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
 from lhkit.harness.author.gold import gold_models
-from lhkit.harness.score import Verdict
-from lhkit.mcp.connection import Address, Process
-from lhkit.mcp.toolset import Launch, McpToolset, Remote
+from lhkit.harness.record import Verdict
+from lhkit.mcp.connection import Process
+from lhkit.mcp.http import Address
+from lhkit.mcp.launch import Launch, Remote
+from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.openai import OpenAiHttp
@@ -197,7 +199,7 @@ def holders() -> list[object]:
 
 
 def test_no_repr_shows_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lhkit.mcp.toolset.variable", lambda *_: PLAIN)
+    monkeypatch.setattr("lhkit.mcp.launch.variable", lambda *_: PLAIN)
     for holder in holders():
         assert PLAIN not in f"{holder!r}{holder}{[holder]}", type(holder)
 

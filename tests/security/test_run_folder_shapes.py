@@ -17,11 +17,14 @@ from lhkit.cli.options import AcceptOptions
 from lhkit.errors import LhkitError, RunError, UsageError
 from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
-from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
+from lhkit.harness.export.inspect_log import write_inspect
+from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.export.parquet import write_parquet
 from lhkit.harness.log import Provenance
 from lhkit.harness.otel import trace_lines
+from lhkit.harness.report.junit import junit_xml
+from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
-from lhkit.harness.report.text import junit_xml, markdown
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import load_scenarios, read_sources

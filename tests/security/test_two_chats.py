@@ -17,7 +17,7 @@ from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.habits import list_entries
 from lhkit.lifehelper.store import Store
-from lhkit.lifehelper.toolset import LifeHelper
+from lhkit.lifehelper.tools import LifeHelper
 from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher

@@ -1,24 +1,21 @@
-"""Scenarios written by us, not by hand: what happened as expectations, and as YAML."""
+"""Scenarios written by a program: matchers for exact values, state changes, and the YAML file."""
 
 import json
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.record import RowKeys, State
 from lhkit.harness.scenario import read_yaml
-from lhkit.harness.state_diff import NO_KEYS, state_changes
-from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk
+from lhkit.harness.state_diff import state_changes
+from lhkit.json_values import plain_json
 
 _HANGUL = re.compile(r"[가-힣]")
 
@@ -107,174 +104,3 @@ def _escaped(value: Any) -> Any:
 
 
 _PLAIN = re.compile(r"[\w.-]+(?: [\w.-]+)*")
-
-
-# A conversation to a scenario: what was said, answered, called, and what came of it. Pure.
-#
-# Expected are the calls that did something or were refused by the user or a rule. What the model
-# merely got wrong (unknown tools, bad arguments, repetitions) is left out: a scenario does not ask
-# for mistakes. Of a reply one of its longest words is expected, and all of it stands under `gold`;
-# say under `reply` what matters.
-
-
-_MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_REPLY_WORDS = 3
-
-_MAX_CALLS = MAX_TURNS - 1  # a perfect model makes one call a model turn and then answers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """One turn of a talk: what the user said, what was dispatched, what the model said last."""
-
-    user: str
-    traces: tuple[DispatchTrace, ...] = ()
-    reply: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """A call worth expecting. `answer` is what the user said to it, None if nobody was asked."""
-
-    tool: str
-    args: Any
-    result: str
-    answer: str | None
-
-
-def scenario_of_talk(
-    said: Sequence[Said],
-    *,
-    begun: Mapping[str, JSON],
-    ended: Mapping[str, JSON],
-    destructive: Collection[str],
-    locale: str,
-    scenario_id: str,
-    ac: str | None = None,
-    row_keys: RowKeys = NO_KEYS,
-) -> str:
-    """Return a scenario file of one scenario.
-
-    Args:
-        said: the conversation.
-        begun: the world at its start: rows by table, and `now`.
-        ended: the world at its end.
-        destructive: names of the tools that change data.
-        locale: the language of the talk; the scenario's is the one that the user spoke.
-        scenario_id: its name.
-        ac: the acceptance criterion; by default the one of life-helper's that fits best.
-        row_keys: the fields that tell the rows of a table apart, where the domain says so.
-
-    Raises:
-        UsageError: nothing has been said.
-    """
-    if not said:
-        raise UsageError("nothing has been said yet: there is no scenario to save: talk first")
-    calls = [tuple(filter(None, (_call(t, destructive) for t in turn.traces))) for turn in said]
-    scenario: dict[str, Any] = {
-        "id": scenario_id,
-        "ac": ac or _criterion(calls),
-        "locale": spoken([turn.user for turn in said], locale),
-        "tags": ["saved"],
-    }
-    if begun:
-        scenario["world"] = plain_json(begun)
-    scenario["turns"] = [
-        _turn(turn, made, destructive) for turn, made in zip(said, calls, strict=True)
-    ]
-    scenario |= changes(tables_of(begun), tables_of(ended), row_keys)
-    return yaml_text([scenario])
-
-
-def _call(trace: DispatchTrace, destructive: Collection[str]) -> _Call | None:
-    if trace.gate is GateOutcome.NOT_ASKED:
-        return None
-    match trace.result:
-        case ToolOk():
-            result = "ok"
-        case ToolCancelled():
-            result = "cancelled"
-        case ToolErr(code=code) if code not in _MISTAKES:
-            result = code
-        case _:
-            return None
-    args = trace.args if trace.args is not None else trace.raw_args
-    try:
-        compact(args)
-    except NotJsonError:
-        return None
-    answer = _answer(trace.gate) if trace.name in destructive else None
-    return _Call(tool=trace.name, args=plain_json(args), result=result, answer=answer)
-
-
-def _answer(gate: GateOutcome) -> str:
-    match gate:
-        case GateOutcome.ACCEPTED:
-            return "accept"
-        case GateOutcome.ABSENT:
-            return "absent"
-        case _:  # rejected, failed, or stopped while the question was open
-            return "reject"
-
-
-def _criterion(turns: Sequence[Sequence[_Call]]) -> str:
-    calls = [call for turn in turns for call in turn]
-    if not calls:
-        return "AC-12"
-    if any(call.answer == "absent" for call in calls):
-        return "AC-8"
-    if any(call.answer == "reject" for call in calls):
-        return "AC-7"
-    return "AC-10" if all(call.result == "ok" for call in calls) else "AC-9"
-
-
-def _turn(said: Said, calls: Sequence[_Call], destructive: Collection[str]) -> dict[str, Any]:
-    turn: dict[str, Any] = {"user": said.user}
-    answers = [call.answer for call in calls if call.answer is not None]
-    if "absent" in answers:
-        turn["confirm"] = "absent"
-    elif answers:
-        turn["confirm"] = answers[0] if len(answers) == 1 else answers
-    if calls:
-        spare = len(calls) - _MAX_CALLS
-        turn["expect"] = {"calls": list(_expected(calls, destructive, spare))}
-    if said.reply:
-        turn["reply"] = _expected_reply(said)
-        turn["gold"] = {"say": said.reply}
-    return turn
-
-
-def _expected_reply(said: Said) -> dict[str, Any]:
-    """Return the longest words of the reply that the user did not say: one of them must come."""
-    theirs = said.user.casefold()
-    words = dict.fromkeys(_WORD.findall(said.reply))
-    own = [word for word in words if word.casefold() not in theirs]
-    longest = sorted(own, key=len, reverse=True)[:_REPLY_WORDS]
-    return {"contains_any": longest} if longest else {"matches": r"\S"}
-
-
-def _expected(
-    calls: Sequence[_Call], destructive: Collection[str], spare: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the calls as expectations; `spare` reads become optional, so that there is an end."""
-    for call in calls:
-        args = call.args if isinstance(call.args, dict) else {}
-        expected: dict[str, Any] = {
-            "tool": call.tool,
-            "args": literals(args),
-            "result": call.result,
-        }
-        if spare > 0 and call.tool not in destructive:
-            expected["optional"] = True
-            spare -= 1
-        yield expected
-
-
-def tables_of(world: Mapping[str, Any]) -> State:
-    """Return the rows of a world, copied, without its clock."""
-    return {
-        table: tuple(plain_json(row) for row in rows)
-        for table, rows in world.items()
-        if isinstance(rows, list | tuple)
-    }

@@ -1,4 +1,4 @@
 """A run on paper: one HTML file for people, Markdown for a pull request, JUnit XML for CI.
 
-Reads records and numbers; plays and judges nothing. What a transcript looks like is `fragments`'.
+Reads records and numbers; runs and scores nothing. Samples as HTML are in `harness.html`.
 """

@@ -14,31 +14,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lhkit.errors import MissingPackageError
 from lhkit.harness.compare import compare
-from lhkit.harness.html import (
-    Html,
+from lhkit.harness.html.display import style
+from lhkit.harness.html.flips import flip_list, numbers_table
+from lhkit.harness.html.markup import Html, join, tag
+from lhkit.harness.html.samples import failures_first, sample_row
+from lhkit.harness.html.scores import gate_sheet, score_sheet
+from lhkit.harness.html.tables import (
     claim_table,
-    criterion_words,
-    failures_first,
-    flip_list,
-    gate_sheet,
-    join,
     latency_table,
-    numbers_table,
-    sample_row,
-    score_sheet,
-    style,
-    tag,
     tally_table,
     tiles,
     violation_table,
 )
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.record import Verdict
+from lhkit.harness.report.charts import confusion, flips, latencies, pass_rates, violations
+from lhkit.harness.report.comparison import notes, sentence
+from lhkit.harness.report.facts import facts
 from lhkit.harness.report.picture import picture
-from lhkit.harness.report.plots import confusion, flips, latencies, pass_rates, violations
-from lhkit.harness.report.terminal import notes, sentence
-from lhkit.harness.report.text import facts
 from lhkit.harness.results import Run
+from lhkit.harness.words import criterion_words
 from lhkit.locales import Catalog
 from lhkit.text import printable
 

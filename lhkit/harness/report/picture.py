@@ -8,7 +8,7 @@ import base64
 from typing import Any, Final
 
 from lhkit.errors import MissingPackageError
-from lhkit.harness.html import Html, tag
+from lhkit.harness.html.markup import Html, tag
 
 BLUE: Final = "#3b7dd8"
 RED: Final = "#d1495b"

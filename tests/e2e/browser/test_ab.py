@@ -23,7 +23,7 @@ CELL = """
 import sqlite3
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook import ABPanel
-from lhkit.notebook.demo import demo_reply
+from lhkit.notebook.demo_script import demo_reply
 import os
 
 os.environ["LHKIT_CONFIG_DIR"] = {folder!r} + "-agreed"

@@ -32,7 +32,7 @@ panel
 MEMORY = """
 import os
 from lhkit import McpToolset, ScriptedModel
-from lhkit.mcp.toolset import Launch
+from lhkit.mcp.launch import Launch
 from lhkit.models.scripted import call, say
 from lhkit.notebook import ChatPanel
 memory = McpToolset(

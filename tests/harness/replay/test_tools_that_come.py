@@ -12,10 +12,10 @@ import pytest
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.played_checks import played_remarks
-from lhkit.harness.export import write_openai_messages
-from lhkit.harness.html import trace_html
+from lhkit.harness.export.openai_messages import write_openai_messages
+from lhkit.harness.html.trace import trace_html
 from lhkit.harness.record import Verdict
-from lhkit.harness.report.text import transcript
+from lhkit.harness.report.plain import transcript
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import Scenario

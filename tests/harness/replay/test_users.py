@@ -15,9 +15,9 @@ from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
 from lhkit.harness.log import Change, changes
 from lhkit.harness.rates import rate_interval
+from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_table
-from lhkit.harness.report.text import markdown
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
 from lhkit.harness.scenario import Scenario, User, user_of

@@ -9,13 +9,13 @@ import pytest
 from lhkit.errors import MissingPackageError
 from lhkit.harness.compare import compare
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report import plots
+from lhkit.harness.report import charts
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.picture import picture, svg_of
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
-OF_A_RUN = (plots.pass_rates, plots.latencies, plots.confusion, plots.violations)
+OF_A_RUN = (charts.pass_rates, charts.latencies, charts.confusion, charts.violations)
 
 
 def values(chart: Any) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def values(chart: Any) -> list[dict[str, Any]]:
 
 
 def test_pass_rates_have_their_interval(full_run: Run) -> None:
-    (row,) = values(plots.pass_rates(full_run))  # AC-10 has no valid sample
+    (row,) = values(charts.pass_rates(full_run))  # AC-10 has no valid sample
     assert (row["name"], row["rate"], row["passed"], row["valid"]) == ("AC-4", 0.5, 1, 2)
     assert row["low"] < 0.5 < row["high"]
 
@@ -36,7 +36,7 @@ def test_pass_rates_have_their_interval(full_run: Run) -> None:
 def test_latencies_are_a_distribution_without_waiting_and_without_invalid_samples(
     full_run: Run,
 ) -> None:
-    rows = values(plots.latencies(full_run))
+    rows = values(charts.latencies(full_run))
     assert [row["share"] for row in rows] == [0.5, 1.0]
     assert [row["seconds"] for row in rows] == pytest.approx([1.9, 1.9])
 
@@ -45,13 +45,13 @@ def test_a_distribution_of_many_turns_has_a_bounded_number_of_steps(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     run = make_run(*(make_record(f"s-{n}") for n in range(1000)))
-    rows = values(plots.latencies(run))
+    rows = values(charts.latencies(run))
     assert len(rows) == 201
     assert rows[-1]["share"] == 1.0
 
 
 def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) -> None:
-    rows = values(plots.confusion(full_run, locale="en"))
+    rows = values(charts.confusion(full_run, locale="en"))
     assert {(row["due"], row["called"], row["count"]) for row in rows} == {
         ("add_note", "add_note", 2),
         ("no call", "delete_note", 2),
@@ -59,7 +59,7 @@ def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) ->
 
 
 def test_violations_are_counted_by_severity(full_run: Run) -> None:
-    rows = values(plots.violations(full_run, locale="en"))
+    rows = values(charts.violations(full_run, locale="en"))
     assert rows == [
         {"code": "unconfirmed_write", "severity": "violations happened", "count": 1},
         {"code": "r7_framing", "severity": "violations blocked", "count": 1},
@@ -70,7 +70,7 @@ def test_flips_are_counted_by_criterion(
     make_run: Callable[..., Run], make_record: Callable[..., SampleRecord]
 ) -> None:
     good = make_record("one", verdict=Verdict.PASS)
-    chart = plots.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
+    chart = charts.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
     assert values(chart) == [{"ac": "AC-4", "side": "lost", "count": -1}]
 
 
@@ -96,7 +96,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
 
 
 def test_a_picture_has_words_and_a_version_for_each_theme(full_run: Run) -> None:
-    html = picture(plots.pass_rates(full_run), 'rates "of" <all>')
+    html = picture(charts.pass_rates(full_run), 'rates "of" <all>')
     assert 'alt="rates &quot;of&quot; &lt;all&gt;"' in html
     assert 'media="(prefers-color-scheme: dark)"' in html
     assert html.count("data:image/svg+xml;base64,") == 2

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from lhkit.harness.claims import shipped_model
-from lhkit.harness.html import claim_table, run_html
+from lhkit.harness.html.display import run_html
+from lhkit.harness.html.tables import claim_table
 from lhkit.harness.record import (
     Evidence,
     FalseClaim,
@@ -17,8 +18,8 @@ from lhkit.harness.record import (
     TurnRecord,
     Verdict,
 )
+from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_table
-from lhkit.harness.report.text import markdown
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.text import junit_xml
+from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 

@@ -7,7 +7,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.report.text import cell, code, markdown
+from lhkit.harness.report.markdown import cell, code, markdown
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 

@@ -7,7 +7,7 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.compare import compare
-from lhkit.harness.html import catalog_of
+from lhkit.harness.html.display import catalog_of
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 

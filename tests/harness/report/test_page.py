@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.report.facts import command, facts
+from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
-from lhkit.harness.report.text import command, facts, markdown
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
 

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from lhkit.harness.behaviour import Share
 from lhkit.harness.confirm_scores import ConfirmScore
-from lhkit.harness.html import gate_sheet, score_sheet, tally_table, tiles, violation_table
+from lhkit.harness.html.scores import gate_sheet, score_sheet
+from lhkit.harness.html.tables import tally_table, tiles, violation_table
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.repeats import Flips, Repeats
 from lhkit.harness.report.terminal import summary_table

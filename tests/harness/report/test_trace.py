@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.html import MAX_CHARS, Html, join, tag, text, trace_html
+from lhkit.harness.html.markup import MAX_CHARS, Html, join, tag, text
+from lhkit.harness.html.trace import trace_html
 from lhkit.harness.record import SampleRecord, TurnScore
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog

@@ -26,7 +26,7 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.report.terminal import comparison_table, sentence
+from lhkit.harness.report.comparison import comparison_table, sentence
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
 from lhkit.locales import load_catalog

@@ -15,8 +15,8 @@ from evals.benchmarks import peers
 from lhkit.cli.export import export_run
 from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError, UsageError
-from lhkit.harness import export
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.export import parquet
 from lhkit.harness.log import RECORDS, answers
 from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
 from lhkit.harness.results import Run
@@ -243,7 +243,7 @@ async def test_tables_hold_the_frames_of_the_run_with_their_types(
     names = ("one", "two", "three")
     talks = [each for name in names for each in load(TALK.replace("shop-01", name))]
     folder = await played(talks, SCRIPT, toolset, tmp_path / "run")
-    monkeypatch.setattr(export, "_AT_ONCE", 2)  # more than one row group
+    monkeypatch.setattr(parquet, "_AT_ONCE", 2)  # more than one row group
     await exported(folder, parquet=tmp_path / "tables")
     run = Run.load(folder)
     frames = {

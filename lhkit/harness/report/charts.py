@@ -1,4 +1,4 @@
-"""The plots of a run as altair charts, for a notebook; the report draws the same ones.
+"""Altair charts of a run, for a notebook; the report draws the same ones.
 
 Each takes plain values of a run and holds its data inline, so that nothing is fetched.
 """
@@ -12,7 +12,7 @@ from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.picture import BLUE, RED, YELLOW
-from lhkit.harness.report.text import xml_text
+from lhkit.harness.report.plain import xml_text
 from lhkit.harness.results import Run
 from lhkit.harness.shares import Interval
 from lhkit.locales import DEFAULT_LOCALE, load_catalog

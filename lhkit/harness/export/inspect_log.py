@@ -1,26 +1,26 @@
-"""A run in the formats of others: OpenAI's messages, tables in Parquet, a log of Inspect.
+"""A log of Inspect: a zip of JSON files, one for each sample, as `inspect view` shows it.
 
-Each file is written piece by piece and is whole or not there; records are read one at a time.
+A repeat is an epoch, a verdict the score C or I, an invalid sample one with an error; a
+confirmation is an approval. Times are those of the record, counted from the sample's start.
 """
 
-import json
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any
 
-from lhkit.errors import MissingPackageError
-from lhkit.files import drafted, write_whole
-from lhkit.harness.frames import (
-    calls_frame,
-    latency_frame,
-    scenarios_frame,
-    turns_frame,
-    violations_frame,
+from lhkit.files import drafted
+from lhkit.harness.export.conversation import (
+    Json,
+    Message,
+    ToolConfig,
+    call_id,
+    config_of,
+    configs_of,
+    json_bytes,
+    messages_of,
 )
 from lhkit.harness.log import asked_of
 from lhkit.harness.record import (
@@ -33,266 +33,8 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
-from lhkit.messages import (
-    GateOutcome,
-    ToolOk,
-    Usage,
-    UserMessage,
-    encode_tool_result,
-    envelope,
-    result_in,
-)
-from lhkit.models.dialects.base import words_of
+from lhkit.messages import GateOutcome, Usage
 from lhkit.text import whole_unicode
-
-_Json: TypeAlias = dict[str, Any]
-
-
-def _json(value: Any) -> bytes:
-    """Return compact JSON in UTF-8, Korean readable; a lone surrogate becomes U+FFFD."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return whole_unicode(text).encode()
-
-
-# A conversation as the model had it, message by message. Pure.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    """One message of the model, and the calls that it made; `request` is None if none is told."""
-
-    request: ModelCallRecord | None
-    calls: Sequence[CallRecord]
-
-    @property
-    def text(self) -> str:
-        """Its words, and in place of a call that was cut off what was written of it."""
-        said = self.request.response.text if self.request else ""
-        return "\n".join(filter(None, (said, *(c.raw_text for c in self.calls if not c.tool))))
-
-    @property
-    def named(self) -> list[CallRecord]:
-        """Its calls, without one that was cut off before its name."""
-        return [call for call in self.calls if call.tool]
-
-
-def _messages_of(turn: TurnRecord) -> Iterator[_Said]:
-    """Yield what the model said in a turn; calls that no request is named for come first."""
-    for number, request in ((None, None), *enumerate(turn.model_calls)):
-        said = _Said(
-            request=request, calls=[call for call in turn.calls if call.model_call == number]
-        )
-        if said.text.strip() or said.named:
-            yield said
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """What a manifest says of the conversations in one language."""
-
-    tools: Sequence[Mapping[str, Any]] = ()
-    limits: Mapping[str, Any] = field(default_factory=dict)
-
-    def read(self, call: CallRecord) -> str:
-        """Return the result of a call as the model read it."""
-        result = result_in(call.result)
-        if result is None:
-            return compact(call.result)
-        if not isinstance(result, ToolOk) or "max_result_bytes" not in self.limits:
-            return compact(envelope(result))
-        limits = self.limits
-        hint = {"hint": limits["truncation_hint"]} if "truncation_hint" in limits else {}
-        return encode_tool_result(result, int(limits["max_result_bytes"]), **hint)
-
-
-def _told_of(record: SampleRecord, run: Run, told: Mapping[str, _Told]) -> _Told:
-    """Return what is known of one conversation's tools: those of its scenario, and what came."""
-    known = told.get(record.locale, _Told())
-    names = run.manifest.get("tools", {}).get(record.sample_id.scenario)
-    tools = [tool for tool in known.tools if names is None or tool.get("name") in names]
-    came = [tool for turn in record.evidence.turns for tool in turn.new_tools]
-    return replace(known, tools=(*tools, *came))
-
-
-def _told(run: Run) -> dict[str, _Told]:
-    """Return what the manifest says, by language."""
-    return {
-        locale: _Told(tools=told.get("tools", ()), limits=told.get("assistant", {}))
-        for locale, told in run.manifest.get("locales", {}).items()
-    }
-
-
-# OpenAI's messages: one conversation a line, as `lhkit import openai-messages` reads them.
-
-
-def write_openai_messages(run: Run, file: Path) -> None:
-    """Write each conversation with its tools as a line of JSON; the format of fine-tuning, too.
-
-    The instructions and the line of context beside what the user said are no part of a record,
-    and hints of the application are not for the model: these are left out.
-
-    Raises:
-        OSError: the disk does not take it.
-    """
-    write_whole(file, (json_line(each) for _, each in conversations_of(run)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptTexts:
-    """Texts of the prompt that a record does not contain.
-
-    `instructions` is the text of the system message, `contexts` has the context line of each turn.
-    `unlearned` are the turns, from 0, whose reply is not a training target.
-    """
-
-    instructions: str = ""
-    contexts: Sequence[str] = ()
-    unlearned: Collection[int] = ()
-
-
-def conversations_of(
-    run: Run, texts: Callable[[SampleRecord], PromptTexts | None] = lambda _: PromptTexts()
-) -> Iterator[tuple[SampleRecord, _Json]]:
-    """Yield records with their conversations, except those for which `texts` returns None."""
-    told = _told(run)
-    for record in run.records:
-        if (prompt := texts(record)) is not None:
-            yield record, _conversation(record, _told_of(record, run, told), prompt)
-
-
-def json_line(value: Any) -> bytes:
-    """Return a value as one line of JSON."""
-    return _json(value) + b"\n"
-
-
-def _conversation(record: SampleRecord, told: _Told, texts: PromptTexts) -> _Json:
-    """Return the messages of a conversation, and its tools if it has any.
-
-    A reply that is not a training target has OpenAI's `"weight": 0`.
-    """
-    messages: list[_Json] = []
-    if texts.instructions.strip():
-        messages.append({"role": "system", "content": texts.instructions.strip()})
-    for number, turn in enumerate(record.evidence.turns):
-        context = texts.contexts[number] if number < len(texts.contexts) else ""
-        user = UserMessage(text=turn.user, context=context)
-        messages.append({"role": "user", "content": words_of(user)})
-        for said in _messages_of(turn):
-            exchange = _exchange(said, told, _count(messages))
-            if number in texts.unlearned and not said.named:
-                exchange[0]["weight"] = 0
-            messages += exchange
-    functions = [
-        {key: tool[key] for key in ("name", "description", "parameters") if key in tool}
-        for tool in told.tools
-    ]
-    tools = [{"type": "function", "function": function} for function in functions]
-    return {"messages": messages, **({"tools": tools} if tools else {})}
-
-
-def _count(messages: Iterable[Mapping[str, Any]]) -> int:
-    return sum(message["role"] == "tool" for message in messages)
-
-
-def _exchange(said: _Said, told: _Told, first: int) -> list[_Json]:
-    """Return a message of the model and the results of its calls, numbered from `first`."""
-    ids = [call_id(number) for number in range(first, first + len(said.named))]
-    written = [
-        {
-            "id": name,
-            "type": "function",
-            "function": {"name": call.tool, "arguments": compact(call.raw_args)},
-        }
-        for name, call in zip(ids, said.named, strict=True)
-    ]
-    return [
-        {
-            "role": "assistant",
-            "content": said.text or None,
-            **({"tool_calls": written} if written else {}),
-        },
-        *(
-            {
-                "role": "tool",
-                "tool_call_id": name,
-                "name": call.tool,
-                "content": told.read(call),
-            }
-            for name, call in zip(ids, said.named, strict=True)
-        ),
-    ]
-
-
-def call_id(number: int) -> str:
-    """Return the id of a conversation's call: nine letters and digits, as strict servers want."""
-    return f"call{number:05d}"
-
-
-# Parquet: the frames of a run, a file each.
-
-
-FRAMES: Final = {
-    "samples": scenarios_frame,
-    "turns": turns_frame,
-    "calls": calls_frame,
-    "violations": violations_frame,
-    "requests": latency_frame,
-}
-"""The tables by the names of their files, and what makes each of records."""
-
-_AT_ONCE = 2_000
-"""So many records become rows together: a row group of each table."""
-
-
-def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
-    """Write the frames of a run as `samples.parquet`, `turns.parquet` …; return the files.
-
-    Columns and types are those of the frames (`lhkit.harness.frames`), also of an empty run.
-
-    Raises:
-        MissingPackageError: fastparquet is not installed.
-        OSError: the disk does not take it.
-    """
-    try:
-        import fastparquet
-    except ImportError as error:
-        raise MissingPackageError(
-            "fastparquet is not installed: in the clone, `pip install -e '.[export]'`"
-        ) from error
-    files = tuple(folder / f"{name}.parquet" for name in FRAMES)
-    with drafted(*files) as drafts:
-        for number, records in enumerate(_batches(run.records)):
-            for draft, frame in zip(drafts, FRAMES.values(), strict=True):
-                table = frame(records)
-                for name in table.columns[table.dtypes == "str"]:
-                    table[name] = table[name].map(whole_unicode, na_action="ignore").astype("str")
-                if number == 0 or len(table):
-                    fastparquet.write(
-                        str(draft),
-                        table,
-                        append=number > 0,
-                        compression="SNAPPY",
-                        has_nulls=True,
-                        object_encoding="utf8",
-                        write_index=False,
-                    )
-    return files
-
-
-def _batches(records: Iterable[SampleRecord]) -> Iterator[list[SampleRecord]]:
-    """Yield the records some at a time, and an empty list of none."""
-    waiting = iter(records)
-    batch = list(islice(waiting, _AT_ONCE))
-    yield batch
-    while batch := list(islice(waiting, _AT_ONCE)):
-        yield batch
-
-
-# Inspect's log: a zip of JSON files, one for each sample, as `inspect view` shows it.
-#
-# A repeat is an epoch, a verdict the score C or I, an invalid sample one with an error; what a
-# person was asked is an approval. Times are the record's, counted on from when the sample started.
-
 
 _LOG_VERSION = 2
 _SCORER = "lhkit"
@@ -310,25 +52,25 @@ def write_inspect(run: Run, file: Path) -> None:
     Raises:
         OSError: the disk does not take it.
     """
-    told = _told(run)
+    told = configs_of(run)
     counts: Counter[Verdict] = Counter()
-    usage: dict[str, _Json] = {}
+    usage: dict[str, Json] = {}
     summaries: list[bytes] = []  # as text: of a large run these are all that is held
     with drafted(file) as (draft,), zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as log:
         header = _header(run)
         start = {"version": _LOG_VERSION, "eval": header["eval"], "plan": header["plan"]}
-        _put(log, "_journal/start.json", _json(start))
+        _put(log, "_journal/start.json", json_bytes(start))
         for record in run.records:
-            sample = _InspectSample(record, _told_of(record, run, told), run).json()
-            _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", _json(sample))
-            summaries.append(_json(_summary(sample)))
+            sample = _InspectSample(record, config_of(record, run, told), run).json()
+            _put(log, f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json_bytes(sample))
+            summaries.append(json_bytes(_summary(sample)))
             counts[record.judgement.verdict] += 1
             for model, used in sample["model_usage"].items():
                 usage[model] = _sum(usage.get(model, {}), used)
         _put(log, "summaries.json", b"[" + b",".join(summaries) + b"]")
         header["results"] = _results(counts)
         header["stats"]["model_usage"] = usage
-        _put(log, "header.json", _json(header))
+        _put(log, "header.json", json_bytes(header))
 
 
 def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -337,7 +79,7 @@ def _put(log: zipfile.ZipFile, name: str, content: bytes) -> None:
     log.writestr(entry, content)
 
 
-def _header(run: Run) -> _Json:
+def _header(run: Run) -> Json:
     """Return the head of the log, before anything is counted."""
     manifest = run.manifest
     invocations = manifest.get("invocations") or [{}]
@@ -370,7 +112,7 @@ def _header(run: Run) -> _Json:
     }
 
 
-def _results(counts: Mapping[Verdict, int]) -> _Json:
+def _results(counts: Mapping[Verdict, int]) -> Json:
     """Return the pass rate over the samples that could be judged."""
     valid = counts[Verdict.PASS] + counts[Verdict.FAIL]
     rate = {"name": "accuracy", "value": counts[Verdict.PASS] / valid} if valid else None
@@ -389,7 +131,7 @@ def _results(counts: Mapping[Verdict, int]) -> _Json:
     }
 
 
-def _summary(sample: _Json) -> _Json:
+def _summary(sample: Json) -> Json:
     """Return what a list of samples shows of one."""
     kept = ("id", "epoch", "scores", "model_usage", "total_time", "working_time", "uuid")
     times = ("started_at", "completed_at")
@@ -403,7 +145,7 @@ def _summary(sample: _Json) -> _Json:
     }
 
 
-def _usage(usage: Usage) -> _Json:
+def _usage(usage: Usage) -> Json:
     """Return tokens as Inspect counts them: those that were cached are no input."""
     cached = usage.cached_tokens
     return {
@@ -414,7 +156,7 @@ def _usage(usage: Usage) -> _Json:
     }
 
 
-def _sum(one: _Json, other: _Json) -> _Json:
+def _sum(one: Json, other: Json) -> Json:
     return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
 
 
@@ -428,17 +170,17 @@ def begin_of(record: SampleRecord, run: Run) -> datetime:
 class _InspectSample:
     """One record on its way to Inspect: its messages, and its events in order of time."""
 
-    def __init__(self, record: SampleRecord, told: _Told, run: Run) -> None:
+    def __init__(self, record: SampleRecord, told: ToolConfig, run: Run) -> None:
         self._record, self._told = record, told
         self._begun = begin_of(record, run).astimezone()
         self._key = f"{record.content_hash[:16]}-{record.sample_id.repeat}"
-        self._messages: list[_Json] = []
-        self._events: list[_Json] = []
-        self._usage: dict[str, _Json] = {}
-        self._output: _Json = {}
+        self._messages: list[Json] = []
+        self._events: list[Json] = []
+        self._usage: dict[str, Json] = {}
+        self._output: Json = {}
         self._calls = 0
 
-    def json(self) -> _Json:
+    def json(self) -> Json:
         """Return the sample."""
         record, judgement = self._record, self._record.judgement
         at_s = 0.0
@@ -482,7 +224,7 @@ class _InspectSample:
     def _at(self, offset_s: float) -> str:
         return (self._begun + timedelta(seconds=offset_s)).isoformat()
 
-    def _score(self) -> _Json:
+    def _score(self) -> Json:
         judgement = self._record.judgement
         return {
             "value": "C" if judgement.verdict is Verdict.PASS else "I",
@@ -498,10 +240,10 @@ class _InspectSample:
             },
         }
 
-    def _scored(self, at_s: float) -> _Json:
+    def _scored(self, at_s: float) -> Json:
         return self._event("score", at_s, score=self._score(), scorer=_SCORER)
 
-    def _event(self, kind: str, at_s: float, **more: Any) -> _Json:
+    def _event(self, kind: str, at_s: float, **more: Any) -> Json:
         return {
             "event": kind,
             "uuid": f"{self._key}-e{len(self._events)}",
@@ -517,10 +259,10 @@ class _InspectSample:
     def _turn(self, turn: TurnRecord, at_s: float) -> None:
         """Add a turn that began `at_s` seconds after its sample; its calls follow their request."""
         self._said("user", turn.user, source="input")
-        spoken = {id(said.request): said for said in _messages_of(turn)}
+        spoken = {id(said.request): said for said in messages_of(turn)}
         sent: list[ModelCallRecord | None] = [None, *turn.model_calls]
         for request in sent:
-            said = spoken.get(id(request), _Said(request=request, calls=()))
+            said = spoken.get(id(request), Message(request=request, calls=()))
             if request is None and not said.calls:
                 continue
             begun_s = at_s + (request.offset_s + request.duration_s if request else 0.0)
@@ -529,7 +271,7 @@ class _InspectSample:
                 begun_s = self._call(call, call_id(number), begun_s)
             self._calls += len(said.named)
 
-    def _request(self, said: _Said, at_s: float) -> None:
+    def _request(self, said: Message, at_s: float) -> None:
         """Add a message of the model, with the request that it answered if one is told."""
         asked = list(self._messages)
         calls = [_call(each, call_id(n)) for n, each in enumerate(said.named, start=self._calls)]
@@ -604,15 +346,15 @@ class _InspectSample:
         return ended_s
 
 
-def _silence() -> _Json:
+def _silence() -> Json:
     return {"role": "assistant", "content": "", "source": "generate"}
 
 
-def _error(message: str) -> _Json:
+def _error(message: str) -> Json:
     return {"message": message, "traceback": "", "traceback_ansi": ""}
 
 
-def _call(call: CallRecord, name: str) -> _Json:
+def _call(call: CallRecord, name: str) -> Json:
     """Return a call; one whose arguments are no object keeps them as an error of its parsing."""
     is_object = isinstance(call.raw_args, Mapping)
     return {
@@ -623,7 +365,7 @@ def _call(call: CallRecord, name: str) -> _Json:
     }
 
 
-def _tool_error(call: CallRecord) -> _Json | None:
+def _tool_error(call: CallRecord) -> Json | None:
     """Return why a call came to nothing; None for one that did its work."""
     if call.outcome == "ok":
         return None
@@ -631,7 +373,7 @@ def _tool_error(call: CallRecord) -> _Json | None:
     return {"type": kind, "message": f"{call.outcome}: {call.result.get('reason', '')}"}
 
 
-def _tool(tool: Mapping[str, Any]) -> _Json:
+def _tool(tool: Mapping[str, Any]) -> Json:
     """Return a tool with what Inspect knows of schemas: of each argument its kind and its words."""
     schema = tool.get("parameters", {})
     return {

@@ -1,0 +1,75 @@
+"""The frames of a run as Parquet, one file each."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from lhkit.errors import MissingPackageError
+from lhkit.files import drafted
+from lhkit.harness.frames import (
+    calls_frame,
+    latency_frame,
+    scenarios_frame,
+    turns_frame,
+    violations_frame,
+)
+from lhkit.harness.record import SampleRecord
+from lhkit.harness.results import Run
+from lhkit.text import whole_unicode
+
+FRAMES: Final = {
+    "samples": scenarios_frame,
+    "turns": turns_frame,
+    "calls": calls_frame,
+    "violations": violations_frame,
+    "requests": latency_frame,
+}
+"""The tables by the names of their files, and what makes each of records."""
+
+_AT_ONCE = 2_000
+"""So many records become rows together: a row group of each table."""
+
+
+def write_parquet(run: Run, folder: Path) -> tuple[Path, ...]:
+    """Write the frames of a run as `samples.parquet`, `turns.parquet` …; return the files.
+
+    Columns and types are those of the frames (`lhkit.harness.frames`), also of an empty run.
+
+    Raises:
+        MissingPackageError: fastparquet is not installed.
+        OSError: the disk does not take it.
+    """
+    try:
+        import fastparquet
+    except ImportError as error:
+        raise MissingPackageError(
+            "fastparquet is not installed: in the clone, `pip install -e '.[export]'`"
+        ) from error
+    files = tuple(folder / f"{name}.parquet" for name in FRAMES)
+    with drafted(*files) as drafts:
+        for number, records in enumerate(_batches(run.records)):
+            for draft, frame in zip(drafts, FRAMES.values(), strict=True):
+                table = frame(records)
+                for name in table.columns[table.dtypes == "str"]:
+                    table[name] = table[name].map(whole_unicode, na_action="ignore").astype("str")
+                if number == 0 or len(table):
+                    fastparquet.write(
+                        str(draft),
+                        table,
+                        append=number > 0,
+                        compression="SNAPPY",
+                        has_nulls=True,
+                        object_encoding="utf8",
+                        write_index=False,
+                    )
+    return files
+
+
+def _batches(records: Iterable[SampleRecord]) -> Iterator[list[SampleRecord]]:
+    """Yield the records some at a time, and an empty list of none."""
+    waiting = iter(records)
+    batch = list(islice(waiting, _AT_ONCE))
+    yield batch
+    while batch := list(islice(waiting, _AT_ONCE)):
+        yield batch
