@@ -42,8 +42,8 @@ from lhkit.harness.claims import (
     features,
     words_in,
 )
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.shares import wilson
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "claims"

@@ -27,9 +27,9 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutants import ADVICE
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import MutationReport, Survivors, TriedMutant, read_survivors
+from lhkit.harness.loader import Sources, load_scenarios, read_sources
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import Sources, load_scenarios, read_sources
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings

@@ -23,7 +23,7 @@ from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.author.written import Said, scenario_of_talk
 from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.scenario import read_yaml
+from lhkit.harness.documents import read_yaml
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import NotJsonError, compact
 from lhkit.locales import Catalog, load_catalog

@@ -27,6 +27,7 @@ from lhkit.commands.progress import opened_model, provenance, setup_progress
 from lhkit.errors import ModelError, RunError, UsageError
 from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.log import (
     RECORDS,
     Resumption,
@@ -41,7 +42,7 @@ from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.report.terminal import change_text, first_names, sentence, summary_table
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios, user_of
+from lhkit.harness.scenario import Scenario, user_of
 from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at

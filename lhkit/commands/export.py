@@ -13,10 +13,10 @@ from lhkit.commands.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import read_talks
-from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.sft import (
     SftConversation,
     reference_conversations,

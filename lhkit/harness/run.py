@@ -86,11 +86,12 @@ from lhkit.harness.record import (
     turn_record,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import Scenario, Turn, User
+from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.score import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.stress import ModelSource, breaking, counted_tools
+from lhkit.harness.turn import Turn
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, GateOutcome, ToolErr, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead

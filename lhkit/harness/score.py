@@ -11,15 +11,9 @@ from operator import attrgetter
 from typing import Any
 
 from lhkit.harness.assignment import Problem, assign
-from lhkit.harness.matchers import (
-    MINUS_MARK,
-    Pattern,
-    alternatives,
-    comparable,
-    spaceless,
-    with_short_cents,
-)
+from lhkit.harness.matchers import alternatives
 from lhkit.harness.matching import ArgumentVerdict, MadeCall, MatchResult, match_calls, values_equal
+from lhkit.harness.patterns import Pattern
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -34,15 +28,10 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.scenario import (
-    Before,
-    ExpectedCall,
-    ExpectedReply,
-    ReplyPart,
-    Scenario,
-    Turn,
-)
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.state_diff import NO_KEYS, with_diff
+from lhkit.harness.text_forms import MINUS_MARK, comparable, spaceless, with_short_cents
+from lhkit.harness.turn import Before, ExpectedCall, ExpectedReply, ReplyPart, Turn
 from lhkit.harness.violations import (
     Excused,
     StateVerdict,

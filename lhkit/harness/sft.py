@@ -19,7 +19,8 @@ from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import MendedTalk, MendedTurn
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Expect, Scenario, Turn
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import Expect, Turn
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel

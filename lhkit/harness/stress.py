@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.scenario import Scenario, ScriptedFault
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import ScriptedFault
 from lhkit.json_values import JSON
 from lhkit.messages import (
     Finished,

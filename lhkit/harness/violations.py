@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from lhkit.harness.assignment import Pairs, Problem, assign
 from lhkit.harness.claims import History, shipped_model, success_words
-from lhkit.harness.matchers import Equals, Fields, folded, normal, parse_row
+from lhkit.harness.equality import normal
+from lhkit.harness.matchers import Equals, Fields, parse_row
 from lhkit.harness.mismatch import Place, arguments_reasons, mismatch
 from lhkit.harness.record import (
     CallRecord,
@@ -23,8 +24,10 @@ from lhkit.harness.record import (
     TurnRecord,
     Violation,
 )
-from lhkit.harness.scenario import ForbiddenCall, Scenario
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
+from lhkit.harness.text_forms import folded
+from lhkit.harness.turn import ForbiddenCall
 from lhkit.json_values import json_or_repr, shown
 from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.schema import ABSENT, SchemaNode, nfc

@@ -14,6 +14,7 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
+from lhkit.harness.loader import read_sources
 from lhkit.harness.log import RECORDS
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
@@ -32,7 +33,6 @@ from lhkit.harness.reviews import (
     turn_of,
     turn_sha256,
 )
-from lhkit.harness.scenario import read_sources
 from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.ab_view import PanelNotice

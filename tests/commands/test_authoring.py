@@ -8,8 +8,8 @@ import pytest
 from lhkit.commands.author import accept_sample, lint_paths, mutate_paths
 from lhkit.commands.options import AcceptOptions, LintOptions, MutateOptions
 from lhkit.errors import RunError, UsageError
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings, load_settings

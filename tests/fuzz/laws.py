@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
 from lhkit.harness.html import SampleView
+from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import (
     Evidence,
@@ -23,7 +24,6 @@ from lhkit.harness.record import (
     turn_record,
 )
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import read_sources
 from lhkit.messages import (
     EndReason,
     Finished,

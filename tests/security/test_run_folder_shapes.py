@@ -18,13 +18,13 @@ from lhkit.errors import LhkitError, RunError, UsageError
 from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
+from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.log import Provenance
 from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.text import junit_xml, markdown
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
-from lhkit.harness.scenario import load_scenarios, read_sources
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.review import Review

@@ -13,7 +13,7 @@ from lhkit.harness.author.findings import LEVELS, Level, Remark
 from lhkit.harness.author.gold import TurnTrace, gold_trace, silent_model, trace_model
 from lhkit.harness.author.noting import NotingToolset
 from lhkit.harness.author.read_checks import Known, written_remarks
-from lhkit.harness.matchers import Path
+from lhkit.harness.faults import Path
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
 from lhkit.harness.run import tools_that_came, tried
 from lhkit.harness.scenario import Scenario

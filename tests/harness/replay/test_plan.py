@@ -13,7 +13,8 @@ from lhkit.harness import log, plan
 from lhkit.harness.log import Resumption, asked_of, changes
 from lhkit.harness.plan import plan_run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import Turn
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
 from lhkit.models import request

@@ -24,8 +24,9 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay, rescore
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import Stress, stressed
+from lhkit.harness.turn import Turn
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 

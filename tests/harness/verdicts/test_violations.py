@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
-from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import ForbiddenCall, Turn
 from lhkit.harness.violations import Excused, violations_of
 from lhkit.messages import EndReason
 from lhkit.testing import echo_tool
