@@ -26,16 +26,15 @@ from lhkit.harness.record import (
     Judgement,
     SampleId,
     SampleRecord,
-    Timed,
     TurnRecord,
     Verdict,
     Vote,
-    turn_record,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.state_diff import state_diff
+from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import (
     CallSettled,
     ChatEvent,

@@ -23,14 +23,8 @@ from lhkit.harness.frames import (
     violations_frame,
 )
 from lhkit.harness.log import asked_of
-from lhkit.harness.record import (
-    CallRecord,
-    ModelCallRecord,
-    SampleRecord,
-    TurnRecord,
-    Verdict,
-    moment_of,
-)
+from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
+from lhkit.harness.record_json import moment_of
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
 from lhkit.messages import (

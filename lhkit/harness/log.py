@@ -27,13 +27,10 @@ from typing_extensions import TypedDict
 
 from lhkit.errors import RunError
 from lhkit.files import open_regular, open_to_append, version_of, write_whole
-from lhkit.harness.record import (
+from lhkit.harness.record import SCHEMA, SampleId, SampleRecord, Verdict
+from lhkit.harness.record_json import (
     MAX_SECONDS,
-    SCHEMA,
     OtherSchemaError,
-    SampleId,
-    SampleRecord,
-    Verdict,
     decode_line,
     encode_record,
     moment_of,

@@ -77,14 +77,10 @@ from lhkit.harness.record import (
     SampleId,
     SampleRecord,
     State,
-    TimedEvents,
     TurnRecord,
     Verdict,
-    WallTime,
-    decode_record,
-    encode_record,
-    turn_record,
 )
+from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.score import ToolFacts, judge
@@ -92,6 +88,8 @@ from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.harness.turn import Turn
+from lhkit.harness.turn_record import TimedEvents, turn_record
+from lhkit.harness.wall_time import WallTime
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason, GateOutcome, ToolErr, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead

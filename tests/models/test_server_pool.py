@@ -17,7 +17,8 @@ from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.log import read_manifest, read_records
 from lhkit.harness.metrics import summarise
-from lhkit.harness.record import SampleRecord, Verdict, encode_record
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.report.text import command
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay

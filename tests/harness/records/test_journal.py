@@ -33,9 +33,8 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
     Violation,
-    decode_record,
-    encode_record,
 )
+from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.messages import EndReason, Finished, ModelIdentity
 

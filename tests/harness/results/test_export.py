@@ -18,7 +18,8 @@ from lhkit.errors import RunError, UsageError
 from lhkit.harness import export
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.log import RECORDS, answers
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario

@@ -21,7 +21,8 @@ from lhkit.harness.log import (
     changes,
     resumption,
 )
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
