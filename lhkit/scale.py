@@ -30,7 +30,7 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.harness.author.gold import gold_models, silent_model
-from lhkit.harness.log import versions
+from lhkit.harness.manifest import versions
 from lhkit.harness.plan import Job, Scene, plan_run
 from lhkit.harness.run import Played, SampleStage, play_sample, warm_up
 from lhkit.harness.scenario import Scenario

@@ -13,7 +13,7 @@ from rich.text import Text
 from tqdm import tqdm
 
 from lhkit.app import ModelChoice, Reports, open_model
-from lhkit.harness.log import Provenance
+from lhkit.harness.manifest import Provenance
 from lhkit.models.base import ChatModel
 from lhkit.models.footprint import FootprintSource
 from lhkit.models.serving import StartProgress, StartReport, silent

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lhkit.harness.html import comparison_html
-from lhkit.harness.log import changes
+from lhkit.harness.manifest_changes import changes
 from lhkit.harness.metrics import Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes, Ratio, ViolationChange
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Vote

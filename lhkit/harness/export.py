@@ -22,10 +22,10 @@ from lhkit.harness.frames import (
     turns_frame,
     violations_frame,
 )
-from lhkit.harness.log import asked_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.record_json import moment_of
 from lhkit.harness.results import Run
+from lhkit.harness.resume import asked_of
 from lhkit.json_values import compact
 from lhkit.messages import (
     GateOutcome,

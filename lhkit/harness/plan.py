@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import NotIsolatedError, ScenarioError, UsageError
-from lhkit.harness.log import MAX_REPEATS, Answered, Questions, versions
+from lhkit.harness.manifest import MAX_REPEATS, versions
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.stress import ModelSource, breaking, is_distractor

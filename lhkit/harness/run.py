@@ -37,25 +37,12 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.harness.assignment import FEW, load_solver
-from lhkit.harness.log import (
-    RESCORED_FROM,
-    Answered,
+from lhkit.harness.manifest import (
     Invocation,
-    Journal,
     Provenance,
-    Questions,
-    Resumption,
-    answered,
-    answers,
     earlier_invocations,
     manifest_of,
-    open_journal,
-    read_manifest,
-    resumption,
-    stored_answered,
-    stored_records,
     versions,
-    write_manifest,
 )
 from lhkit.harness.matching import MadeCall, match_calls
 from lhkit.harness.plan import (
@@ -82,10 +69,13 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
+from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.score import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.harness.store import RESCORED_FROM, Journal, open_journal, read_manifest, write_manifest
+from lhkit.harness.stored_records import stored_answered, stored_records
 from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.harness.turn import Turn
 from lhkit.harness.turn_record import TimedEvents, turn_record

@@ -15,7 +15,6 @@ from lhkit.harness.author.accept import (
     schema_of,
 )
 from lhkit.harness.loader import read_sources
-from lhkit.harness.log import RECORDS
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import (
@@ -33,6 +32,7 @@ from lhkit.harness.reviews import (
     turn_of,
     turn_sha256,
 )
+from lhkit.harness.store import RECORDS
 from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.ab_view import PanelNotice

@@ -13,10 +13,10 @@ from lhkit.commands.options import EvalOptions, RescoreOptions
 from lhkit.commands.report import compare_runs
 from lhkit.commands.rescore import rescore_run
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation
 from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
+from lhkit.harness.store import RECORDS, read_records
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings, load_settings
 

@@ -15,7 +15,6 @@ from lhkit.commands.evaluate import addresses_of, concurrency_for, evaluate
 from lhkit.commands.options import EvalOptions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.log import read_manifest, read_records
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.record_json import encode_record
@@ -23,6 +22,7 @@ from lhkit.harness.report.text import command
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead

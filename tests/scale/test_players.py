@@ -22,11 +22,12 @@ from lhkit.commands.evaluate import run_matrix
 from lhkit.commands.options import MatrixOptions
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.log import read_manifest, read_records, versions
+from lhkit.harness.manifest import versions
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import Played, replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import read_manifest, read_records
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelIdentity
 from lhkit.scale import (

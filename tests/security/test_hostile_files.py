@@ -14,7 +14,7 @@ from lhkit.harness import documents, patterns
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import read_survivors
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.log import MAX_REPEATS
+from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.patterns import Pattern, pattern_fault
 from lhkit.harness.results import Run
 from lhkit.harness.suite import load_suite

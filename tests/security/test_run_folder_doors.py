@@ -11,7 +11,7 @@ import pytest
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.log import Provenance
+from lhkit.harness.manifest import Provenance
 from lhkit.harness.run import replay
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review

@@ -19,7 +19,7 @@ from lhkit.harness.author.accept import observed_arguments
 from lhkit.harness.compare import compare
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.log import Provenance
+from lhkit.harness.manifest import Provenance
 from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.text import junit_xml, markdown

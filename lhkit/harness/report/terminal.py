@@ -15,7 +15,7 @@ from lhkit.harness.html import (
     difference_words,
     votes_words,
 )
-from lhkit.harness.log import Change
+from lhkit.harness.manifest_changes import Change
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import FalseClaim, SampleId, SampleRecord

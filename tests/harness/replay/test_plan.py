@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness import log, plan
-from lhkit.harness.log import Resumption, asked_of, changes
+from lhkit.harness import manifest, plan
+from lhkit.harness.manifest_changes import changes
 from lhkit.harness.plan import plan_run
+from lhkit.harness.resume import Resumption, asked_of
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Turn
@@ -199,7 +200,7 @@ def changed(
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
-            monkeypatch.setattr(log, "version_of", lambda _name: "9.9")
+            monkeypatch.setattr(manifest, "version_of", lambda _name: "9.9")
     return told, identity
 
 

@@ -10,11 +10,11 @@ import pytest
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.log import MANIFEST
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import MANIFEST
 from lhkit.harness.stress import (
     NOT_APPLICABLE,
     Stress,

@@ -13,7 +13,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
-from lhkit.harness.log import Change, changes
+from lhkit.harness.manifest_changes import Change, changes
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_table
