@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from lhkit.harness.loader import load_scenarios
     from lhkit.harness.matching import match_calls, values_equal
     from lhkit.harness.pairs import Comparison
+    from lhkit.harness.rescore import rescore
     from lhkit.harness.results import Run
-    from lhkit.harness.run import replay, rescore
+    from lhkit.harness.run import replay
     from lhkit.harness.scenario import Scenario
     from lhkit.mcp.toolset import McpToolset
     from lhkit.messages import (
@@ -107,7 +108,7 @@ _HOMES = {
     "load_scenarios": "harness.loader",
     "match_calls": "harness.matching",
     "replay": "harness.run",
-    "rescore": "harness.run",
+    "rescore": "harness.rescore",
     "said_dates": "dates.said",
     "said_times": "dates.clock",
     "summarize": "confirm.summary",

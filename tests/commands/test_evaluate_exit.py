@@ -169,7 +169,7 @@ async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
         raise RuntimeError("a bug of the harness")
 
     await run_eval("gold", name="base")
-    monkeypatch.setattr("lhkit.harness.run.judge", bug)
+    monkeypatch.setattr("lhkit.harness.sample.judge", bug)
     given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
     assert await run_eval(**given) == 3
     said = capsys.readouterr().out

@@ -17,7 +17,7 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import tried
+from lhkit.harness.sample import tried
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel

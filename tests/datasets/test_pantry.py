@@ -11,7 +11,7 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import tried
+from lhkit.harness.sample import tried
 from lhkit.messages import ToolOk
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import AssistantItem, CardItem, ToolItem

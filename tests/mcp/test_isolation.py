@@ -20,7 +20,8 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.reviews import MendedCall, MendedTalk, MendedTurn, scenario_of_review
-from lhkit.harness.run import replay, tried
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead

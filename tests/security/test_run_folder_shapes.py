@@ -23,8 +23,9 @@ from lhkit.harness.manifest import Provenance
 from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.text import junit_xml, markdown
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
+from lhkit.harness.run import replay
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.review import Review

@@ -15,7 +15,8 @@ from lhkit.harness.author.noting import NotingToolset
 from lhkit.harness.author.read_checks import Known, written_remarks
 from lhkit.harness.faults import Path
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.run import tools_that_came, tried
+from lhkit.harness.rescore import tools_that_came
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.score import ALL_REPLIES
 from lhkit.tools.registry import ToolRegistry

@@ -18,7 +18,8 @@ from lhkit.harness.author.accept import (
 )
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import replay, tried
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 

@@ -12,7 +12,7 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import MutationReport
 from lhkit.harness.loader import load_scenarios, read_sources
-from lhkit.harness.run import tried
+from lhkit.harness.sample import tried
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import ToolsetAround
 from tests.harness.authoring.phone import PhoneToolset, registry

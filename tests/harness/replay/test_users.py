@@ -18,8 +18,9 @@ from lhkit.harness.rates import rate_interval
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.report.text import markdown
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
+from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, User, user_of
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say

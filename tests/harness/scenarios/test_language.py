@@ -21,8 +21,10 @@ from lhkit.harness.matching import match_calls
 from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.relative_dates import MOST_DAYS, DateIs
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore, tried
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.harness.score import reply_reasons
