@@ -9,7 +9,6 @@ from importlib.resources import files
 from typing import Any
 
 from lhkit.harness.behaviour import Share
-from lhkit.harness.claims import shipped_model
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison, Pair, PersonVotes
 from lhkit.harness.record import (
@@ -27,6 +26,7 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
+from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog

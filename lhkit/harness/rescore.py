@@ -27,7 +27,7 @@ from lhkit.harness.record import (
 from lhkit.harness.results import Run
 from lhkit.harness.sample import state_sha256
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.store import RESCORED_FROM

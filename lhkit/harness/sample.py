@@ -28,7 +28,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.stress import ModelSource, breaking, counted_tools

@@ -20,7 +20,7 @@ from lhkit.commands.options import ReportOptions
 from lhkit.commands.report import report_run
 from lhkit.errors import ModelError, RequestRefusedError, RunError, StreamBrokenError
 from lhkit.harness.author.gold import gold_models
-from lhkit.harness.score import Verdict
+from lhkit.harness.record import Verdict
 from lhkit.mcp.connection import Address, Process
 from lhkit.mcp.toolset import Launch, McpToolset, Remote
 from lhkit.messages import UserMessage

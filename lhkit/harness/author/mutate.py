@@ -33,7 +33,7 @@ from lhkit.harness.equality import normal
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.state_diff import state_diff
 from lhkit.toolset import Toolset, require_isolated
 

@@ -18,7 +18,7 @@ from lhkit.harness.record import CallRecord, SampleRecord, Verdict
 from lhkit.harness.rescore import tools_that_came
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ALL_REPLIES
+from lhkit.harness.scoring.verdict import ALL_REPLIES
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, isolation_fault, opened
 

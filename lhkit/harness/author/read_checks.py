@@ -22,7 +22,7 @@ from lhkit.harness.matchers import (
 from lhkit.harness.patterns import Pattern
 from lhkit.harness.relative_dates import DateIs
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn
 from lhkit.json_values import shown
 from lhkit.tools.registry import ToolRegistry

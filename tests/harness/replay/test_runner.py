@@ -26,7 +26,7 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.store import MANIFEST, Journal, read_records
 from lhkit.messages import Finished, ModelEvent, ModelIdentity, Sampling, ToolOk, ToolResult
 from lhkit.models.base import ChatModel, ModelRequest

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from lhkit.harness.claims import shipped_model
 from lhkit.harness.html import claim_table, run_html
 from lhkit.harness.record import (
     Evidence,
@@ -20,6 +19,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.report.text import markdown
 from lhkit.harness.results import Run
+from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason
 from lhkit.text import percent

@@ -27,7 +27,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.turn import ExpectedReply, ReplyPart
 from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say

@@ -23,7 +23,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.turn import Expect, ExpectedCall, Turn
 from lhkit.messages import EndReason, Finished, GateOutcome, ToolCall
 from lhkit.tools.registry import ToolRegistry
