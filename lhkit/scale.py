@@ -31,11 +31,11 @@ from lhkit.errors import (
 )
 from lhkit.harness.author.gold import gold_models, silent_model
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import Job, Scene, plan_run
+from lhkit.harness.plan import Job, ModelSource, Scene, plan_run
 from lhkit.harness.run import Played
 from lhkit.harness.sample import SampleStage, play_sample, warm_up
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import ModelIdentity
 from lhkit.models import served
 from lhkit.models.dialects.base import Constraint

@@ -29,7 +29,7 @@ from lhkit.harness.compare import compare, matrix_rows, render_matrix
 from lhkit.harness.html import criterion_words
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.pairs import Comparison
-from lhkit.harness.plan import MOST_CONCURRENCY, plan_run, require_playable
+from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource, plan_run, require_playable
 from lhkit.harness.record import SampleRecord, Severity, Verdict
 from lhkit.harness.report.terminal import change_text, first_names, sentence, summary_table
 from lhkit.harness.results import Run
@@ -38,7 +38,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, user_of
 from lhkit.harness.store import RECORDS, read_manifest, read_records
 from lhkit.harness.stored_records import stored_answered
-from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog

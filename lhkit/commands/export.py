@@ -12,11 +12,11 @@ from lhkit.commands.console import wide_console
 from lhkit.commands.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
+from lhkit.harness.corrections import read_talks
 from lhkit.harness.export import write_inspect, write_openai_messages, write_parquet
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import read_talks
 from lhkit.harness.sft import (
     SftConversation,
     reference_conversations,

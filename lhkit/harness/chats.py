@@ -11,8 +11,8 @@ from typing import Any, Final
 from lhkit.errors import UsageError
 from lhkit.files import DRAFT
 from lhkit.harness.author.written import tables_of
+from lhkit.harness.fingerprint import sha256, tool_specs
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import sha256, tool_specs
 from lhkit.harness.record import (
     SCHEMA,
     Evidence,

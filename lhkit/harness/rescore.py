@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
+from lhkit.harness.distractors import counted_tools
+from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import (
     Evidence,
     Judgement,
@@ -31,7 +32,6 @@ from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.store import RESCORED_FROM
-from lhkit.harness.stress import counted_tools
 from lhkit.harness.turn import Turn
 from lhkit.messages import GateOutcome, ToolErr
 from lhkit.tools.definition import ToolDefinition

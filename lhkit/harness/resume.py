@@ -1,6 +1,6 @@
 """What of a run is done and what is still to be played, by content hash. Pure.
 
-A question is a content hash (scenario, model, all that reaches it, version of lhkit: see `plan`).
+A question is a content hash (scenario, model, all that reaches it, version of lhkit: see `fingerprint`).
 """
 
 from collections import Counter

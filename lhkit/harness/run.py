@@ -32,7 +32,7 @@ from lhkit.harness.manifest import (
     manifest_of,
     versions,
 )
-from lhkit.harness.plan import Job, Plan, clock_of, plan_run, require_playable
+from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run, require_playable
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
@@ -41,7 +41,6 @@ from lhkit.harness.sample import SampleStage, play_sample, sample_record, warm_u
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.store import Journal, open_journal, read_manifest, write_manifest
 from lhkit.harness.stored_records import stored_answered, stored_records
-from lhkit.harness.stress import ModelSource
 from lhkit.harness.wall_time import WallTime
 from lhkit.locales import load_catalog
 from lhkit.text import percent

@@ -15,8 +15,10 @@ from itertools import repeat
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import LhkitError
+from lhkit.harness.distractors import counted_tools
+from lhkit.harness.fingerprint import tool_specs
 from lhkit.harness.matching import MadeCall, match_calls
-from lhkit.harness.plan import Job, chosen_model, seeded, tool_specs
+from lhkit.harness.plan import Job, ModelSource, chosen_model, seeded
 from lhkit.harness.record import (
     BrokenRule,
     Evidence,
@@ -29,9 +31,9 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff
-from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.harness.turn import Turn
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.harness.wall_time import WallTime

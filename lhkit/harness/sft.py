@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, TypeAlias
 from lhkit.errors import UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.gold import TurnTrace, gold_model, trace_model
+from lhkit.harness.corrections import MendedTalk, MendedTurn
 from lhkit.harness.export import PromptTexts, conversations_of, json_line
+from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.held_out import HeldOut
-from lhkit.harness.plan import scenario_hash, sha256
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import MendedTalk, MendedTurn
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Expect, Turn
@@ -92,9 +92,6 @@ def write_sft(
     return counts
 
 
-# Passed samples of a run.
-
-
 def run_conversations(
     run: Run, toolset: Toolset, scenarios: Iterable[Scenario] = ()
 ) -> Iterator[SftConversation]:
@@ -167,9 +164,6 @@ def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) ->
             )
 
 
-# Reference calls of scenarios.
-
-
 async def reference_conversations(
     scenarios: Sequence[Scenario], toolset: Toolset
 ) -> Iterator[SftConversation]:
@@ -198,9 +192,6 @@ async def reference_conversations(
         return _texts(toolset, scenario.world, record, unlearned)
 
     return _conversations(run, texts)
-
-
-# Reviewed chats.
 
 
 async def reviewed_conversations(

@@ -14,21 +14,17 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
+from lhkit.harness.corrections import MendedTalk, mended, scenario_of_review, talk_line
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
+from lhkit.harness.review_agreement import Reviewed, compare_reviews
 from lhkit.harness.reviews import (
     CallPlace,
     Held,
     Label,
-    MendedTalk,
-    Reviewed,
     ReviewFile,
-    compare_reviews,
-    mended,
     reviewers_of,
-    scenario_of_review,
-    talk_line,
     turn_of,
     turn_sha256,
 )

@@ -14,8 +14,8 @@ from lhkit.confirm.form import (
     value_of,
 )
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
-from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
-from lhkit.harness.shares import Agreement
+from lhkit.harness.review_agreement import Agreement, Reviewed
+from lhkit.harness.reviews import CallPlace, Held, Label, places_of
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.notebook.ab_view import PanelNotice, press_button

@@ -15,10 +15,10 @@ from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, Seq
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, shown_path
+from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
 from lhkit.harness.matchers import ANY_OF, MATCHER_KEYS, AnyValue, parse_slot
 from lhkit.harness.mismatch import Place, mismatch
-from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.text_forms import folded

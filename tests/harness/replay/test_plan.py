@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness import manifest, plan
+from lhkit.harness import fingerprint, manifest
 from lhkit.harness.manifest_changes import changes
 from lhkit.harness.plan import plan_run
 from lhkit.harness.resume import Resumption, asked_of
@@ -258,5 +258,5 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
 
 
 def test_no_field_that_is_left_out_is_misspelt() -> None:
-    left_out = set(plan._ELSEWHERE)
+    left_out = set(fingerprint._ELSEWHERE)
     assert left_out <= {each.name for each in fields(Assistant)}

@@ -12,9 +12,9 @@ from lhkit.commands.export import export_run
 from lhkit.commands.options import ExportOptions
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, talk_line
 from lhkit.harness.held_out import HeldOut
 from lhkit.harness.loader import load_scenarios
-from lhkit.harness.reviews import MendedCall, MendedTalk, MendedTurn, talk_line
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.sft import (

@@ -15,10 +15,10 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.author.gold import gold_model, gold_trace
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import read_sources
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.matching import match_calls
-from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.relative_dates import MOST_DAYS, DateIs
 from lhkit.harness.rescore import rescore
