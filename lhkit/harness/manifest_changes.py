@@ -16,7 +16,7 @@ _SAMPLING = ("max_tokens", "temperature", "seed")
 _HASHED = frozenset({"prompt", "tools", "rendering", "texts", "context", "scenario"})
 _HASH_CHARS = 12
 _EARLIER_DTYPE = {"-", "bfloat16"}
-"""A server of lhkit computed in nothing else before it told: the same question (see `fingerprint`)."""
+"""A server of lhkit computed in nothing else before it told: see `fingerprint`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What of a run is done and what is still to be played, by content hash. Pure.
 
-A question is a content hash (scenario, model, all that reaches it, version of lhkit: see `fingerprint`).
+A question is a content hash of scenario, model, all that reaches it and the version of lhkit: see
+`fingerprint`.
 """
 
 from collections import Counter

@@ -191,22 +191,18 @@ def validated(entry: Any, index: int, document: Document, found: list[Fault]) ->
 
 
 def _with_days(entry: Any) -> Any:
-    """Return an entry with the days in its world that are told from its clock."""
-    world = entry.get("world") if isinstance(entry, dict) else None
-    return entry if not isinstance(world, dict) else {**entry, "world": world_with_days(world)}
-
-
-def world_with_days(world: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a world with the days in it that are told from its clock.
+    """Return an entry with the days in its world that are told from its clock.
 
     Raises:
         ScenarioError: a day is told from a clock that the world does not have, or is beyond the
             calendar.
     """
+    world = entry.get("world") if isinstance(entry, dict) else None
+    if not isinstance(world, dict):
+        return entry
     now: Any = world.get("now")
     today = datetime.fromisoformat(now).date() if is_moment(now) else None
-    dated: dict[str, Any] = dates_resolved(world, today)
-    return dated
+    return {**entry, "world": dates_resolved(world, today)}
 
 
 def scenario_faults(scenario: Scenario) -> Iterator[Fault]:
