@@ -118,7 +118,7 @@ async def test_the_fault_of_an_old_scorer_is_mended(
     """Yesterday's scorer let everything pass."""
     generous = Judgement(verdict=Verdict.PASS)
     with monkeypatch.context() as yesterday:
-        yesterday.setattr("lhkit.harness.rescore.judge", lambda *_, **__: generous)
+        yesterday.setattr("lhkit.harness.sample.judge", lambda *_, **__: generous)
         run = await play(load(NOTES), silent_model())
     assert run.records[0].judgement.verdict is Verdict.PASS
     (record,) = rescore(run, load(NOTES), toolset).records
