@@ -83,7 +83,10 @@ def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -
             if scenario.id in found:
                 first = found[scenario.id][1]
                 message = f"the id is taken by {first.file}:{first.line()}"
-                faults.append(_fault(origin, scenario.id, message))
+                fault = SourceFault(
+                    file=file, line=origin.line(), place=scenario.id, message=message
+                )
+                faults.append(fault)
             else:
                 found[scenario.id] = (scenario, origin)
     return Sources(
@@ -91,10 +94,6 @@ def read_sources(paths: Iterable[FilePath | str], *, limit: int | None = None) -
         origins={name: origin for name, (_, origin) in found.items()},
         faults=tuple(faults),
     )
-
-
-def _fault(origin: Origin, place: str, message: str) -> SourceFault:
-    return SourceFault(file=origin.file, line=origin.line(), place=place, message=message)
 
 
 def _files(paths: Iterable[FilePath | str]) -> list[FilePath]:

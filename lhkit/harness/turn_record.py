@@ -3,7 +3,7 @@
 Events are only collected during the turn; what they mean is decided after it is over.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -17,7 +17,6 @@ from lhkit.messages import (
     ModelCalled,
     ModelFinished,
     TextStreamed,
-    ToolCall,
     TurnEnded,
     TurnStarted,
     envelope,
@@ -173,12 +172,8 @@ def _kept(response: Finished, *, keep_prompts: bool) -> Finished:
         response,
         prompt_token_ids=response.prompt_token_ids[:_PROMPT_IDS],
         prompt_text=response.prompt_text if keep_prompts else "",
-        calls=_plain_calls(response.calls),
+        calls=tuple(replace(call, args=plain_or_repr(call.args)) for call in response.calls),
         server_metrics=None
         if response.server_metrics is None
         else {name: plain_or_repr(value) for name, value in response.server_metrics.items()},
     )
-
-
-def _plain_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    return tuple(replace(call, args=plain_or_repr(call.args)) for call in calls)

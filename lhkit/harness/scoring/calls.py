@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 from lhkit.harness.matchers import alternatives
 from lhkit.harness.matching import ArgumentVerdict, MatchResult
@@ -31,7 +30,10 @@ def call_scores(
         else _not_made(i, wish)
         for i, wish in enumerate(wishes)
     ]
-    rows += [_alone(j, calls[j], ok=j in match.tolerated) for j in _beside(match)]
+    rows += [
+        _alone(j, calls[j], ok=j in match.tolerated)
+        for j in sorted((*match.surplus, *match.tolerated))
+    ]
     return tuple(rows)
 
 
@@ -51,10 +53,6 @@ def repaired_calls(turn: TurnRecord) -> frozenset[int]:
         if any(each.repairs for each in said):
             mended.append(c)
     return frozenset(mended)
-
-
-def _beside(match: MatchResult) -> list[int]:
-    return sorted((*match.surplus, *match.tolerated))
 
 
 def _pair(
@@ -82,7 +80,8 @@ def _arguments(
     sets = alternatives(wish.args)
     for verdict in verdicts:
         matcher = sets[verdict.alternative][1].get(verdict.name)
-        if verdict.ok and verdict.name not in given and _is_optional(matcher):
+        is_optional = isinstance(matcher, Mapping) and matcher.get("optional") is True
+        if verdict.ok and verdict.name not in given and is_optional:
             continue
         yield ArgumentScore(
             name=verdict.name,
@@ -91,10 +90,6 @@ def _arguments(
             actual=given.get(verdict.name),
             reason=verdict.reason,
         )
-
-
-def _is_optional(matcher: Any) -> bool:
-    return isinstance(matcher, Mapping) and matcher.get("optional") is True
 
 
 def _not_made(i: int, wish: ExpectedCall) -> CallScore:

@@ -230,7 +230,16 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None)
         )
         for c, call in enumerate(turn.calls)
     ]
-    return _matched(script, made, tools, today)
+    order = script.expect.order
+    return match_calls(
+        [wish.expectation for wish in script.expect.calls],
+        made,
+        schemas=tools.schemas,
+        order=order.before if isinstance(order, Before) else order,
+        extra=script.expect.extra,
+        reads=tools.reads,
+        today=today,
+    )
 
 
 def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts) -> bool:
@@ -243,24 +252,6 @@ def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts
         and each.gate is not GateOutcome.NOT_ASKED
         and values_equal(call.raw_args, each.raw_args, schema)
         for each in later
-    )
-
-
-def _matched(
-    script: Turn,
-    made: Sequence[MadeCall],
-    tools: ToolFacts,
-    today: date | None,
-) -> MatchResult:
-    order = script.expect.order
-    return match_calls(
-        [wish.expectation for wish in script.expect.calls],
-        made,
-        schemas=tools.schemas,
-        order=order.before if isinstance(order, Before) else order,
-        extra=script.expect.extra,
-        reads=tools.reads,
-        today=today,
     )
 
 
@@ -313,7 +304,7 @@ def _score(
     *,
     passed: bool,
 ) -> TurnScore:
-    required = _required(script)
+    required = {i for i, wish in enumerate(script.expect.calls) if not wish.optional}
     right = {i: j for i, j in match.right if i in required}
     mended = repaired_calls(turn)
     optional = len(match.pairs) - sum(i in required for i, _ in match.pairs)
@@ -327,7 +318,3 @@ def _score(
         strict_right_calls=sum(j not in mended for j in right.values()),
         strict_passed=passed and not mended,
     )
-
-
-def _required(script: Turn) -> frozenset[int]:
-    return frozenset(i for i, wish in enumerate(script.expect.calls) if not wish.optional)
