@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lhkit.harness.scenario import DIFFICULTIES, Scenario, load_scenarios
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.scenario import DIFFICULTIES, Scenario
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "ac"
 SVG, CARD = "coverage.svg", "card.md"

@@ -30,8 +30,9 @@ from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutants import ADVICE
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import MutationReport, Survivors, read_survivors
-from lhkit.harness.matchers import NEAR, near_duplicates
-from lhkit.harness.scenario import DIFFICULTIES, Scenario, Sources, read_sources
+from lhkit.harness.loader import Sources, read_sources
+from lhkit.harness.scenario import DIFFICULTIES, Scenario
+from lhkit.harness.similarity import NEAR, near_duplicates
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.settings import Settings
 from lhkit.text import printable

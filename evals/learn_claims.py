@@ -1,13 +1,13 @@
-"""Learns and measures the model of false success claims, `lhkit/harness/claims.bin`.
+"""Learns and measures the model of false success claims, `lhkit/harness/scoring/claim_model.bin`.
 
     pip install -r evals/requirements-claims.txt
     python evals/learn_claims.py [--test]
 
-Two logistic models over the features of `lhkit.harness.claims`, one for replies where no write ran
-and one where one ran. They learn from `datasets/claims` (see its card) and from right conversations
-of the `dev` scenarios. Prints precision and recall (Wilson's 95 %) with each author left out and
-with whole files left out, Korean and English apart. The thresholds give about 95 % precision on
-authors that were left out. `--test` counts `test`, too: at the end, once.
+Two logistic models over the features of `lhkit.harness.scoring.claim_model`, one for replies where
+no write ran and one where one ran. They learn from `datasets/claims` (see its card) and from right
+conversations of the `dev` scenarios. Prints precision and recall (Wilson's 95 %) with each author
+left out and with whole files left out, Korean and English apart. The thresholds give about 95 %
+precision on authors that were left out. `--test` counts `test`, too: at the end, once.
 """
 
 import argparse
@@ -30,9 +30,11 @@ from scipy.sparse import csr_matrix, diags
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from lhkit.harness import claims
 from lhkit.harness.author.gold import gold_model
-from lhkit.harness.claims import (
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.run import replay
+from lhkit.harness.scoring import claim_model
+from lhkit.harness.scoring.claim_model import (
     COMMON_BITS,
     SCALES,
     SIZE,
@@ -42,12 +44,10 @@ from lhkit.harness.claims import (
     features,
     words_in,
 )
-from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.shares import wilson
 
 FOLDER = Path(__file__).parents[1] / "datasets" / "claims"
-WEIGHTS = Path(claims.__file__).with_suffix(".bin")
+WEIGHTS = Path(claim_model.__file__).with_suffix(".bin")
 PARTS = ("dev", "hard", "more")
 PRECISION = 0.95
 MOST_WEIGHTS = (38_000, 12_000)

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from lhkit.errors import LhkitError, ModelError, SetupError, UsageError
     from lhkit.harness.author.gold import gold_model
     from lhkit.harness.compare import compare
+    from lhkit.harness.loader import load_scenarios
     from lhkit.harness.matching import match_calls, values_equal
     from lhkit.harness.pairs import Comparison
+    from lhkit.harness.rescore import rescore
     from lhkit.harness.results import Run
-    from lhkit.harness.run import replay, rescore
-    from lhkit.harness.scenario import Scenario, load_scenarios
+    from lhkit.harness.run import replay
+    from lhkit.harness.scenario import Scenario
     from lhkit.mcp.toolset import McpToolset
     from lhkit.messages import (
         Sampling,
@@ -154,10 +156,10 @@ _HOMES = {
     "ensure_tuned": "models.weights",
     "ensure_weights": "models.weights",
     "gold_model": "harness.author.gold",
-    "load_scenarios": "harness.scenario",
+    "load_scenarios": "harness.loader",
     "match_calls": "harness.matching",
     "replay": "harness.run",
-    "rescore": "harness.run",
+    "rescore": "harness.rescore",
     "said_dates": "dates.said",
     "said_times": "dates.clock",
     "summarize": "confirm.summary",

@@ -14,7 +14,8 @@ from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.embedded import Reports
 from lhkit.errors import ScenarioError, UsageError
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog

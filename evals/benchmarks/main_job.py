@@ -26,10 +26,11 @@ import figures
 from figures import Figure, Machine, Measurement
 
 from lhkit import app, embedded
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.timings import Latency, Spent, latency, spent
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths

@@ -19,7 +19,8 @@ import aiohttp
 
 from lhkit.harness.plan import plan_run
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import SampleStage, replay, warm_up
+from lhkit.harness.run import replay
+from lhkit.harness.sample import SampleStage, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import JSON
 from lhkit.lifehelper import toolset as life_helper

@@ -27,7 +27,8 @@ from figures import Figure, Machine, Measurement, Plot
 from serving_sides import Bench, Side
 
 from lhkit import app, embedded
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
 from lhkit.models.http import Endpoint

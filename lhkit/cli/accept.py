@@ -17,9 +17,9 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
+from lhkit.harness.loader import Sources, read_sources
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import Sources, read_sources
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings

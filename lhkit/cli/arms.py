@@ -12,12 +12,12 @@ from lhkit.cli.provenance import provenance
 from lhkit.cli.replicas import part_of
 from lhkit.cli.source import FootprintReceiver, Opened, choice_of, concurrency_for, source_of
 from lhkit.errors import ModelError, UsageError
-from lhkit.harness.log import read_manifest, read_records
-from lhkit.harness.plan import MOST_CONCURRENCY, plan_run
+from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource, plan_run
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.harness.store import read_manifest, read_records
+from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite
 from lhkit.messages import ModelIdentity
 from lhkit.models.scripted import ScriptedModel

@@ -17,7 +17,7 @@ from lhkit.confirm.gate import GuardedGate
 from lhkit.confirm.terminal import TerminalGate
 from lhkit.errors import UsageError
 from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.scenario import read_yaml
+from lhkit.harness.documents import read_yaml
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings

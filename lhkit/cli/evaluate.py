@@ -22,13 +22,15 @@ from lhkit.cli.results import exit_code_lines, print_lines, resumed, show_run
 from lhkit.cli.source import Replicas, choice_of, left_lines, opened_source
 from lhkit.cli.thresholds import Thresholds, judged, require_percent
 from lhkit.errors import UsageError
-from lhkit.harness.log import RECORDS, stored_answered
-from lhkit.harness.plan import plan_run, require_playable
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.plan import ModelSource, plan_run, require_playable
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios, user_of
-from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.harness.scenario import Scenario, user_of
+from lhkit.harness.store import RECORDS
+from lhkit.harness.stored_records import stored_answered
+from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.words import criterion_words
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog

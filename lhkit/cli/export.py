@@ -12,13 +12,13 @@ from lhkit.cli.console import wide_console
 from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.files import write_whole
+from lhkit.harness.corrections import read_talks
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.export.parquet import write_parquet
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.otel import trace_lines, trace_requests
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import read_talks
-from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.sft import (
     SftConversation,
     reference_conversations,

@@ -17,7 +17,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.findings import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.written import yaml_text
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.loader import read_sources
 from lhkit.imports.imported import Imported, ImportedFile, Loss
 from lhkit.imports.openai_messages import import_messages
 from lhkit.json_values import compact

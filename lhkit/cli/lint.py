@@ -11,7 +11,7 @@ from lhkit.cli.console import print_json
 from lhkit.cli.options import LintOptions
 from lhkit.harness.author.findings import Finding, Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings

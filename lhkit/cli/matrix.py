@@ -27,11 +27,11 @@ from lhkit.cli.options import MatrixOptions
 from lhkit.cli.replicas import placement_of
 from lhkit.cli.source import left_lines
 from lhkit.cli.thresholds import Thresholds, judged, require_percent
-from lhkit.harness.log import unsure_models
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import require_playable
 from lhkit.harness.report.matrix import matrix_rows, render_matrix
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.resume import unsure_models
 from lhkit.harness.stress import parse_stress
 from lhkit.harness.suite import Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenarios_at

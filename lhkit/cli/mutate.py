@@ -14,7 +14,7 @@ from lhkit.cli.options import MutateOptions
 from lhkit.harness.author.mutants import ADVICE
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import MutationReport, Survivors, TriedMutant, read_survivors
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.loader import load_scenarios
 from lhkit.lifehelper.shipped import scenario_folder, scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.settings import Settings

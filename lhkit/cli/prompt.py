@@ -14,7 +14,9 @@ from lhkit import embedded
 from lhkit.cli.console import print_json
 from lhkit.cli.options import PromptOptions
 from lhkit.errors import UsageError
-from lhkit.harness.scenario import Scenario, did_you_mean, load_scenarios
+from lhkit.harness.faults import did_you_mean
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lhkit.harness.log import Provenance
+from lhkit.harness.manifest import Provenance
 from lhkit.settings import Settings, hardware
 
 

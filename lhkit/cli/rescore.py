@@ -8,11 +8,11 @@ from rich.text import Text
 from lhkit.cli.console import wide_console
 from lhkit.cli.options import RescoreOptions
 from lhkit.errors import RunError
-from lhkit.harness.log import write_rescored
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import rescore
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.store import write_rescored
 from lhkit.harness.words import criterion_words
 from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from lhkit.cli.console import EXIT_MISSED, wide_console
 from lhkit.cli.thresholds import Judged
-from lhkit.harness.log import Resumption
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.comparison import change_text, first_names
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.results import Run
+from lhkit.harness.resume import Resumption
 from lhkit.locales import Catalog
 from lhkit.text import printable
 

@@ -8,8 +8,7 @@ from typing import NoReturn, TypeAlias
 from lhkit import app
 from lhkit.cli.progress import opened_model, setup_progress
 from lhkit.errors import RunError
-from lhkit.harness.plan import MOST_CONCURRENCY
-from lhkit.harness.stress import ModelSource
+from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource
 from lhkit.locales import Catalog
 from lhkit.messages import Footprint, ModelIdentity
 from lhkit.models.base import ModelRequest

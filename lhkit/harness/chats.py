@@ -11,31 +11,24 @@ from typing import Any, Final
 from lhkit.errors import UsageError
 from lhkit.files import DRAFT
 from lhkit.harness.author.from_chat import tables_of
-from lhkit.harness.log import (
-    RECORDS,
-    leave_only,
-    open_journal,
-    read_manifest,
-    versions,
-    write_manifest,
-)
-from lhkit.harness.plan import sha256, tool_specs
+from lhkit.harness.fingerprint import sha256, tool_specs
+from lhkit.harness.manifest import versions
 from lhkit.harness.record import (
     SCHEMA,
     Evidence,
     Judgement,
     SampleId,
     SampleRecord,
-    Timed,
     TurnRecord,
     Verdict,
     Vote,
-    turn_record,
 )
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.state_diff import state_diff
+from lhkit.harness.store import RECORDS, leave_only, open_journal, read_manifest, write_manifest
+from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import (
     CallSettled,
     ChatEvent,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import Final
 
-from lhkit.harness.matchers import NEAR, similarity
+from lhkit.harness.similarity import NEAR, similarity
 
 EDIT_NEAR: Final = 0.75
 """From this ratio of difflib on, two messages differ in a few letters only."""

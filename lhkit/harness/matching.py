@@ -18,7 +18,8 @@ from lhkit.harness.assignment import (
     strictly_ordered,
     transitive,
 )
-from lhkit.harness.matchers import Slot, equal, parse_alternatives
+from lhkit.harness.equality import equal
+from lhkit.harness.matchers import Slot, parse_alternatives
 from lhkit.harness.mismatch import arguments_reasons
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode

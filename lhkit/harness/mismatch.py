@@ -7,10 +7,10 @@ from datetime import date
 from typing import Any, assert_never
 
 from lhkit.harness.assignment import Problem, assign, assign_ordered, strictly_ordered
+from lhkit.harness.equality import equal, is_number
 from lhkit.harness.matchers import (
     AnyValue,
     Approx,
-    DateIs,
     Equals,
     Fields,
     Items,
@@ -19,9 +19,8 @@ from lhkit.harness.matchers import (
     OneOf,
     Slot,
     Text,
-    equal,
-    is_number,
 )
+from lhkit.harness.relative_dates import DateIs
 from lhkit.json_values import shown
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, property_of, spelling
 

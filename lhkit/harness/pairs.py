@@ -7,7 +7,7 @@ A pair is the same scenario and repeat in both runs, valid in both. Making one o
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lhkit.harness.log import Change
+from lhkit.harness.manifest_changes import Change
 from lhkit.harness.record import SampleId, SampleRecord, Severity, Verdict
 from lhkit.harness.shares import Interval
 

@@ -1,54 +1,35 @@
 """What a run has to do: every sample with its content hash, and the facts for the manifest.
 
-Two samples with the same hash are the same question to the same model: the answer is kept. So the
-hash covers all that reaches the model, as it is sent: the request is rendered as the model's client
-renders it, context lines are made as the controller makes them.
+Two samples with the same hash are the same question to the same model: the answer is kept.
 """
 
 import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
-from pydantic import TypeAdapter
-
-from lhkit.chat.controller import Assistant
 from lhkit.errors import NotIsolatedError, ScenarioError, UsageError
-from lhkit.harness.log import MAX_REPEATS, Answered, Questions, versions
+from lhkit.harness.fingerprint import (
+    Briefing,
+    Fingerprints,
+    asked_sha256,
+    contexts_sha256,
+    scenario_hash,
+)
+from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of
-from lhkit.harness.stress import ModelSource, breaking, is_distractor
-from lhkit.json_values import NotJsonError, canonical, compact, plain_json
-from lhkit.locales import available_locales, load_catalog
-from lhkit.messages import (
-    Message,
-    ModelIdentity,
-    ModelMessage,
-    Sampling,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-)
-from lhkit.models.base import ChatModel, ModelRequest, PerConversation
+from lhkit.messages import ModelIdentity, Sampling
+from lhkit.models.base import ChatModel, PerConversation
 from lhkit.models.cassette import CassetteModel
-from lhkit.models.request import request_body
 from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import (
-    Toolset,
-    name_of,
-    opened,
-    require_isolated,
-    runs_on_of,
-    state_of,
-)
+from lhkit.toolset import Toolset, name_of, opened, require_isolated, runs_on_of, state_of
 
-_SCENARIO = TypeAdapter(Scenario)
 _SHOWN_FAULTS = 10
 
 MOST_SAMPLES = 100_000
@@ -58,10 +39,10 @@ MOST_ATTEMPTS = 100
 MOST_TOKENS = 1_000_000
 """The most tokens of one model message: more than any context has."""
 
-_UNTOLD = frozenset({"implied", "claims"})
-"""What scorers know of a tool and no model reads."""
-
 _Count: TypeAlias = tuple[str, int, int]
+
+ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
+"""One model for all samples, or a maker of one for each (it is closed after its sample)."""
 
 
 def require_playable(
@@ -110,39 +91,6 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
-    """What a model is told in all scenes alike, in hashes.
-
-    `tools_sha256` is of the tools as they are told, in their order and that of their words.
-    `rendering_sha256` is of what a server is sent for a conversation with all kinds of messages:
-    the dialect's own words, the envelope of results, stops, constraint; empty for a script.
-    `assistant` are the limits of the assistant, `texts_sha256` the refusals of the dispatcher.
-    `runs_on` is the program that the tools are run by, where it is another one.
-    """
-
-    instructions: str
-    tools: Sequence[Mapping[str, Any]]
-    tools_sha256: str
-    rendering_sha256: str
-    assistant: Mapping[str, Any]
-    texts_sha256: str
-    lhkit: str
-    runs_on: Mapping[str, str] = field(default_factory=dict)
-
-    def facts(self) -> dict[str, Any]:
-        """Return it for the manifest, with the tools in full and the instructions as a hash."""
-        return {
-            "instructions_sha256": sha256(self.instructions),
-            "tools_sha256": self.tools_sha256,
-            "rendering_sha256": self.rendering_sha256,
-            "texts_sha256": self.texts_sha256,
-            "assistant": dict(self.assistant),
-            "tools": self.tools,
-            **({"runs_on": dict(self.runs_on)} if self.runs_on else {}),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """One scenario, and all that the model is told in it.
 
@@ -159,7 +107,7 @@ class Scene:
 
     def job(self, repeat: int) -> Job:
         """Return one sample of this scene."""
-        asked = _asked_sha256(self.identity, seeded(self.sampling, repeat))
+        asked = asked_sha256(self.identity, seeded(self.sampling, repeat))
         content = f"{self.scenario_sha256} {self.contexts_sha256} {self.told_sha256} {asked}"
         content_hash = hashlib.sha256(content.encode()).hexdigest()
         return Job(scenario=self.scenario, repeat=repeat, content_hash=content_hash)
@@ -307,7 +255,7 @@ def plan_run(
         raise UsageError(f"several scenarios have one id, {twice}: give each its own")
     faults: list[str] = []
     scenes: list[Scene] = []
-    known = _Known()
+    known = Fingerprints()
     looked_at: set[frozenset[str]] = set()
     for scenario in (each.played_by(user) for each in scenarios):
         tables = frozenset(scenario.world)
@@ -340,7 +288,7 @@ def _scene(
     scenario: Scenario,
     model: ModelSource,
     toolset: Toolset,
-    known: "_Known",
+    known: "Fingerprints",
     *,
     look_at_state: bool,
 ) -> Scene:
@@ -360,121 +308,8 @@ def _scene(
             told=told,
             told_sha256=told_sha256,
             scenario_sha256=scenario_hash(scenario),
-            contexts_sha256=_contexts_sha256(scenario, assistant),
+            contexts_sha256=contexts_sha256(scenario, assistant),
         )
-
-
-def _contexts_sha256(scenario: Scenario, assistant: Assistant) -> str:
-    """Return the hash of the lines that the assistant adds to the user's; empty if to none."""
-    try:
-        lines = [assistant.context(turn.user) for turn in scenario.turns]
-    except Exception as error:  # noqa: BLE001 - boundary: their code spoils its own sample only
-        lines = [repr(error)]
-    return sha256(lines) if any(lines) else ""
-
-
-@lru_cache(maxsize=64)
-def _asked_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
-    """Return the hash of who is asked, and how: the same for most samples of a run."""
-    model = asdict(replace(identity, base_url=""))  # it may move to a new port
-    if identity.weights_sha256:
-        del model["weights"]  # a name of the same content
-    if identity.dtype in {"", "bfloat16"}:
-        del model["dtype"]  # what was asked before there was a choice is the same question
-    return sha256({"model": model, "sampling": asdict(sampling)})
-
-
-_ELSEWHERE = ("instructions", "context", "deps", "sampling")
-"""Fields of an assistant that are hashed as what they say; `deps` are the scenario's world."""
-
-_MODEL_TEXTS = ("dispatch.", "validation.")
-"""Texts of the locales that come back to a model as the result of its call."""
-
-_CONVERSATION: tuple[Message, ...] = (
-    UserMessage(text="hello", context="[now]"),
-    ToolCallMessage(name="look", args={"at": 1}, result=ToolOk({"seen": "x" * 4096}), text="so"),
-    ToolCallMessage(name="look", args={"at": None}, result=ToolErr("code", "why"), index=1),
-    ToolCallMessage(name="", args={}, result=ToolCancelled(), index=2, raw='{"name":"l'),
-    ModelMessage(text="there"),
-    UserMessage(text="and"),
-    ToolCallMessage(name="look", args={"at": [True, 1.5, {"a": "b"}]}, result=ToolOk({"n": 1})),
-)
-"""One message of each kind, so that what a dialect makes of each is in the hash."""
-
-
-class _Known:
-    """What was hashed before: most scenarios share their tools and all that stands around them.
-
-    The hash of tools leaves out what only the scorers know: a better word on that asks nothing
-    anew.
-    """
-
-    def __init__(self) -> None:
-        self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
-        self._told: dict[tuple[Any, ...], tuple[Briefing, str]] = {}
-        self._lhkit = versions()["lhkit"]
-
-    def told(
-        self,
-        locale: str,
-        registry: ToolRegistry,
-        assistant: Assistant,
-        identity: ModelIdentity,
-        runs_on: Mapping[str, str],
-    ) -> tuple[Briefing, str]:
-        """Return what a model is told, and its hash."""
-        tools, tools_sha256 = self._tools_of(registry)
-        limits = {
-            each.name: plain_json(getattr(assistant, each.name))
-            for each in fields(Assistant)
-            if each.name not in _ELSEWHERE
-        }
-        others = canonical([limits, runs_on])
-        key = (locale, tools_sha256, assistant.instructions, others, identity)
-        if key not in self._told:
-            told = Briefing(
-                instructions=assistant.instructions,
-                tools=tools,
-                tools_sha256=tools_sha256,
-                rendering_sha256=_rendering_sha256(registry, assistant.instructions, identity),
-                assistant=limits,
-                texts_sha256=_texts_sha256(locale),
-                lhkit=self._lhkit,
-                runs_on=runs_on,
-            )
-            self._told[key] = (told, sha256({**told.facts(), "tools": None, "lhkit": told.lhkit}))
-        return self._told[key]
-
-    def _tools_of(self, registry: ToolRegistry) -> tuple[list[dict[str, Any]], str]:
-        """Return the tools of `registry`, kept alive so that its id stays its own."""
-        if id(registry) not in self._tools:
-            specs = tool_specs(registry)
-            asked = [{k: v for k, v in spec.items() if k not in _UNTOLD} for spec in specs]
-            ordered = compact(asked)  # the order of tools and words reaches the model, too
-            digest = hashlib.sha256(ordered.encode()).hexdigest()
-            self._tools[id(registry)] = (registry, specs, digest)
-        _, specs, digest = self._tools[id(registry)]
-        return specs, digest
-
-
-def _rendering_sha256(registry: ToolRegistry, instructions: str, identity: ModelIdentity) -> str:
-    """Return the hash of what a server is sent; empty for a model that is no such server."""
-    request = ModelRequest(
-        messages=_CONVERSATION, tools=registry.definitions, instructions=instructions
-    )
-    try:
-        body = request_body(request, identity)
-    except UsageError as error:  # the samples meet it, too
-        return sha256(str(error))
-    return hashlib.sha256(compact(body).encode()).hexdigest() if body else ""
-
-
-def _texts_sha256(locale: str) -> str:
-    """Return the hash of what the dispatcher says to a model; empty for an unknown locale."""
-    if locale not in available_locales():
-        return ""
-    texts = load_catalog(locale).texts
-    return sha256({key: text for key, text in texts.items() if key.startswith(_MODEL_TEXTS)})
 
 
 def chosen_model(
@@ -497,37 +332,3 @@ def chosen_model(
 def seeded(sampling: Sampling, repeat: int) -> Sampling:
     """Return the sampling of a repeat: a given seed counts up, so that repeats differ."""
     return sampling if sampling.seed is None else replace(sampling, seed=sampling.seed + repeat)
-
-
-def tool_specs(registry: ToolRegistry) -> list[dict[str, Any]]:
-    """Return all that the model, the gate and the scorers know of the tools, as plain data."""
-    return [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-            "destructive": tool.is_destructive,
-            **({"distractor": True} if is_distractor(tool) else {}),
-            **({"implied": plain_json(tool.implied)} if tool.implied else {}),
-            **({"repeatable": True} if tool.repeatable else {}),
-            **({"claims": plain_json(tool.claims)} if tool.is_destructive else {}),
-        }
-        for tool in registry.definitions
-    ]
-
-
-def scenario_hash(scenario: Scenario) -> str:
-    """Return the hash that tells whether a scenario is still the one that was played.
-
-    Raises:
-        UsageError: it holds a value that JSON cannot carry.
-    """
-    try:
-        return sha256(_SCENARIO.dump_python(scenario, exclude_defaults=True))
-    except NotJsonError as error:  # one made in Python: a file holds nothing else
-        raise UsageError(f"the scenario is no JSON: {error}: give plain values") from error
-
-
-def sha256(content: Any) -> str:
-    """Return the hash of plain data, independent of the order of keys."""
-    return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -1,6 +1,6 @@
 """A finished (or interrupted) run as a value: its records, as numbers and as tables.
 
-Reads run folders; writing them is for `run` and `log`.
+Reads run folders; writing them is for `run` and `store`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,11 @@ from lhkit.harness.frames import (
     violations_frame,
 )
 from lhkit.harness.html.display import SampleView, run_html
-from lhkit.harness.log import (
-    RECORDS,
-    answers,
-    asked_of,
-    read_manifest,
-    read_records,
-    stored_answers,
-)
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.resume import answers, asked_of
+from lhkit.harness.store import RECORDS, read_manifest, read_records
+from lhkit.harness.stored_records import stored_answers
 from lhkit.harness.timings import spent
 from lhkit.settings import DEFAULT_TOOLSET
 

@@ -1,32 +1,23 @@
-"""What people hold of conversations: labels call by call, kept, compared, and mended talks."""
+"""The labels that people give to recorded conversations: a file for each, beside the records."""
 
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import RunError, UsageError
 from lhkit.files import DRAFT, open_regular, open_to_append, write_whole
-from lhkit.harness.author.from_chat import Said, scenario_of_talk
-from lhkit.harness.plan import sha256
+from lhkit.harness.fingerprint import sha256
 from lhkit.harness.record import SampleRecord, TurnRecord
-from lhkit.harness.sessions import row_keys_of
-from lhkit.harness.shares import Agreement, cohens_kappa
 from lhkit.json_values import compact
-from lhkit.messages import DispatchTrace, GateOutcome
-from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.toolset import Toolset, opened, require_isolated, state_of
-
-# Labels: values, and one file a reviewer beside the records.
 
 
 class Held(StrEnum):
@@ -235,235 +226,3 @@ def _label(line: bytes) -> Label:
 def reviewers_of(folder: Path) -> tuple[str, ...]:
     """Return who reviewed the records of a folder, by name."""
     return tuple(sorted(path.stem for path in (folder / _FOLDER).glob("*.jsonl")))
-
-
-# Two reviewers: how far they agree, and where they do not.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispute:
-    """A place that two people judged differently."""
-
-    first: Label
-    second: Label
-
-    @property
-    def place(self) -> CallPlace:
-        """Which."""
-        return self.first.place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewed:
-    """Two reviewers: agreement on calls and on replies (None if neither), and every difference."""
-
-    first: str
-    second: str
-    calls: Agreement | None
-    replies: Agreement | None
-    disputes: tuple[Dispute, ...]
-
-
-def compare_reviews(records: Sequence[SampleRecord], folder: Path, *names: str) -> Reviewed:
-    """Return how two reviewers of a folder agree, on what both have judged.
-
-    Raises:
-        UsageError: there are not two reviewers to compare.
-        RunError: a file of labels is broken.
-    """
-    told = names or reviewers_of(folder)
-    if len(told) != 2:
-        raise UsageError(
-            f"{folder} was reviewed by {', '.join(told) or 'nobody'}: name the two reviewers to "
-            "compare"
-        )
-    files = [ReviewFile(folder, name) for name in told]
-    both = [
-        (first[place], second[place])
-        for record in records
-        for first, second in [[file.of(record) for file in files]]
-        for place in places_of(record)
-        if place in first and place in second
-    ]
-    calls = [(a.held, b.held) for a, b in both if a.place.call is not None]
-    replies = [(a.held, b.held) for a, b in both if a.place.call is None]
-    return Reviewed(
-        first=told[0],
-        second=told[1],
-        calls=cohens_kappa(calls),
-        replies=cohens_kappa(replies),
-        disputes=tuple(Dispute(first=a, second=b) for a, b in both if _differ(a, b)),
-    )
-
-
-def _differ(a: Label, b: Label) -> bool:
-    """Return whether two labels say different things; the same kind may ask for other calls."""
-    return (a.held, a.tool, a.args, a.say) != (b.held, b.tool, b.args, b.say)
-
-
-# A reviewed conversation as it should have gone.
-
-Answer: TypeAlias = Literal["accept", "reject", "absent"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MendedCall:
-    """A call that should be made, and what the user answers if asked."""
-
-    tool: str
-    args: Mapping[str, Any]
-    answer: Answer = "accept"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MendedTurn:
-    """What the user says, what should be called, and what was said; `is_reply_fine` or not."""
-
-    user: str
-    calls: tuple[MendedCall, ...] = ()
-    reply: str = ""
-    is_reply_fine: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MendedTalk:
-    """A reviewed conversation as it should have gone. `world` is its first state, with `now`."""
-
-    name: str
-    locale: str
-    world: Mapping[str, Any]
-    turns: tuple[MendedTurn, ...]
-
-
-_REPEATED = "repeated_call"
-
-_NO_WORDS = "…"
-"""What the gold says where nobody knows what should be said: something has to be."""
-
-
-def mended(record: SampleRecord, labels: Labels, world: Mapping[str, Any]) -> MendedTalk | None:
-    """Return the conversation as its reviewer would have it; None while a place is not judged."""
-    if any(place not in labels for place in places_of(record)):
-        return None
-    name = str(record.sample_id)
-    turns = []
-    for number, turn in enumerate(record.evidence.turns):
-        said = labels[CallPlace(sample=name, turn=number)]
-        calls = [*_mended_calls(turn, name, number, labels)]
-        if said.held is Held.CALL_MISSING:
-            calls.append(MendedCall(tool=said.tool, args=dict(said.args or {})))
-        final = turn.model_calls[-1].response.text.strip() if turn.model_calls else ""
-        turns.append(
-            MendedTurn(
-                user=turn.user,
-                calls=tuple(calls),
-                reply=said.say or final or turn.reply,
-                is_reply_fine=said.held is Held.FINE or bool(said.say),
-            )
-        )
-    return MendedTalk(name=name, locale=record.locale, world=world, turns=tuple(turns))
-
-
-def _mended_calls(turn: TurnRecord, name: str, number: int, labels: Labels) -> Iterator[MendedCall]:
-    for index, call in enumerate(turn.calls):
-        if call.outcome == _REPEATED:  # refused, because it had been made: no call to ask for
-            continue
-        label = labels[CallPlace(sample=name, turn=number, call=index)]
-        answer = _answer(call.gate)
-        if label.held is Held.SHOULD_BE:
-            yield MendedCall(tool=label.tool, args=dict(label.args or {}), answer=answer)
-        elif label.held is Held.RIGHT and isinstance(call.raw_args, Mapping):
-            yield MendedCall(tool=call.tool, args=dict(call.raw_args), answer=answer)
-
-
-def _answer(gate: GateOutcome) -> Answer:
-    match gate:
-        case GateOutcome.NOT_NEEDED | GateOutcome.NOT_ASKED | GateOutcome.ACCEPTED:
-            return "accept"
-        case GateOutcome.ABSENT:
-            return "absent"
-        case _:
-            return "reject"
-
-
-async def scenario_of_review(talk: MendedTalk, toolset: Toolset, *, ac: str | None = None) -> str:
-    """Return a scenario file of one scenario: the mended calls are made in the talk's world.
-
-    What they come to, and the state at the end, is what the real tools say: so the gold passes.
-
-    Raises:
-        NotIsolatedError: sessions of the toolset share real data.
-        UsageError: the world opens no longer, or a mended call comes to a mistake of its own.
-    """
-    require_isolated(toolset, "make the calls of a review")
-    with opened(toolset, talk.world, talk.locale) as session:
-        begun, row_keys = state_of(session), row_keys_of(session, state_of(session))
-        said = [
-            await _played(turn, ToolDispatcher(session.registry), session.assistant.deps, talk)
-            for turn in talk.turns
-        ]
-        ended = state_of(session)
-        return scenario_of_talk(
-            said,
-            begun={**talk.world, **{table: list(rows) for table, rows in begun.items()}},
-            ended={table: list(rows) for table, rows in ended.items()},
-            destructive=session.registry.destructive,
-            locale=talk.locale,
-            scenario_id=f"reviewed-{talk.name.replace('#', '-')}",
-            ac=ac,
-            row_keys=row_keys,
-        )
-
-
-async def _played(
-    turn: MendedTurn, dispatcher: ToolDispatcher, deps: Any, talk: MendedTalk
-) -> Said:
-    traces: list[DispatchTrace] = []
-    for call in turn.calls:
-        gate: ConfirmGate | None = (
-            None if call.answer == "absent" else ScriptedGate([call.answer == "accept"])
-        )
-        await dispatcher.dispatch(
-            call.tool, dict(call.args), confirm=gate, deps=deps, observe=traces.append
-        )
-        code = getattr(traces[-1].result, "code", "")
-        if code in {"unknown_tool", "validation", "handler_error"}:
-            raise UsageError(
-                f"{talk.name}: {call.tool} {compact(dict(call.args))} as reviewed comes to {code}: "
-                "review that call again"
-            )
-    reply = turn.reply if turn.is_reply_fine else _NO_WORDS
-    return Said(user=turn.user, traces=tuple(traces), reply=reply)
-
-
-# Mended talks as lines of a file.
-
-_TALK = TypeAdapter(MendedTalk)
-
-
-def talk_line(talk: MendedTalk) -> str:
-    """Return a talk as one line of JSON."""
-    return compact(asdict(talk)) + "\n"
-
-
-def read_talks(path: Path) -> tuple[MendedTalk, ...]:
-    """Return the talks of a file.
-
-    Raises:
-        UsageError: it cannot be read, or a line is no talk; the message names it.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} cannot be read ({error}): write it with Review.to_training"
-        ) from error
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            found.append(_TALK.validate_python(json.loads(line)))
-        except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{path}:{number} is no reviewed conversation: write it with Review.to_training"
-            ) from error
-    return tuple(found)

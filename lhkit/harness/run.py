@@ -1,34 +1,22 @@
-"""Samples are played: one by one against a model, judged, or judged again from their records."""
+"""Replaying scenarios against a model: many at once, each on its own, nothing lost when stopped.
+
+It awaits, and never starts an event loop, so it works in a notebook as it is. What happens
+inside one conversation is in `sample`, its verdict in `scoring`.
+"""
 
 import asyncio
-import hashlib
 import json
-import traceback
 from collections import Counter, deque
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timedelta
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Protocol
 
 from tqdm.auto import tqdm
 
-from lhkit.chat.controller import ChatController
-from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import (
-    LhkitError,
     ServerFailedError,
     ServerOverloadedError,
     ServerUnreachableError,
@@ -37,156 +25,48 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.harness.assignment import FEW, load_solver
-from lhkit.harness.log import (
-    RESCORED_FROM,
-    Answered,
+from lhkit.harness.manifest import (
     Invocation,
-    Journal,
     Provenance,
-    Questions,
-    Resumption,
-    answered,
-    answers,
     earlier_invocations,
     manifest_of,
-    open_journal,
-    read_manifest,
-    resumption,
-    stored_answered,
-    stored_records,
     versions,
-    write_manifest,
 )
-from lhkit.harness.matching import MadeCall, match_calls
-from lhkit.harness.plan import (
-    Job,
-    Plan,
-    chosen_model,
-    clock_of,
-    plan_run,
-    require_playable,
-    scenario_hash,
-    seeded,
-    tool_specs,
-)
-from lhkit.harness.record import (
-    BrokenRule,
-    Evidence,
-    Judgement,
-    RowKeys,
-    SampleId,
-    SampleRecord,
-    State,
-    TimedEvents,
-    TurnRecord,
-    Verdict,
-    WallTime,
-    decode_record,
-    encode_record,
-    turn_record,
-)
+from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run, require_playable
+from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
+from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import Scenario, Turn, User
-from lhkit.harness.score import ToolFacts, judge
-from lhkit.harness.sessions import row_keys_of, rules_broken
-from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.harness.stress import ModelSource, breaking, counted_tools
+from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
+from lhkit.harness.sample import SampleStage, play_sample, sample_record, warm_up
+from lhkit.harness.scenario import Scenario, User
+from lhkit.harness.store import Journal, open_journal, read_manifest, write_manifest
+from lhkit.harness.stored_records import stored_answered, stored_records
+from lhkit.harness.wall_time import WallTime
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, GateOutcome, ToolErr, UserMessage
-from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.text import percent
-from lhkit.tools.definition import ToolDefinition
-from lhkit.tools.dispatcher import ToolDispatcher
-from lhkit.tools.registry import ToolRegistry
-from lhkit.toolset import (
-    DEFAULT,
-    KnowsRules,
-    Session,
-    Toolset,
-    ToolsetSource,
-    assistant_of,
-    closed_after,
-    open_session,
-    opened,
-    state_of,
-    toolset_of,
-    waits_of,
-)
+from lhkit.toolset import DEFAULT, ToolsetSource, toolset_of
 
-# One sample: a scripted conversation through the real controller, in a world of its own.
-#
-# Everything live (model, session, gate) stays in here; what comes out is a record.
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+_UNREACHABLE = ServerUnreachableError.__name__
+_PASSING = {
+    error.__name__
+    for error in (
+        ServerUnreachableError,
+        ServerOverloadedError,
+        ServerFailedError,
+        StreamBrokenError,
+        StreamStalledError,
+    )
+}
+"""Faults that another try may mend; a refused request or a bug of ours stays what it is."""
 
 
-_OPENING = "…"
-"""What nobody says in a scenario: of a sample's own words nothing is to be in the cache."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleStage:
-    """What all samples of a run share. `clock` gives monotonic seconds, `wall` adds them up."""
-
-    model: ModelSource
-    toolset: Toolset
-    clock: Callable[[], float]
-    keep_prompts: bool = False
-    keep_states: bool = False
-    begun_s: float = 0.0
-    started_at: datetime | None = None
-    wall: WallTime | None = None
-
-    def moment(self) -> str | None:
-        """Return the present, counted from the start of the run; None if nobody told that."""
-        if self.started_at is None:
-            return None
-        return (self.started_at + timedelta(seconds=self.clock() - self.begun_s)).isoformat()
-
-
-@dataclass(slots=True)
-class _SoFar:
-    """What is known of a conversation so far, so that a crash does not lose it."""
-
-    turns: list[TurnRecord] = field(default_factory=list)
-    before: State = field(default_factory=dict)
-    after: State = field(default_factory=dict)
-    broken_rules: tuple[BrokenRule, ...] = ()
-    row_keys: RowKeys = field(default_factory=dict)
-
-    def evidence(self, fault: str | None = None) -> Evidence:
-        return Evidence(
-            turns=tuple(self.turns),
-            initial_state=self.before,
-            final_state=self.after,
-            broken_rules=self.broken_rules,
-            fault=fault,
-        )
-
-
-async def warm_up(job: Job, stage: SampleStage) -> bool:
-    """Have the server read what samples like this one begin with: instructions and tools.
-
-    Return whether it did. It has to come before many of them ask at once, or each has the same
-    beginning read anew. A fault is left for the samples to meet, which tell it better.
-    """
-    scenario = job.scenario
-    async with _set(stage.toolset, scenario) as session:
-        model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
-        request = ModelRequest(
-            messages=(UserMessage(text=_OPENING),),
-            tools=session.registry.definitions,
-            instructions=session.assistant.instructions,
-            sampling=session.assistant.sampling,
-        )
-        try:
-            if not isinstance(model, ReadsAhead):
-                return False
-            await model.warm(request)
-        except LhkitError:
-            return False
-        finally:
-            if model is not stage.model:
-                await model.aclose()
-    return True
+def cause_of(record: SampleRecord) -> str | None:
+    """Return the type of the fault that ended an invalid sample, None for a valid one."""
+    is_invalid = record.judgement.verdict is Verdict.INVALID
+    return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,249 +107,6 @@ class Players(Protocol):
     @property
     def state(self) -> str:
         """A few words for the progress bar."""
-
-
-async def play_sample(job: Job, stage: SampleStage, *, attempt: int = 1) -> SampleRecord:
-    """Play one scenario once and return its record. A fault of ours makes it `invalid`."""
-    started_at, started_s = stage.moment(), stage.clock()
-    play = _SoFar()
-    fault = None
-    try:
-        judgement = await _play(job, stage, play)
-    except LhkitError as error:  # their world, state or server: it says what to mend
-        fault = str(error)
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
-    except Exception:  # noqa: BLE001 - boundary: a bug of ours must not count against the model
-        fault = traceback.format_exc()
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(fault,))
-    wall_s = stage.clock() - started_s
-    return sample_record(
-        job,
-        play.evidence(fault),
-        judgement,
-        attempts=attempt,
-        wall_s=wall_s,
-        started_at=started_at,
-        keep_states=stage.keep_states,
-    )
-
-
-def sample_record(
-    job: Job,
-    evidence: Evidence,
-    judgement: Judgement,
-    *,
-    attempts: int,
-    wall_s: float = 0.0,
-    started_at: str | None = None,
-    keep_states: bool = False,
-) -> SampleRecord:
-    """Put the record of a sample together; of its states what changed, unless they are kept."""
-    before, after = evidence.initial_state, evidence.final_state
-    if (before or after) and not keep_states:
-        digest = _state_sha256(before)
-        evidence = replace(evidence, initial_state={}, final_state={}, initial_sha256=digest)
-    return SampleRecord(
-        sample_id=job.sample_id,
-        content_hash=job.content_hash,
-        ac=job.scenario.ac,
-        locale=job.scenario.locale,
-        tags=job.scenario.tags,
-        judgement=judgement,
-        evidence=evidence,
-        state_diff=state_diff(before, after),
-        attempts=attempts,
-        wall_s=wall_s,
-        harness_s=wall_s - sum(map(_elsewhere_s, evidence.turns)),
-        started_at=started_at,
-    )
-
-
-def _state_sha256(state: State) -> str:
-    """Return the hash of a state; of plain JSON in its own order, which `repr` tells exactly."""
-    return hashlib.sha256(repr(state).encode(errors="surrogatepass")).hexdigest()
-
-
-async def _play(job: Job, stage: SampleStage, play: _SoFar) -> Judgement:
-    scenario = job.scenario
-    async with _set(stage.toolset, scenario) as session:
-        model = chosen_model(stage.model, scenario, session.registry, stage.toolset)
-        try:
-            await _converse(job, stage, play, session, model)
-        finally:
-            if model is not stage.model:
-                await model.aclose()
-        tools = ToolFacts.of(counted_tools(session.registry), session.today)
-        evidence = play.evidence()
-        return judge(scenario, evidence, tools, today=session.today, row_keys=play.row_keys)
-
-
-async def _converse(
-    job: Job, stage: SampleStage, play: _SoFar, session: Session, model: ChatModel
-) -> None:
-    """Say the user's lines one after the other, until one fails."""
-    catalog = load_catalog(job.scenario.locale)
-    sampling = seeded(session.assistant.sampling, job.repeat)
-    controller = ChatController(
-        model=model,
-        dispatcher=ToolDispatcher(
-            breaking(session.registry, job.scenario.faults, coming=job.scenario.called),
-            catalog=catalog,
-            clock=stage.clock,
-        ),
-        assistant=replace(assistant_of(session), sampling=sampling),
-        catalog=catalog,
-    )
-    log = TimedEvents(stage.clock)
-    controller.subscribe(log)
-    if stage.wall is not None:
-        controller.subscribe(stage.wall.listener())
-    play.before = play.after = await _state(stage, session, {})  # no change is known yet
-    play.row_keys = row_keys_of(session, play.before)
-    tools = session.registry.definitions
-    for turn in job.scenario.turns:
-        controller.confirm = _gate(turn, session)
-        await controller.user_turn(turn.user)
-        record = turn_record(
-            turn.user,
-            log.take(),
-            destructive=session.registry.destructive,
-            keep_prompts=stage.keep_prompts,
-        )
-        if job.scenario.checks_each_turn:
-            before, play.after = play.after, await _state(stage, session, play.after)
-            record = replace(record, state_diff=state_diff(before, play.after))
-        before_turn, tools = tools, session.registry.definitions
-        if tools != before_turn:  # a call brought some
-            came = ToolRegistry(tool for tool in tools if tool not in before_turn)
-            record = replace(record, new_tools=tuple(tool_specs(came)))
-        play.turns.append(record)
-        if record.ended is EndReason.FAILED:
-            break
-    play.after = await _state(stage, session, play.after)
-    play.broken_rules = rules_broken(session, play.before, play.after)
-
-
-@asynccontextmanager
-async def _set(toolset: Toolset, scenario: Scenario) -> AsyncIterator[Session]:
-    """Open a scenario's world and close it; what waits for another process does so in a thread."""
-    if not waits_of(toolset):
-        with opened(toolset, scenario.world, scenario.locale) as session:
-            yield session
-        return
-    opening = asyncio.ensure_future(
-        asyncio.to_thread(open_session, toolset, scenario.world, scenario.locale)
-    )
-    try:
-        session = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close_late)
-        raise
-    try:
-        yield session
-    finally:
-        await asyncio.shield(asyncio.to_thread(_close, session))
-
-
-def _close(session: Session) -> None:
-    with closed_after(session):
-        pass
-
-
-def _close_late(opening: "asyncio.Future[Session]") -> None:
-    """Close what was opened when nobody waited for it any more."""
-    if not opening.cancelled() and opening.exception() is None:
-        _close(opening.result())
-
-
-async def _state(stage: SampleStage, session: Session, before: State) -> State:
-    """Return the state, which shares with the earlier one what is the same."""
-    if waits_of(stage.toolset):
-        return await asyncio.to_thread(state_of, session, before=before)
-    return state_of(session, before=before)
-
-
-def _gate(turn: Turn, session: Session) -> ConfirmGate | None:
-    match turn.confirm:
-        case "absent":
-            return None
-        case "careful":
-            return _CarefulGate(turn, session)
-        case "accept":
-            return ScriptedGate(repeat(True))
-        case "reject":
-            return ScriptedGate(())
-        case answers:
-            return ScriptedGate(answer == "accept" for answer in answers)
-
-
-class _CarefulGate:
-    """A user who reads the card: yes to what the turn expects, each call once, no to any other."""
-
-    def __init__(self, turn: Turn, session: Session) -> None:
-        self._expected = [
-            replace(wish.expectation, result=None)
-            for wish in turn.expect.calls
-            if wish.result != "cancelled"
-        ]
-        self._session = session
-        self._accepted: list[MadeCall] = []
-
-    async def confirm(self, request: ConfirmRequest) -> bool:
-        """Return True if this call and all that were accepted before it are expected."""
-        made = [*self._accepted, MadeCall(tool=request.tool, args=request.args)]
-        today = self._session.today
-        tools = self._session.registry.definitions  # there may be more than when the turn began
-        schemas = {tool.name: tool.schema_on(today) for tool in tools}
-        match = match_calls(self._expected, made, schemas=schemas, today=today)
-        if len(match.right) < len(made):
-            return False
-        self._accepted = made
-        return True
-
-
-def _elsewhere_s(turn: TurnRecord) -> float:
-    """Return the time that model, tools and user took, in seconds."""
-    tools_s = sum(call.handler_s + call.waiting_s for call in turn.calls)
-    return tools_s + sum(call.duration_s for call in turn.model_calls)
-
-
-# One scenario played by a scripted model, in memory: the real controller, gate, tools and judge.
-#
-# For checking scenarios, not models: nothing is written, timed or tried again.
-
-
-async def tried(scenario: Scenario, model: ModelSource, toolset: Toolset) -> SampleRecord:
-    """Return the record of one sample; a fault of ours is in it, as `invalid`."""
-    stage = SampleStage(model=model, toolset=toolset, clock=_no_clock, keep_states=True)
-    return await play_sample(Job(scenario=scenario, repeat=0, content_hash=""), stage)
-
-
-def _no_clock() -> float:
-    return 0.0
-
-
-# Replaying scenarios against a model: many at once, each on its own, nothing lost when stopped.
-#
-# It awaits, and never starts an event loop, so it works in a notebook as it is. What happens
-# inside one conversation is `sample`'s business, what it is worth `scorers`'.
-
-
-FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
-
-_UNREACHABLE = ServerUnreachableError.__name__
-_PASSING = {
-    error.__name__
-    for error in (
-        ServerUnreachableError,
-        ServerOverloadedError,
-        ServerFailedError,
-        StreamBrokenError,
-        StreamStalledError,
-    )
-}
-"""Faults that another try may mend; a refused request or a bug of ours stays what it is."""
 
 
 def _silent(_: Resumption) -> None:
@@ -797,199 +434,3 @@ class _Crew:
         waiting = [self.unwritten.popleft() for _ in range(len(self.unwritten))]
         if waiting:
             journal.append(*waiting)
-
-
-def cause_of(record: SampleRecord) -> str | None:
-    """Return the type of the fault that ended an invalid sample, None for a valid one."""
-    is_invalid = record.judgement.verdict is Verdict.INVALID
-    return record.evidence.turns[-1].cause if is_invalid and record.evidence.turns else None
-
-
-# Old evidence before today's scorers and today's expectations: no model, no server, no replay.
-#
-# Only what is expected may have changed since. A conversation whose user turns, initial state,
-# language or answers to the gate are others today would be another conversation, so its record is
-# left out, with the reason.
-
-
-_ANSWERS = {GateOutcome.ACCEPTED: True, GateOutcome.REJECTED: False}
-
-
-def rescore(
-    run: Run | Path | str, scenarios: Iterable[Scenario], toolset: ToolsetSource = DEFAULT
-) -> Run:
-    """Return the run as it would be scored today; `skipped` says what could not be.
-
-    Args:
-        run: a run, or its folder; neither is changed.
-        scenarios: what is expected today.
-        toolset: opens the initial states that records are held against, or its reference.
-
-    Raises:
-        RunError: the folder holds no run, or a broken one.
-        UsageError: a world of today's scenarios cannot be.
-    """
-    old = run if isinstance(run, Run) else Run.load(run)
-    own = toolset_of(toolset)
-    user = old.manifest.get("user", "script")
-    asked = {scenario.id: scenario.played_by(user) for scenario in scenarios}
-    records: list[SampleRecord] = []
-    skipped: dict[SampleId, str] = {}
-    for record in old.records:
-        scenario = asked.get(record.sample_id.scenario)
-        again = _again(record, scenario, own, old.manifest)
-        if isinstance(again, str):
-            skipped[record.sample_id] = again
-        else:
-            records.append(again)
-    expected = {record.sample_id.scenario: asked[record.sample_id.scenario] for record in records}
-    return replace(
-        old,
-        records=tuple(records),
-        folder=None,
-        kept=len(records),
-        skipped=skipped,
-        manifest=_manifest(old, expected),
-    )
-
-
-def _manifest(old: Run, expected: Mapping[str, Scenario]) -> dict[str, Any]:
-    """Return the old manifest, with what the verdicts depend on now."""
-    then: Mapping[str, str] = old.manifest.get("scenarios", {})
-    now = {name: scenario_hash(scenario) for name, scenario in expected.items()}
-    return {
-        **old.manifest,
-        "scenarios": {**then, **now},
-        RESCORED_FROM: old.name,
-        "rescored_with": versions(),
-    }
-
-
-def _again(
-    record: SampleRecord,
-    scenario: Scenario | None,
-    toolset: Toolset,
-    manifest: Mapping[str, Any],
-) -> SampleRecord | str:
-    """Return the record with today's judgement, or why it is of another conversation."""
-    if scenario is None:
-        return "there is no such scenario today"
-    if record.locale != scenario.locale:
-        return f"the language was {record.locale} and is {scenario.locale} today"
-    with opened(toolset, scenario.world, scenario.locale) as session:
-        state = state_of(session)
-        if record.evidence.turns and _is_other_start(record.evidence, state):
-            return "the initial state is another one today"
-        reason = next(_other_turns(scenario.turns, record), None)
-        keys = row_keys_of(session, state)
-        if record.evidence.initial_sha256:
-            after = with_diff(state, record.state_diff)
-            whole = replace(record.evidence, initial_state=state, final_state=after)
-        else:
-            whole = record.evidence
-        return reason or _judged(record, whole, scenario, session, manifest=manifest, row_keys=keys)
-
-
-def _is_other_start(evidence: Evidence, state: State) -> bool:
-    """Return whether a conversation began in another state than `state`."""
-    if evidence.initial_sha256:
-        return evidence.initial_sha256 != _state_sha256(state)
-    return bool(state_diff(evidence.initial_state, state))
-
-
-def _judged(
-    record: SampleRecord,
-    evidence: Evidence,
-    scenario: Scenario,
-    session: Session,
-    *,
-    manifest: Mapping[str, Any],
-    row_keys: RowKeys,
-) -> SampleRecord:
-    if isinstance(session, KnowsRules):
-        rules = rules_broken(session, evidence.initial_state, evidence.final_state)
-        evidence = replace(evidence, broken_rules=rules)
-    tools = _tools(scenario.locale, session, manifest, evidence)
-    try:
-        judgement = judge(scenario, evidence, tools, today=session.today, row_keys=row_keys)
-    except UsageError as error:  # a pattern that takes too long
-        judgement = Judgement(verdict=Verdict.INVALID, reasons=(str(error),))
-    kept = replace(record.evidence, broken_rules=evidence.broken_rules)
-    return replace(record, judgement=judgement, evidence=kept, ac=scenario.ac, tags=scenario.tags)
-
-
-def _tools(
-    locale: str, session: Session, manifest: Mapping[str, Any], evidence: Evidence
-) -> ToolFacts:
-    """Return the tools of today, with schemas, what they implied and their claims as then.
-
-    Those that came in the conversation are as they were.
-
-    A manifest from before anything could be implied or claimed says nothing of it: today's word
-    counts.
-    """
-    told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
-    then = {spec["name"]: spec for spec in told}
-    tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
-    return ToolFacts.of([*tools, *tools_that_came(evidence)], session.today)
-
-
-def tools_that_came(evidence: Evidence) -> tuple[ToolDefinition, ...]:
-    """Return the tools that came in mid-conversation, as its record tells of them."""
-    return tuple(_that_came(spec) for turn in evidence.turns for spec in turn.new_tools)
-
-
-def _that_came(spec: Mapping[str, Any]) -> ToolDefinition:
-    """Return a tool that a record tells of, for judging: nobody calls it any more."""
-    tool = ToolDefinition(
-        name=spec["name"],
-        description=spec["description"],
-        parameters=spec["parameters"],
-        handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
-        is_destructive=spec["destructive"],
-    )
-    return _as_then(tool, spec)
-
-
-def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
-    return replace(
-        tool,
-        parameters=spec.get("parameters", tool.parameters),
-        implied=spec.get("implied", tool.implied),
-        claims=spec.get("claims", tool.claims),
-    )
-
-
-def _other_turns(turns: Sequence[Turn], record: SampleRecord) -> Iterator[str]:
-    """Yield what the user does otherwise today. A record that broke off has fewer turns."""
-    said = [turn.user for turn in record.evidence.turns]
-    if said != [turn.user for turn in turns[: len(said)]]:
-        yield "the user's words are others today"
-    if not record.evidence.turns[-1:] or len(said) == len(turns):
-        pass
-    elif record.evidence.turns[-1].cause is None and record.evidence.fault is None:
-        yield f"{len(said)} turns were played and there are {len(turns)} today"
-    for number, (turn, played) in enumerate(zip(turns, record.evidence.turns, strict=False)):
-        if not _is_answered(turn, played):
-            yield f"turn {number}: the gate is answered otherwise today"
-        if turn.checks_state and played.state_diff is None:
-            yield f"turn {number}: what it did to the state was not recorded: play it again"
-
-
-def _is_answered(turn: Turn, played: TurnRecord) -> bool:
-    """Return whether today's script would give the gate the answers that were given."""
-    outcomes = [call.gate for call in played.calls]
-    if turn.confirm == "absent":
-        return not any(outcome in _ANSWERS for outcome in outcomes)
-    if turn.confirm == "careful":  # what was expected then may be another call than today
-        return GateOutcome.ABSENT not in outcomes
-    given = [_ANSWERS[outcome] for outcome in outcomes if outcome in _ANSWERS]
-    return GateOutcome.ABSENT not in outcomes and given == _script(turn.confirm, len(given))
-
-
-def _script(confirm: str | Sequence[str], n: int) -> list[bool]:
-    """Return the first n answers of a script."""
-    if isinstance(confirm, str):
-        return [confirm == "accept"] * n
-    answers = chain((answer == "accept" for answer in confirm), repeat(False))
-    return [next(answers) for _ in range(n)]

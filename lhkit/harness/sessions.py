@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.matchers import normal
+from lhkit.harness.equality import normal
 from lhkit.harness.record import BrokenRule, RowKeys, State
 from lhkit.json_values import JSON, plain_json, shown
 from lhkit.toolset import (

@@ -12,14 +12,15 @@ from typing import Any, Final, Literal, TypeAlias
 from lhkit.errors import UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.gold import TurnTrace, gold_model, trace_model
+from lhkit.harness.corrections import MendedTalk, MendedTurn
 from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
+from lhkit.harness.fingerprint import scenario_hash, sha256
 from lhkit.harness.held_out import HeldOut
-from lhkit.harness.plan import scenario_hash, sha256
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import MendedTalk, MendedTurn
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Expect, Scenario, Turn
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import Expect, Turn
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall
 from lhkit.models.scripted import ScriptedModel
@@ -89,9 +90,6 @@ def write_sft(
 
     write_whole(file, lines())
     return counts
-
-
-# Passed samples of a run.
 
 
 def run_conversations(
@@ -166,9 +164,6 @@ def _require_same_prompt(prompt: PromptTexts, record: SampleRecord, run: Run) ->
             )
 
 
-# Reference calls of scenarios.
-
-
 async def reference_conversations(
     scenarios: Sequence[Scenario], toolset: Toolset
 ) -> Iterator[SftConversation]:
@@ -197,9 +192,6 @@ async def reference_conversations(
         return _texts(toolset, scenario.world, record, unlearned)
 
     return _conversations(run, texts)
-
-
-# Reviewed chats.
 
 
 async def reviewed_conversations(

@@ -14,7 +14,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from lhkit.harness.matchers import normal
+from lhkit.harness.equality import normal
 from lhkit.harness.record import RowKeys, Rows, State, TableDiff
 from lhkit.json_values import as_bytes
 

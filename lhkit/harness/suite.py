@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from lhkit.errors import UsageError
-from lhkit.harness.matchers import Path, shown_path
-from lhkit.harness.scenario import User, known_fields, shape_words
+from lhkit.harness.faults import Path, known_fields, shape_words, shown_path
+from lhkit.harness.scenario import User
 from lhkit.runtimes import Runtime
 from lhkit.settings import DEFAULT_TOOLSET, REPLY_TOKENS
 

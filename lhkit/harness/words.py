@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from lhkit.harness.claims import shipped_model
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, PersonVotes
 from lhkit.harness.record import FalseClaim, SampleId, TurnRecord
+from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Spent
 from lhkit.locales import Catalog

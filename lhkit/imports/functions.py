@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
-from lhkit.harness.matchers import normal
+from lhkit.harness.equality import normal
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
 from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in

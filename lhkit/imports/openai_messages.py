@@ -18,7 +18,7 @@ from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.written import changes, literals, spoken
-from lhkit.harness.run import tried
+from lhkit.harness.sample import tried
 from lhkit.harness.sessions import row_keys_of
 from lhkit.imports.functions import (
     INSTRUCTIONS,

@@ -14,25 +14,21 @@ from lhkit.harness.author.accept import (
     refuse_changed,
     schema_of,
 )
-from lhkit.harness.log import RECORDS
+from lhkit.harness.corrections import MendedTalk, mended, scenario_of_review, talk_line
+from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
+from lhkit.harness.review_agreement import Reviewed, compare_reviews
 from lhkit.harness.reviews import (
     CallPlace,
     Held,
     Label,
-    MendedTalk,
-    Reviewed,
     ReviewFile,
-    compare_reviews,
-    mended,
     reviewers_of,
-    scenario_of_review,
-    talk_line,
     turn_of,
     turn_sha256,
 )
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.store import RECORDS
 from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.board import Board, Press

@@ -9,8 +9,8 @@ from lhkit import app
 from lhkit.chat.controller import Assistant
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.harness.author.gold import gold_models, silent_model
-from lhkit.harness.log import versions
-from lhkit.harness.stress import ModelSource
+from lhkit.harness.manifest import versions
+from lhkit.harness.plan import ModelSource
 from lhkit.messages import ModelIdentity
 from lhkit.models import served
 from lhkit.models.dialects.base import Constraint

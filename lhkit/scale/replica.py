@@ -11,11 +11,12 @@ from pathlib import Path
 
 from lhkit import app, embedded
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.log import versions
-from lhkit.harness.plan import Job, Scene, plan_run
-from lhkit.harness.run import Played, SampleStage, play_sample, warm_up
+from lhkit.harness.manifest import versions
+from lhkit.harness.plan import Job, ModelSource, Scene, plan_run
+from lhkit.harness.run import Played
+from lhkit.harness.sample import SampleStage, play_sample, warm_up
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.stress import ModelSource, parse_stress, stressed
+from lhkit.harness.stress import parse_stress, stressed
 from lhkit.models import served
 from lhkit.models.families import family_of
 from lhkit.models.http import Endpoint

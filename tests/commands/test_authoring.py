@@ -10,8 +10,8 @@ from lhkit.cli.lint import lint_paths
 from lhkit.cli.mutate import mutate_paths
 from lhkit.cli.options import AcceptOptions, LintOptions, MutateOptions
 from lhkit.errors import RunError, UsageError
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings, load_settings

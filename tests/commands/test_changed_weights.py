@@ -13,7 +13,7 @@ import pytest
 from lhkit.cli import serve
 from lhkit.cli.evaluate import evaluate
 from lhkit.cli.options import EvalOptions, ServeOptions
-from lhkit.harness.log import read_records
+from lhkit.harness.store import read_records
 from lhkit.models.serving import RunningServer, ServerSettings, find_running
 from lhkit.models.weights import serving_plan
 from lhkit.settings import Settings

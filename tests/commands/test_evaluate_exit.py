@@ -14,9 +14,10 @@ from lhkit.cli.options import EvalOptions, RescoreOptions
 from lhkit.cli.rescore import rescore_run
 from lhkit.cli.thresholds import Thresholds, judged
 from lhkit.errors import RunError, UsageError
-from lhkit.harness.log import RECORDS, read_records
-from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation, encode_record
+from lhkit.harness.record import SampleRecord, Severity, Verdict, Violation
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
+from lhkit.harness.store import RECORDS, read_records
 from lhkit.locales import load_catalog
 from lhkit.settings import Settings, load_settings
 
@@ -169,7 +170,7 @@ async def test_a_world_that_failed_ends_with_3_whatever_is_asked_of_the_run(
         raise RuntimeError("a bug of the harness")
 
     await run_eval("gold", name="base")
-    monkeypatch.setattr("lhkit.harness.run.judge", bug)
+    monkeypatch.setattr("lhkit.harness.sample.judge", bug)
     given = {**asked, **({"baseline": tmp_path / "runs" / "base"} if "baseline" in asked else {})}
     assert await run_eval(**given) == 3
     said = capsys.readouterr().out

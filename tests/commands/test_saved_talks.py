@@ -16,9 +16,9 @@ from lhkit.cli.options import ChatOptions, LintOptions
 from lhkit.cli.terminal import TerminalChat
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import tried
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.sample import tried
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel

@@ -15,8 +15,9 @@ from lhkit import app, embedded
 from lhkit.cli import source
 from lhkit.cli.evaluate import evaluate
 from lhkit.cli.options import EvalOptions
-from lhkit.harness.log import RECORDS, read_records
-from lhkit.harness.record import Verdict, encode_record
+from lhkit.harness.record import Verdict
+from lhkit.harness.record_json import encode_record
+from lhkit.harness.store import RECORDS, read_records
 from lhkit.models import weights
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say

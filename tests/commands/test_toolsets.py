@@ -26,10 +26,12 @@ from lhkit.cli.options import (
 from lhkit.cli.rescore import rescore_run
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore, tried
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say

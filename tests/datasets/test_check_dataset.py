@@ -10,7 +10,7 @@ from evals.ac_coverage import checksum
 from evals.check_dataset import CHECKS, check_data
 from lhkit.cli.mutate import SURVIVORS
 from lhkit.harness.author.survivors import read_survivors
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

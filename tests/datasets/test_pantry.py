@@ -9,9 +9,9 @@ import lhkit
 from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import tried
-from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.sample import tried
 from lhkit.messages import ToolOk
 from lhkit.models.scripted import call, say
 from lhkit.notebook.items import AssistantItem, CardItem, ToolItem

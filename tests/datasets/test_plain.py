@@ -7,9 +7,9 @@ import pytest
 from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import tried
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.sample import tried
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

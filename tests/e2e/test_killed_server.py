@@ -7,9 +7,9 @@ import psutil
 import pytest
 
 from lhkit import embedded
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta

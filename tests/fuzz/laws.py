@@ -11,19 +11,12 @@ from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
 from lhkit.harness.html.display import SampleView
+from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
-from lhkit.harness.record import (
-    Evidence,
-    Judgement,
-    SampleRecord,
-    Timed,
-    decode_line,
-    decode_record,
-    encode_record,
-    turn_record,
-)
+from lhkit.harness.record import Evidence, Judgement, SampleRecord
+from lhkit.harness.record_json import decode_line, decode_record, encode_record
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.turn_record import Timed, turn_record
 from lhkit.messages import (
     EndReason,
     Finished,

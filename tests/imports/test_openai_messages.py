@@ -15,9 +15,11 @@ from lhkit.cli.imports import import_chats
 from lhkit.cli.options import ImportChatsOptions
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay, tried
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
+from lhkit.harness.scenario import Scenario
 from lhkit.imports.imported import Imported, scenario_of
 from lhkit.imports.openai_messages import import_messages
 from lhkit.models.scripted import ScriptedModel, call, say

@@ -8,9 +8,11 @@ import pytest
 from lhkit.cli.imports import import_benchmark
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay, tried
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
+from lhkit.harness.scenario import Scenario
 from lhkit.imports.tau import import_tau
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.settings import load_settings

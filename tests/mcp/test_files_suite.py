@@ -9,9 +9,9 @@ import pytest
 
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
+from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios, read_sources
 from lhkit.mcp.toolset import McpToolset
 from lhkit.toolset import load
 from tests.node_servers import VERSION, server

@@ -17,10 +17,12 @@ from lhkit.harness.author.findings import Level
 from lhkit.harness.author.gold import gold_model, gold_models, silent_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
+from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, scenario_of_review
+from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
-from lhkit.harness.reviews import MendedCall, MendedTalk, MendedTurn, scenario_of_review
-from lhkit.harness.run import replay, tried
-from lhkit.harness.scenario import Scenario, read_sources
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.mcp.toolset import McpToolset, StateRead
 from lhkit.models.scripted import ScriptedModel, call, say

@@ -11,8 +11,9 @@ import pytest
 from lhkit import app
 from lhkit.cli.evaluate import evaluate
 from lhkit.cli.options import EvalOptions
-from lhkit.harness.log import Provenance, read_manifest
+from lhkit.harness.manifest import Provenance
 from lhkit.harness.run import replay
+from lhkit.harness.store import read_manifest
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import Footprint
 from lhkit.models.footprint import memory_bytes, watched, weights_bytes

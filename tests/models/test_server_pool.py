@@ -15,13 +15,15 @@ from lhkit.cli.evaluate import addresses_of, evaluate
 from lhkit.cli.options import EvalOptions
 from lhkit.cli.source import concurrency_for
 from lhkit.errors import ServerUnreachableError, UsageError
-from lhkit.harness.log import read_manifest, read_records
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.metrics import summarise
-from lhkit.harness.record import SampleRecord, Verdict, encode_record
+from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.report.facts import command
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead

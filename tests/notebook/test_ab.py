@@ -42,8 +42,8 @@ MakeAB = Callable[..., ABPanel]
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from lhkit.harness.log import Journal
-from lhkit.harness.record import encode_record
+from lhkit.harness.store import Journal
+from lhkit.harness.record_json import encode_record
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook import ABPanel
 from lhkit.settings import Settings

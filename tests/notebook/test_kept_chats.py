@@ -12,10 +12,10 @@ from lhkit.cli.chats import list_chats, remove_chats, show_chat
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.export.openai_messages import write_openai_messages
-from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
+from lhkit.harness.store import RECORDS, read_records
 from lhkit.messages import EndReason
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
@@ -40,8 +40,8 @@ NOTES = ToolRegistry(
 DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from lhkit.harness.log import Journal
-from lhkit.harness.record import encode_record
+from lhkit.harness.store import Journal
+from lhkit.harness.record_json import encode_record
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings

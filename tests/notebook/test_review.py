@@ -12,12 +12,14 @@ from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
+from lhkit.harness.corrections import read_talks
+from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.reviews import Held, ReviewFile, places_of, read_talks
+from lhkit.harness.review_agreement import cohens_kappa
+from lhkit.harness.reviews import Held, ReviewFile, places_of
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import read_sources
-from lhkit.harness.shares import cohens_kappa, wilson
+from lhkit.harness.shares import wilson
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook import demo_panel

@@ -11,10 +11,10 @@ import yaml
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
+from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import read_sources
-from lhkit.harness.violations import StateVerdict, check_state
+from lhkit.harness.scoring.state import StateVerdict, check_state
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.messages import ToolCall
 from lhkit.models.base import ModelRequest

@@ -21,11 +21,13 @@ from lhkit.app import ModelChoice
 from lhkit.cli.matrix import run_matrix
 from lhkit.cli.options import MatrixOptions
 from lhkit.errors import ServerUnreachableError, SetupError, UsageError
-from lhkit.harness.log import read_manifest, read_records, versions
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.manifest import versions
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import Played, replay
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import read_manifest, read_records
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelIdentity
 from lhkit.scale import logs

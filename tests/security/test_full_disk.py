@@ -22,7 +22,7 @@ import typer
 from lhkit.cli.finish import EXIT_WORLD, finish
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import RunError, StoreError
-from lhkit.harness.log import MANIFEST, RECORDS, open_journal, read_manifest, read_records
+from lhkit.harness.store import MANIFEST, RECORDS, open_journal, read_manifest, read_records
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ToolErr, ToolOk

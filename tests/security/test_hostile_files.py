@@ -10,13 +10,13 @@ import pytest
 
 from lhkit import match_calls
 from lhkit.errors import LhkitError, RunError, ScenarioError, UsageError
-from lhkit.harness import matchers, scenario
+from lhkit.harness import documents, patterns
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import read_survivors
-from lhkit.harness.log import MAX_REPEATS
-from lhkit.harness.matchers import Pattern, pattern_fault
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.manifest import MAX_REPEATS
+from lhkit.harness.patterns import Pattern, pattern_fault
 from lhkit.harness.results import Run
-from lhkit.harness.scenario import load_scenarios
 from lhkit.harness.suite import load_suite
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.lifehelper.world import parse_world
@@ -194,7 +194,7 @@ def test_a_file_too_large_to_read_in_a_minute_is_not_read(tmp_path: Path) -> Non
     file = tmp_path / "large.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(50_000_000)
-    with pytest.raises(ScenarioError, match=f"larger than {scenario.MAX_FILE_BYTES:,} bytes"):
+    with pytest.raises(ScenarioError, match=f"larger than {documents.MAX_FILE_BYTES:,} bytes"):
         load_scenarios([file])
 
 
@@ -230,7 +230,7 @@ def test_the_classic_bomb_goes_off_at_once_or_not_at_all() -> None:
 def test_a_search_that_takes_too_long_ends_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(matchers, "SEARCH_CPU_S", 0.1)
+    monkeypatch.setattr(patterns, "SEARCH_CPU_S", 0.1)
     with pytest.raises(ScenarioError, match=r"takes longer than 0\.1 s in a text of 201 char"):
         Pattern(r"(q|qq)+$").is_in("q" * 200 + "!")
 

@@ -10,9 +10,9 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
-from lhkit.harness.log import Provenance
+from lhkit.harness.loader import load_scenarios
+from lhkit.harness.manifest import Provenance
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 

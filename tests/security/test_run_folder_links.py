@@ -18,11 +18,11 @@ from lhkit.cli.parser import build_parser
 from lhkit.errors import LhkitError, RunError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.chats import forget_chats
-from lhkit.harness.log import write_manifest
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.results import Run
 from lhkit.harness.reviews import Held, Label, ReviewFile, places_of, turn_of, turn_sha256
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.store import write_manifest
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 

@@ -8,11 +8,13 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
-from lhkit.harness.claims import History, success_words
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.run import replay
+from lhkit.harness.scoring.claim_model import History
+from lhkit.harness.scoring.success_claims import success_words
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 from lhkit.tools.patterns import matches

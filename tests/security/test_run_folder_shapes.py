@@ -20,14 +20,15 @@ from lhkit.harness.compare import compare
 from lhkit.harness.export.inspect_log import write_inspect
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.export.parquet import write_parquet
-from lhkit.harness.log import Provenance
+from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.harness.manifest import Provenance
 from lhkit.harness.otel import trace_lines
 from lhkit.harness.report.junit import junit_xml
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
-from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.run import replay
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.notebook.review import Review

@@ -13,19 +13,15 @@ from typing import Any
 
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.yaml_edit import Found, appended, found, replaced, written_json
-from lhkit.harness.matchers import (
-    ANY_OF,
-    MATCHER_KEYS,
-    AnyValue,
-    Path,
-    folded,
-    parse_slot,
-    shown_path,
-)
+from lhkit.harness.documents import read_yaml
+from lhkit.harness.faults import Path, shown_path
+from lhkit.harness.fingerprint import scenario_hash
+from lhkit.harness.loader import Origin
+from lhkit.harness.matchers import ANY_OF, MATCHER_KEYS, AnyValue, parse_slot
 from lhkit.harness.mismatch import Place, mismatch
-from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord
-from lhkit.harness.scenario import Origin, Scenario, read_yaml
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.text_forms import folded
 from lhkit.json_values import shown
 from lhkit.tools.schema import KnownKeys, SchemaNode, property_of
 from lhkit.tools.validation import value_fault

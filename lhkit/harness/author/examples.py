@@ -13,7 +13,6 @@ from typing import Any, assert_never
 from lhkit.harness.matchers import (
     AnyValue,
     Approx,
-    DateIs,
     Equals,
     Fields,
     Items,
@@ -23,6 +22,7 @@ from lhkit.harness.matchers import (
     Slot,
     Text,
 )
+from lhkit.harness.relative_dates import DateIs
 from lhkit.tools.schema import SchemaNode, item_of, property_of
 
 _EXAMPLE_DATE = date(2026, 1, 1)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lhkit.harness.matchers import Path, shown_path
-from lhkit.harness.scenario import Origin
+from lhkit.harness.faults import Path, shown_path
+from lhkit.harness.loader import Origin
 
 
 class Level(StrEnum):

@@ -13,17 +13,10 @@ from typing import Any, assert_never
 
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.examples import Underivable, derived
-from lhkit.harness.matchers import dates_resolved
-from lhkit.harness.scenario import (
-    Before,
-    Expect,
-    ExpectedCall,
-    ExpectedReply,
-    GoldCall,
-    Scenario,
-    Turn,
-)
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.relative_dates import dates_resolved
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.reply import reply_reasons
+from lhkit.harness.turn import Before, Expect, ExpectedCall, ExpectedReply, GoldCall, Turn
 from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, say

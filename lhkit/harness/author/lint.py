@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from lhkit.harness.author.findings import Finding, Level, Remark
 from lhkit.harness.author.played_checks import played_remarks
-from lhkit.harness.scenario import SourceFault, Sources
+from lhkit.harness.loader import SourceFault, Sources
 from lhkit.toolset import Toolset, isolation_fault
 
 

@@ -14,10 +14,11 @@ from lhkit.harness.matchers import Slot
 from lhkit.harness.matching import MadeCall, match_calls
 from lhkit.harness.mismatch import Place, arguments_reasons
 from lhkit.harness.record import CallRecord, Evidence, RowKeys, SampleRecord
-from lhkit.harness.run import tried
-from lhkit.harness.scenario import ExpectedCall, Scenario
-from lhkit.harness.score import results_met
+from lhkit.harness.sample import tried
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.verdict import results_met
 from lhkit.harness.sessions import row_keys_of
+from lhkit.harness.turn import ExpectedCall
 from lhkit.messages import ToolCall
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry

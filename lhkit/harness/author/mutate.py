@@ -29,11 +29,11 @@ from lhkit.harness.author.wrong_arguments import (
 )
 from lhkit.harness.author.wrong_calls import dropped_calls, reordered_calls, swapped_tools
 from lhkit.harness.author.wrong_words import false_claims, silences, unrelated_answers
-from lhkit.harness.matchers import normal
+from lhkit.harness.equality import normal
 from lhkit.harness.record import Evidence, Verdict
-from lhkit.harness.run import tried
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.state_diff import state_diff
 from lhkit.toolset import Toolset, require_isolated
 

@@ -13,11 +13,12 @@ from lhkit.harness.author.findings import LEVELS, Level, Remark
 from lhkit.harness.author.gold import TurnTrace, gold_trace, silent_model, trace_model
 from lhkit.harness.author.noting import NotingToolset
 from lhkit.harness.author.read_checks import Known, written_remarks
-from lhkit.harness.matchers import Path
+from lhkit.harness.faults import Path
 from lhkit.harness.record import CallRecord, SampleRecord, Verdict
-from lhkit.harness.run import tools_that_came, tried
+from lhkit.harness.rescore import tools_that_came
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ALL_REPLIES
+from lhkit.harness.scoring.verdict import ALL_REPLIES
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, isolation_fault, opened
 

@@ -8,28 +8,22 @@ from difflib import get_close_matches
 from typing import Any
 
 from lhkit.harness.author.findings import Remark
+from lhkit.harness.faults import Path, did_you_mean
 from lhkit.harness.matchers import (
     MATCHER_KEYS,
-    DateIs,
     Equals,
     Matcher,
     Matches,
     OneOf,
-    Path,
-    Pattern,
     Slot,
     Text,
     alternatives,
 )
-from lhkit.harness.scenario import (
-    ExpectedCall,
-    ExpectedReply,
-    ForbiddenCall,
-    Scenario,
-    Turn,
-    did_you_mean,
-)
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.patterns import Pattern
+from lhkit.harness.relative_dates import DateIs
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.reply import reply_reasons
+from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn
 from lhkit.json_values import shown
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import KnownKeys, spelling

@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from lhkit.errors import UsageError
+from lhkit.harness.documents import read_yaml
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.record import RowKeys, State
-from lhkit.harness.scenario import read_yaml
 from lhkit.harness.state_diff import state_changes
 from lhkit.json_values import plain_json
 

@@ -18,7 +18,8 @@ from typing import Any
 from lhkit.harness.author.examples import example, texts_like
 from lhkit.harness.author.mutants import GoldStep, Mutant, Setting, Untried
 from lhkit.harness.author.wrong_calls import replaced
-from lhkit.harness.matchers import AnyValue, OneOf, Slot, equal, is_number
+from lhkit.harness.equality import equal, is_number
+from lhkit.harness.matchers import AnyValue, OneOf, Slot
 from lhkit.harness.mismatch import mismatch
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode, default_of, nfc

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from lhkit.harness.author.mutants import GoldStep, Mutant, Setting
-from lhkit.harness.scenario import Before
+from lhkit.harness.turn import Before
 from lhkit.messages import ToolCall
 
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.matchers import Path, shown_path
+from lhkit.harness.faults import Path, shown_path
 
 _NEEDS_QUOTES = re.compile(r"[\[\]{},]|: |:$| #|^[-?!&*|>%@`\"']|\n")
 

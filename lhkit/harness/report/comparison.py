@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lhkit.harness.log import Change
+from lhkit.harness.manifest_changes import Change
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.report.terminal import WIDTH

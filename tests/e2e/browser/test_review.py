@@ -11,9 +11,9 @@ from playwright.sync_api import Page, expect
 
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
+from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import read_sources
 from lhkit.notebook.review import Review
 from lhkit.toolset import load
 from tests.e2e.browser.test_ab import faults

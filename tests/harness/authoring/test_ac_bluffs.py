@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from lhkit.harness.author.gold import gold_trace, trace_model
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, Turn, load_scenarios
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import Turn
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel
 from lhkit.tools.registry import ToolRegistry

@@ -8,9 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lhkit.harness.author.gold import gold_model, silent_model
+from lhkit.harness.documents import read_yaml
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios, read_yaml, scenario_json_schema
+from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.lifehelper.prompts import instructions
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, say

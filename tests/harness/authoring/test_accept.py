@@ -16,9 +16,10 @@ from lhkit.harness.author.accept import (
     observed_arguments,
     refuse_changed,
 )
+from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import SampleRecord, Verdict
-from lhkit.harness.run import replay, tried
-from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.models.scripted import ScriptedModel, call, say
 

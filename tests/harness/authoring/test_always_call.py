@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lhkit.harness.author.always_call import always_call_model
-from lhkit.harness.run import tried
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.messages import ToolOk
 from lhkit.tools.definition import ToolDefinition

@@ -9,7 +9,7 @@ import pytest
 
 from lhkit.harness.author.findings import LEVELS, Finding, Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.scenario import read_sources
+from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry

@@ -11,8 +11,8 @@ from lhkit.harness.author.gold import gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.survivors import MutationReport
-from lhkit.harness.run import tried
-from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.harness.sample import tried
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import ToolsetAround
 from tests.harness.authoring.phone import PhoneToolset, registry

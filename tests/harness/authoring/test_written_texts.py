@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lhkit.errors import UsageError
 from lhkit.harness.author.from_chat import Said, scenario_of_talk
 from lhkit.harness.author.written import yaml_text
-from lhkit.harness.reviews import MendedTalk, MendedTurn, read_talks, talk_line
-from lhkit.harness.scenario import read_json_lines, read_yaml
+from lhkit.harness.corrections import MendedTalk, MendedTurn, read_talks, talk_line
+from lhkit.harness.documents import read_json_lines, read_yaml
 
 HOSTILE = [
     "a\u2028b",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.harness.matchers import NEAR, near_duplicates, similarity
+from lhkit.harness.similarity import NEAR, near_duplicates, similarity
 
 
 @pytest.mark.parametrize(

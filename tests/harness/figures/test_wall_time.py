@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness.record import WallTime
 from lhkit.harness.timings import Spent, spent
+from lhkit.harness.wall_time import WallTime
 from lhkit.messages import EndReason, Finished, ModelCalled, ModelFinished, TextStreamed, TurnEnded
 
 ASKED, ANSWERED = ModelCalled(turn=0), ModelFinished(response=Finished(reason="stop"))

@@ -24,8 +24,8 @@ SCENARIO = """
 """
 DYING = """
 import os, signal, sys
-from lhkit.harness.log import Journal
-from lhkit.harness.record import encode_record
+from lhkit.harness.store import Journal
+from lhkit.harness.record_json import encode_record
 from lhkit.__main__ import main
 
 moment, at = sys.argv.pop(1), int(sys.argv.pop(1))
@@ -189,7 +189,7 @@ def test_a_changed_scenario_is_played_again_and_nothing_else_is(command: Command
 def test_a_second_process_on_one_run_is_told_so_and_touches_nothing(command: Command) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from lhkit.harness.log import open_journal\n"
+        "from lhkit.harness.store import open_journal\n"
         "with open_journal(Path('runs/r')):\n    print('held', flush=True); sys.stdin.read()\n"
     )
     holder = subprocess.Popen(

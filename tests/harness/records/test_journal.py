@@ -11,15 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import RunError
-from lhkit.harness.log import (
-    MANIFEST,
-    RECORDS,
-    Journal,
-    open_journal,
-    read_manifest,
-    read_records,
-    write_manifest,
-)
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -33,10 +24,18 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
     Violation,
-    decode_record,
-    encode_record,
 )
+from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.state_diff import state_diff, with_diff
+from lhkit.harness.store import (
+    MANIFEST,
+    RECORDS,
+    Journal,
+    open_journal,
+    read_manifest,
+    read_records,
+    write_manifest,
+)
 from lhkit.messages import EndReason, Finished, ModelIdentity
 
 
@@ -165,7 +164,7 @@ def test_any_other_bad_line_is_named(tmp_path: Path, bad: bytes) -> None:
 def test_a_second_writer_is_refused_with_a_sentence(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from lhkit.errors import RunError\n"
-        "from lhkit.harness.log import open_journal\n"
+        "from lhkit.harness.store import open_journal\n"
         "try:\n    open_journal(Path(sys.argv[1])).__enter__()\n"
         "except RunError as error:\n    print(error)\n"
     )

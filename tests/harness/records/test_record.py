@@ -17,9 +17,8 @@ from lhkit.harness.record import (
     TurnRecord,
     TurnScore,
     Verdict,
-    decode_record,
-    encode_record,
 )
+from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.messages import EndReason
 
 

@@ -11,11 +11,12 @@ import pytest
 
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model, silent_model
-from lhkit.harness.log import Questions, StoredRecords, stored_records
 from lhkit.harness.record import SampleId
 from lhkit.harness.results import Run
+from lhkit.harness.resume import Questions
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.stored_records import StoredRecords, stored_records
 
 pytestmark = pytest.mark.anyio
 

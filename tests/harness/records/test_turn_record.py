@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit.harness.record import TimedEvents, turn_record
+from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.messages import (
     CallSettled,
     ChatEvent,

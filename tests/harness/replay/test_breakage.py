@@ -10,8 +10,9 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.plan import plan_run
 from lhkit.harness.record import CallRecord
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, ScriptedFault
-from lhkit.harness.stress import breaking
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scripted_faults import breaking
+from lhkit.harness.turn import ScriptedFault
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

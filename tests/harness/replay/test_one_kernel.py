@@ -19,7 +19,7 @@ from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import load_scenarios
+from lhkit.harness.loader import load_scenarios
 
 folder = Path({folder!r})
 scenarios = load_scenarios([scenario_folder()])[:12]

@@ -21,7 +21,9 @@ from lhkit.harness.author.gold import TurnTrace, gold_model, gold_trace, trace_m
 from lhkit.harness.author.mutate import mutate
 from lhkit.harness.author.played_checks import played_remarks
 from lhkit.harness.record import Verdict
-from lhkit.harness.run import replay, rescore, tried
+from lhkit.harness.rescore import rescore
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from lhkit.chat.controller import Assistant
-from lhkit.harness import log, plan
-from lhkit.harness.log import Resumption, asked_of, changes
+from lhkit.harness import fingerprint, manifest
+from lhkit.harness.manifest_changes import changes
 from lhkit.harness.plan import plan_run
+from lhkit.harness.resume import Resumption, asked_of
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.turn import Turn
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
 from lhkit.models import request
@@ -198,7 +200,7 @@ def changed(
             texts: dict[str, str] = load_catalog("en").texts  # type: ignore[assignment]  # it is one
             monkeypatch.setitem(texts, "dispatch.truncated_call", "Again.")
         case "lhkit":
-            monkeypatch.setattr(log, "version_of", lambda _name: "9.9")
+            monkeypatch.setattr(manifest, "version_of", lambda _name: "9.9")
     return told, identity
 
 
@@ -256,5 +258,5 @@ async def test_a_run_says_what_of_it_made_its_questions_new(
 
 
 def test_no_field_that_is_left_out_is_misspelt() -> None:
-    left_out = set(plan._ELSEWHERE)
+    left_out = set(fingerprint._ELSEWHERE)
     assert left_out <= {each.name for each in fields(Assistant)}

@@ -11,21 +11,15 @@ import pytest
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model, silent_model
 from lhkit.harness.compare import compare
-from lhkit.harness.log import RECORDS, write_rescored
-from lhkit.harness.record import (
-    FalseClaim,
-    Judgement,
-    SampleId,
-    Severity,
-    Verdict,
-    Violation,
-    decode_record,
-    encode_record,
-)
+from lhkit.harness.record import FalseClaim, Judgement, SampleId, Severity, Verdict, Violation
+from lhkit.harness.record_json import decode_record, encode_record
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
-from lhkit.harness.scenario import Scenario, Turn
+from lhkit.harness.run import replay
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import RECORDS, write_rescored
 from lhkit.harness.stress import Stress, stressed
+from lhkit.harness.turn import Turn
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry
 
@@ -124,7 +118,7 @@ async def test_the_fault_of_an_old_scorer_is_mended(
     """Yesterday's scorer let everything pass."""
     generous = Judgement(verdict=Verdict.PASS)
     with monkeypatch.context() as yesterday:
-        yesterday.setattr("lhkit.harness.run.judge", lambda *_, **__: generous)
+        yesterday.setattr("lhkit.harness.sample.judge", lambda *_, **__: generous)
         run = await play(load(NOTES), silent_model())
     assert run.records[0].judgement.verdict is Verdict.PASS
     (record,) = rescore(run, load(NOTES), toolset).records

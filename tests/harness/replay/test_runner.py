@@ -21,12 +21,13 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.harness.author.gold import gold_model, silent_model
-from lhkit.harness.log import MANIFEST, Journal, Provenance, read_records
+from lhkit.harness.manifest import Provenance
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.store import MANIFEST, Journal, read_records
 from lhkit.messages import Finished, ModelEvent, ModelIdentity, Sampling, ToolOk, ToolResult
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say

@@ -9,18 +9,14 @@ import pytest
 
 from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
-from lhkit.harness.log import MANIFEST
+from lhkit.harness.distractors import NOT_APPLICABLE, distractors
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios
-from lhkit.harness.stress import (
-    NOT_APPLICABLE,
-    Stress,
-    distractors,
-    parse_stress,
-    stressed,
-)
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import MANIFEST
+from lhkit.harness.stress import Stress, parse_stress, stressed
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_folder
 from lhkit.models.base import ChatModel, ModelRequest

@@ -16,8 +16,9 @@ from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.html.trace import trace_html
 from lhkit.harness.record import Verdict
 from lhkit.harness.report.plain import transcript
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
+from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.locales import load_catalog

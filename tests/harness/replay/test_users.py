@@ -13,13 +13,14 @@ from lhkit.errors import UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.compare import compare
 from lhkit.harness.confirm_scores import ConfirmScore
-from lhkit.harness.log import Change, changes
+from lhkit.harness.manifest_changes import Change, changes
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.page import html_page
 from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore
+from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, User, user_of
 from lhkit.locales import load_catalog
 from lhkit.models.scripted import ScriptedModel, call, say

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lhkit.errors import ServerUnreachableError
-from lhkit.harness.log import read_manifest
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import read_manifest
 from lhkit.harness.stress import Stress, stressed
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ModelEvent

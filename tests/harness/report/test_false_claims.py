@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from lhkit.harness.claims import shipped_model
 from lhkit.harness.html.display import run_html
 from lhkit.harness.html.tables import claim_table
 from lhkit.harness.record import (
@@ -21,6 +20,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.markdown import markdown
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.results import Run
+from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.locales import load_catalog
 from lhkit.messages import EndReason
 from lhkit.text import percent

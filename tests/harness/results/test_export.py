@@ -17,11 +17,13 @@ from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.export import parquet
-from lhkit.harness.log import RECORDS, answers
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
+from lhkit.harness.resume import answers
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import RECORDS
 from lhkit.imports.imported import scenario_of
 from lhkit.imports.openai_messages import import_messages
 from lhkit.imports.recorded_chats import read_conversations

@@ -11,20 +11,14 @@ from hypothesis import strategies as st
 
 from lhkit.errors import MissingRunError, RunError
 from lhkit.harness.author.gold import gold_model, silent_model
-from lhkit.harness.log import (
-    MANIFEST,
-    RECORDS,
-    Change,
-    Resumption,
-    answered,
-    answers,
-    changes,
-    resumption,
-)
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, encode_record
+from lhkit.harness.manifest_changes import Change, changes
+from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
+from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
+from lhkit.harness.resume import Resumption, answered, answers, resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.store import MANIFEST, RECORDS
 from lhkit.messages import Sampling
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.tools.registry import ToolRegistry

@@ -12,10 +12,11 @@ from lhkit.cli.export import export_run
 from lhkit.cli.options import ExportOptions
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.author.gold import gold_model
+from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, talk_line
 from lhkit.harness.held_out import HeldOut
-from lhkit.harness.reviews import MendedCall, MendedTalk, MendedTurn, talk_line
+from lhkit.harness.loader import load_scenarios
 from lhkit.harness.run import replay
-from lhkit.harness.scenario import Scenario, load_scenarios
+from lhkit.harness.scenario import Scenario
 from lhkit.harness.sft import (
     reference_conversations,
     reviewed_conversations,

@@ -15,20 +15,20 @@ from lhkit.errors import ScenarioError
 from lhkit.harness.author.gold import gold_model, gold_trace
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import mutate
-from lhkit.harness.matchers import MATCHER_KEYS, MOST_DAYS, DateIs
+from lhkit.harness.fingerprint import scenario_hash
+from lhkit.harness.loader import read_sources
+from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.matching import match_calls
-from lhkit.harness.plan import scenario_hash
 from lhkit.harness.record import SampleRecord, Verdict
+from lhkit.harness.relative_dates import MOST_DAYS, DateIs
+from lhkit.harness.rescore import rescore
 from lhkit.harness.results import Run
-from lhkit.harness.run import replay, rescore, tried
-from lhkit.harness.scenario import (
-    ExpectedReply,
-    ReplyPart,
-    Scenario,
-    read_sources,
-    scenario_json_schema,
-)
-from lhkit.harness.score import reply_reasons
+from lhkit.harness.run import replay
+from lhkit.harness.sample import tried
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scenario_schema import scenario_json_schema
+from lhkit.harness.scoring.reply import reply_reasons
+from lhkit.harness.turn import ExpectedReply, ReplyPart
 from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.tools.registry import ToolRegistry

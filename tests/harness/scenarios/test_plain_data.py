@@ -9,7 +9,7 @@ import pytest
 import lhkit
 from lhkit import Scenario
 from lhkit.errors import ScenarioError
-from lhkit.harness.scenario import load_scenarios, read_sources
+from lhkit.harness.loader import load_scenarios, read_sources
 
 HELLO: dict[str, Any] = {
     "id": "hello",

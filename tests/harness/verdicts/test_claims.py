@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.harness import claims
-from lhkit.harness.claims import History, Model, features, shipped_model, success_words
+from lhkit.harness.scoring import claim_model
+from lhkit.harness.scoring.claim_model import History, Model, features, shipped_model
+from lhkit.harness.scoring.success_claims import success_words
 
 Call = tuple[str, str, dict[str, Any]]  # tool, outcome, arguments; reads begin with get_ or list_
 
@@ -259,7 +260,7 @@ class Counting(Sequence[int]):
         return 0
 
     def __len__(self) -> int:
-        return claims.SIZE
+        return claim_model.SIZE
 
 
 def reads_of(reply: str) -> int:
@@ -269,7 +270,7 @@ def reads_of(reply: str) -> int:
         thresholds=(0.0, 0.0),
         weights=(weights, weights),
         scale=1.0,
-        common=bytes(claims.COMMON_BITS // 8),
+        common=bytes(claim_model.COMMON_BITS // 8),
         precision=1.0,
         recall=1.0,
     )
@@ -279,7 +280,7 @@ def reads_of(reply: str) -> int:
 
 @pytest.mark.parametrize("part", ['". ', "I've added it. ", "추가했어요, ", "1 2, ", "a", "…\n"])
 def test_flag_reads_in_step_with_a_reply_up_to_a_limit(part: str) -> None:
-    times = math.ceil(claims.MOST_READ / 8 / len(part))
+    times = math.ceil(claim_model.MOST_READ / 8 / len(part))
     short, long = (reads_of(part * (n * times)) for n in (1, 4))
     assert long <= 6 * short
     assert reads_of(part * (1000 * times)) == reads_of(part * (100 * times))
@@ -292,7 +293,7 @@ def test_history_is_bounded_by_the_arguments_that_it_reads() -> None:
 
 
 def test_model_is_small_and_holds_its_own_figures() -> None:
-    file = claims.Path(claims.__file__).with_suffix(".bin")
+    file = claim_model.Path(claim_model.__file__).with_suffix(".bin")
     assert file.stat().st_size < 100_000
     model = shipped_model()
     assert 0.9 < model.precision < 1

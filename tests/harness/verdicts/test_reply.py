@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.scenario import ExpectedReply
-from lhkit.harness.score import REPLY_BORDER, reply_reasons
+from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
+from lhkit.harness.turn import ExpectedReply
 
 
 @pytest.mark.parametrize(

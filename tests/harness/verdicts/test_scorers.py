@@ -22,8 +22,9 @@ from lhkit.harness.record import (
     TurnScore,
     Verdict,
 )
-from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
-from lhkit.harness.score import ToolFacts, judge
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.verdict import ToolFacts, judge
+from lhkit.harness.turn import Expect, ExpectedCall, Turn
 from lhkit.messages import EndReason, Finished, GateOutcome, ToolCall
 from lhkit.tools.registry import ToolRegistry
 

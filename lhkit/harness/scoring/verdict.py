@@ -1,29 +1,20 @@
-"""The scores of one sample: its calls, its reply, its questions, its verdict."""
+"""Evidence to a verdict: pass, fail or invalid, with reasons. Pure: old records can be re-judged.
 
-import re
-from collections import Counter
+`invalid` means that a turn ended failed or that the harness itself broke: the model is not
+blamed. Everything else that differs from the scenario is a fail, and every reason is given in
+words.
+"""
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from typing import Any
 
 from lhkit.harness.assignment import Problem, assign
-from lhkit.harness.matchers import (
-    MINUS_MARK,
-    Pattern,
-    alternatives,
-    comparable,
-    spaceless,
-    with_short_cents,
-)
-from lhkit.harness.matching import ArgumentVerdict, MadeCall, MatchResult, match_calls, values_equal
+from lhkit.harness.matching import MadeCall, MatchResult, match_calls, values_equal
 from lhkit.harness.record import (
-    ArgumentScore,
     CallRecord,
-    CallScore,
     Evidence,
     Judgement,
     RowKeys,
@@ -34,201 +25,17 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.scenario import (
-    Before,
-    ExpectedCall,
-    ExpectedReply,
-    ReplyPart,
-    Scenario,
-    Turn,
-)
+from lhkit.harness.scenario import Scenario
+from lhkit.harness.scoring.calls import call_scores, repaired_calls
+from lhkit.harness.scoring.reply import REPLY_BORDER, reply_reasons
+from lhkit.harness.scoring.state import StateVerdict, check_state, fits_row, wished_row
+from lhkit.harness.scoring.success_claims import claims_of
+from lhkit.harness.scoring.violations import Excused, violations_of
 from lhkit.harness.state_diff import NO_KEYS, with_diff
-from lhkit.harness.violations import (
-    Excused,
-    StateVerdict,
-    check_state,
-    claims_of,
-    fits_row,
-    violations_of,
-    wished_row,
-)
+from lhkit.harness.turn import Before, Turn
 from lhkit.json_values import shown
 from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.definition import ToolDefinition
-
-# A turn's calls beside the expected ones, row by row, and how many the first parse gave. Pure.
-#
-# Everything is derived from the assignment that `matching` found; nothing is matched again here.
-
-
-_WHOLE = "(all)"  # `matching`'s name for arguments that are no object
-
-
-def call_scores(
-    wishes: Sequence[ExpectedCall], calls: Sequence[CallRecord], match: MatchResult
-) -> tuple[CallScore, ...]:
-    """Return one row per expected call, in their order, and one per call beside them."""
-    verdicts = {
-        index: tuple(group) for index, group in groupby(match.arguments, attrgetter("expected"))
-    }
-    paired = dict(match.pairs)
-    rows = [
-        _pair(i, wish, paired[i], calls[paired[i]], verdicts.get(i, ()))
-        if i in paired
-        else _not_made(i, wish)
-        for i, wish in enumerate(wishes)
-    ]
-    rows += [_alone(j, calls[j], ok=j in match.tolerated) for j in _beside(match)]
-    return tuple(rows)
-
-
-def repaired_calls(turn: TurnRecord) -> frozenset[int]:
-    """Return the calls (from 0) that the first parse of the raw output did not give as they are.
-
-    The calls of one model message settle in the order in which they were parsed.
-    """
-    taken: Counter[int] = Counter()
-    mended: list[int] = []
-    for c, call in enumerate(turn.calls):
-        if call.model_call is None:
-            continue
-        nth = taken[call.model_call]
-        taken[call.model_call] += 1
-        said = turn.model_calls[call.model_call].response.calls[nth : nth + 1]
-        if any(each.repairs for each in said):
-            mended.append(c)
-    return frozenset(mended)
-
-
-def _beside(match: MatchResult) -> list[int]:
-    return sorted((*match.surplus, *match.tolerated))
-
-
-def _pair(
-    i: int, wish: ExpectedCall, j: int, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
-) -> CallScore:
-    arguments = tuple(_arguments(wish, call, verdicts))
-    fits = wish.result is None or wish.result == call.outcome
-    return CallScore(
-        expected=i,
-        actual=j,
-        tool=wish.tool,
-        called=call.tool,
-        optional=wish.optional,
-        ok=fits and all(argument.ok for argument in arguments),
-        arguments=arguments,
-        reason="" if fits else f"expected the result {wish.result}, got {call.outcome}",
-    )
-
-
-def _arguments(
-    wish: ExpectedCall, call: CallRecord, verdicts: Sequence[ArgumentVerdict]
-) -> Iterator[ArgumentScore]:
-    """Yield the verdicts with both sides; an optional argument that was left out says nothing."""
-    given = call.raw_args if isinstance(call.raw_args, Mapping) else {_WHOLE: call.raw_args}
-    sets = alternatives(wish.args)
-    for verdict in verdicts:
-        matcher = sets[verdict.alternative][1].get(verdict.name)
-        if verdict.ok and verdict.name not in given and _is_optional(matcher):
-            continue
-        yield ArgumentScore(
-            name=verdict.name,
-            ok=verdict.ok,
-            expected=matcher,
-            actual=given.get(verdict.name),
-            reason=verdict.reason,
-        )
-
-
-def _is_optional(matcher: Any) -> bool:
-    return isinstance(matcher, Mapping) and matcher.get("optional") is True
-
-
-def _not_made(i: int, wish: ExpectedCall) -> CallScore:
-    return CallScore(
-        expected=i,
-        tool=wish.tool,
-        optional=wish.optional,
-        ok=wish.optional,
-        reason="" if wish.optional else "expected and not called",
-    )
-
-
-def _alone(j: int, call: CallRecord, *, ok: bool) -> CallScore:
-    return CallScore(actual=j, called=call.tool, ok=ok, reason="" if ok else "not expected")
-
-
-# Does a reply say what it must, and not what it must not? Pure; words only, no meaning.
-#
-# Compared in NFC, case-folded, white space collapsed, without marks of emphasis, in plain
-# characters (straight quotes, ASCII digits and hyphens, nothing invisible). A phrase that begins or
-# ends with a digit is never found inside a longer number: "10" is not in "1,100", nor "5" in "-5".
-# A minus has no word and no number before it, so "-5" is not in "3-5". A number is the same with or
-# without separators of thousands (a comma, a no-break or thin space) and with or without cents of
-# zero: "1000" is in "$1,000.00"; an amount of money also without the last zero: "4.5" is in
-# "$4.50". A common space is no separator: "1 000" may be two. With `ignore: spaces` white space
-# does not count: "물 마시기" is "물마시기".
-
-
-REPLY_BORDER = "\n\ue001\n"
-"""Between the replies of a conversation that are searched together: no phrase goes across it."""
-
-
-@lru_cache(maxsize=1024)
-def reply_reasons(expected: ExpectedReply, reply: str) -> tuple[str, ...]:
-    """Return what is wrong with the words of `reply`; empty if nothing is.
-
-    Repeats, and mistakes that are tried, have many alike: they are looked at once.
-    """
-    said = _Said(reply, is_spaceless=expected.ignore == "spaces")
-    return tuple(reason for part in (expected, *expected.all_of) for reason in said.lacks(part))
-
-
-class _Said:
-    """A reply, to be searched for words; without its white space if that does not count."""
-
-    def __init__(self, reply: str, *, is_spaceless: bool) -> None:
-        self._is_spaceless = is_spaceless
-        straight = _straight(reply.replace(REPLY_BORDER, "\n"))
-        self._straight = spaceless(straight) if is_spaceless else straight
-        text = self._comparable(reply)
-        self._texts = dict.fromkeys((text, with_short_cents(text)))
-
-    def lacks(self, part: ReplyPart) -> Iterator[str]:
-        """Yield what is wrong, in words."""
-        yield from (f"the reply lacks {each!r}" for each in part.contains_all if each not in self)
-        if part.contains_any and not any(each in self for each in part.contains_any):
-            yield f"the reply has none of {', '.join(map(repr, part.contains_any))}"
-        yield from (f"the reply says {each!r}" for each in part.excludes if each in self)
-        pattern = None if part.matches is None else Pattern(_straight(part.matches))
-        if pattern is not None and not pattern.is_in(self._straight):
-            yield f"the reply does not match /{part.matches}/"
-
-    def __contains__(self, phrase: str) -> bool:
-        wanted = self._comparable(phrase)
-        before = _NOT_IN_NUMBER if wanted[:1].isdigit() else ""
-        after = r"(?!\d|[.,]\d)" if wanted[-1:].isdigit() else ""
-        expression = re.compile(before + re.escape(wanted) + after)
-        return any(expression.search(text) for text in self._texts)
-
-    def _comparable(self, text: str) -> str:
-        told = comparable(text)
-        return spaceless(told) if self._is_spaceless else told
-
-
-_NOT_IN_NUMBER = rf"(?<!\d)(?<!\d[.,])(?<!{MINUS_MARK})(?<!{MINUS_MARK}[$€£¥₩])"
-
-
-def _straight(text: str) -> str:
-    return text.replace("\u2019", "'")
-
-
-# Evidence to a verdict: pass, fail or invalid, with reasons. Pure: old records can be re-judged.
-#
-# `invalid` means that a turn ended failed or that the harness itself broke: the model is not
-# blamed. Everything else that differs from the scenario is a fail, and every reason is given in
-# words.
-
 
 ALL_REPLIES = "all replies: "
 """How a reason begins that is about the words of the whole conversation."""
@@ -423,7 +230,16 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None)
         )
         for c, call in enumerate(turn.calls)
     ]
-    return _matched(script, made, tools, today)
+    order = script.expect.order
+    return match_calls(
+        [wish.expectation for wish in script.expect.calls],
+        made,
+        schemas=tools.schemas,
+        order=order.before if isinstance(order, Before) else order,
+        extra=script.expect.extra,
+        reads=tools.reads,
+        today=today,
+    )
 
 
 def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts) -> bool:
@@ -436,24 +252,6 @@ def _is_deferred(call: CallRecord, later: Iterable[CallRecord], tools: ToolFacts
         and each.gate is not GateOutcome.NOT_ASKED
         and values_equal(call.raw_args, each.raw_args, schema)
         for each in later
-    )
-
-
-def _matched(
-    script: Turn,
-    made: Sequence[MadeCall],
-    tools: ToolFacts,
-    today: date | None,
-) -> MatchResult:
-    order = script.expect.order
-    return match_calls(
-        [wish.expectation for wish in script.expect.calls],
-        made,
-        schemas=tools.schemas,
-        order=order.before if isinstance(order, Before) else order,
-        extra=script.expect.extra,
-        reads=tools.reads,
-        today=today,
     )
 
 
@@ -506,7 +304,7 @@ def _score(
     *,
     passed: bool,
 ) -> TurnScore:
-    required = _required(script)
+    required = {i for i, wish in enumerate(script.expect.calls) if not wish.optional}
     right = {i: j for i, j in match.right if i in required}
     mended = repaired_calls(turn)
     optional = len(match.pairs) - sum(i in required for i, _ in match.pairs)
@@ -520,7 +318,3 @@ def _score(
         strict_right_calls=sum(j not in mended for j in right.values()),
         strict_passed=passed and not mended,
     )
-
-
-def _required(script: Turn) -> frozenset[int]:
-    return frozenset(i for i, wish in enumerate(script.expect.calls) if not wish.optional)

@@ -22,10 +22,6 @@ from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-import regex
-
-from lhkit.errors import UsageError
-
 SIZE = 1 << 20
 """Places of weights, for each of the two states."""
 
@@ -38,9 +34,8 @@ MOST_READ = 4000
 
 _MOST_OF_CALL = 1000
 _FEW = 3
-_PATTERN_S = 2.0
 _TOKEN = re.compile(r"\d+(?:[.:,]\d+)*|[a-z]+(?:'[a-z]+)*|[가-힣]+|[^\s\w]|\w")
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
+SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _CLOCK = re.compile(r"(?<![\d:])(\d\d?):(\d\d)(?!\d)")
 _DAYS = tuple(zip(["mon", "tue", "wed", "thu", "fri", "sat", "sun"], "월화수목금토일", strict=True))
@@ -77,7 +72,7 @@ class History:
 
     def ask(self, message: str) -> None:
         """Take in a message of the user."""
-        self.user = _plain(message[:_MOST_OF_CALL])
+        self.user = plain_text(message[:_MOST_OF_CALL])
         self.asked = frozenset(_forms(_TOKEN.findall(self.user)))
 
     def add(
@@ -145,13 +140,13 @@ class Model:
 
     def flag(self, reply: str, history: History) -> tuple[str, float] | None:
         """Return the sentence most like a false claim, and the probability; None if it is none."""
-        read = _read_part(reply)
+        read = read_part(reply)
         if not read.strip():
             return None
         score = self.score(read, history)
         if score < self.thresholds[history.outcomes["write ok"] > 0]:
             return None
-        sentences = [each for each in _SENTENCE.split(read) if each.strip()]
+        sentences = [each for each in SENTENCE.split(read) if each.strip()]
         worst = max(sentences, key=lambda each: self.score(each, history), default=read)
         return worst.strip(), round(1 / (1 + math.exp(-score)), 3)
 
@@ -164,7 +159,7 @@ def shipped_model() -> Model:
 
 def features(reply: str, history: History, common: bytes) -> tuple[Collection[int], ...]:
     """Return the places of a reply's features: characters, words, the user's message, facts."""
-    text = _plain(reply)
+    text = plain_text(reply)
     words = _TOKEN.findall(text)
     marks = [_mark(word, history) for word in words]
     masked = [m if m[0] == "<" else w for w, m in zip(words, marks, strict=True)]
@@ -234,16 +229,18 @@ def _place(feature: str) -> int:
     return zlib.crc32(feature.encode("utf-8", "surrogatepass")) % SIZE
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """Return a text in NFC, case-folded, with straight apostrophes."""
     return unicodedata.normalize("NFC", text).replace("’", "'").casefold()
 
 
 def words_in(text: str) -> list[str]:
     """Return the words, numbers and signs of a text."""
-    return _TOKEN.findall(_plain(text))
+    return _TOKEN.findall(plain_text(text))
 
 
-def _read_part(reply: str) -> str:
+def read_part(reply: str) -> str:
+    """Return as much of a reply as is read: all of it, or its start and its end."""
     half = MOST_READ // 2
     return reply if len(reply) <= MOST_READ else f"{reply[:half]}\n{reply[-half:]}"
 
@@ -258,7 +255,7 @@ def _words_of(value: Any) -> Iterator[str]:
         elif isinstance(item, list | tuple):
             waiting += item
         elif item is not None:
-            text = _plain(str(item)[:room]).replace("_", " ")
+            text = plain_text(str(item)[:room]).replace("_", " ")
             room -= len(text) + 1
             words = _TOKEN.findall(text)
             yield from words
@@ -319,78 +316,3 @@ def _stem(word: str) -> int:
 
 def _number(word: str) -> str:
     return word.replace(",", "").lstrip("0") or "0"
-
-
-# The words in which a tool says that its own write succeeded (`claims` of a tool). They count where
-# they are affirmative: in a sentence that denies, asks or supposes nothing.
-
-
-_NOT_AFFIRMATIVE = {
-    "en": re.compile(
-        r"\?|n't\b|'(?:ll|d)\b|(?<!for )(?<!thank )you\b|"
-        r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day\b|"
-        r"\b(?:not|no|never|nothing|none|neither|nor|cannot|unable|without|if|"
-        r"once|when|until|unless|before|after|should|shall|will|would|could|can|may|might|must|to|"
-        r"be|being|let|already|you've|yet|only|ever|last|earlier|yesterday|failed|how)\b"
-    ),
-    "ko": re.compile(
-        r"\?|(?<![가-힣])(?:안|못|덜|이미|벌써|아까|지난|전에|만약|혹시|아직|언제|먼저)(?![가-힣])|않|없|아니|못|"
-        r"려면|다면|라면|으면|하면|면\s|까요|[었았했]던|[었았했]을|시[었었]|셨|더니|는데|지만|실패"
-    ),
-}
-
-
-def success_words(
-    reply: str, claims: Mapping[str, Sequence[str]], history: History, *, any_write: bool = False
-) -> str | None:
-    """Return a tool's own words of success in a reply if no such write ran, else None.
-
-    Words that several tools name are true if any of these tools ran. After a write of another tool
-    they count only if a write of their own tool was tried at or after it and did not run.
-
-    Args:
-        reply: what the user reads.
-        claims: words or patterns, by writing tool, in the language of the conversation.
-        history: what happened before.
-        any_write: whether they count after any write, also one that ran.
-
-    Raises:
-        UsageError: a pattern takes too long.
-    """
-    for sentence in _SENTENCE.split(_plain(_read_part(reply))):
-        language = "ko" if re.search("[가-힣]", sentence) else "en"
-        if _NOT_AFFIRMATIVE[language].search(sentence):
-            continue
-        owners: dict[str, list[str]] = {}
-        for tool, words in claims.items():
-            for found in filter(None, (_found(each, sentence) for each in words)):
-                owners.setdefault(found, []).append(tool)
-        for found, tools in owners.items():
-            if any_write or not _may_be_true(tools, history):
-                return found
-    return None
-
-
-def _may_be_true(tools: Collection[str], history: History) -> bool:
-    """Return True if one of the tools ran, or another one that may be meant."""
-    nothing: tuple[list[int], list[int]] = ([], [])
-    if any(history.turns.get(tool, nothing)[0] for tool in tools):
-        return True
-    others = max((ran[-1] for ran, _ in history.turns.values() if ran), default=None)
-    stopped = [turn for tool in tools for turn in history.turns.get(tool, nothing)[1]]
-    return others is not None and max(stopped, default=-1) < others
-
-
-def _found(pattern: str, sentence: str) -> str | None:
-    """Return what a tool's words match: whole words where they are not Korean."""
-    whole = rf"(?<![a-z0-9])(?:{pattern})(?![a-z0-9])"
-    try:
-        found = regex.search(whole, sentence, regex.IGNORECASE, timeout=_PATTERN_S)
-    except regex.error:  # of a recorded run: no registry accepts it
-        return None
-    except TimeoutError as error:
-        raise UsageError(
-            f"claims {pattern[:200]!r} take longer than {_PATTERN_S:g} s in a sentence of "
-            f"{len(sentence)} characters: write them without repeats inside of repeats"
-        ) from error
-    return found[0] if found else None

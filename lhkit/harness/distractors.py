@@ -1,0 +1,83 @@
+"""Tools that are offered and never the right ones: plausible, read-only, harmless.
+
+A call of one is answered with `not_applicable` and counts as surplus, also where a scenario
+tolerates reads: choosing among many tools is what they test.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lhkit.json_values import JSON
+from lhkit.messages import ToolErr, ToolResult
+from lhkit.tools.definition import ToolDefinition
+from lhkit.tools.registry import ToolRegistry
+
+NOT_APPLICABLE: Final = "not_applicable"
+
+_FALLBACK_LOCALE = "en"
+
+_REASON = {
+    "ko": "이 도구로는 지금 부탁을 처리할 수 없습니다. 다른 도구를 쓰세요.",
+    "en": "This tool cannot serve the request. Use another one.",
+}
+
+_TEXT: Mapping[str, Any] = {"type": "string", "maxLength": 80}
+_NUMBER: Mapping[str, Any] = {"type": "number"}
+
+_TABLE: tuple[tuple[str, str, str, Mapping[str, Mapping[str, Any]]], ...] = (
+    ("get_weather", "도시의 날씨를 본다", "Read the weather of a city", {"city": _TEXT}),
+    ("convert_unit", "값의 단위를 바꾼다", "Convert a value", {"value": _NUMBER, "unit": _TEXT}),
+    ("search_recipes", "재료로 요리법을 찾는다", "Find recipes by ingredient", {"query": _TEXT}),
+    ("list_reminders", "알림 목록을 본다", "List the reminders", {"status": _TEXT}),
+    ("query_calendar", "하루의 일정을 본다", "Read a day's appointments", {"date": _TEXT}),
+    ("search_music", "노래를 찾는다", "Find songs", {"query": _TEXT}),
+    ("get_step_count", "하루의 걸음 수를 본다", "Read a day's steps", {"date": _TEXT}),
+    ("translate_text", "글을 옮긴다", "Translate a text", {"text": _TEXT, "language": _TEXT}),
+    ("list_alarms", "알람 목록을 본다", "List the alarms", {}),
+    ("query_sleep_log", "수면 기록을 본다", "Read the sleep log", {"from": _TEXT, "to": _TEXT}),
+    ("find_places", "가까운 장소를 찾는다", "Find places nearby", {"query": _TEXT}),
+    ("get_exchange_rate", "환율을 본다", "Read an exchange rate", {"currency": _TEXT}),
+    ("search_contacts", "연락처를 찾는다", "Find contacts", {"name": _TEXT}),
+    ("read_news", "오늘의 소식을 본다", "Read today's news", {"topic": _TEXT}),
+    ("list_shopping_items", "장보기 목록을 본다", "List what to buy", {}),
+    ("query_medication", "약 정보를 본다", "Read about a medicine", {"name": _TEXT}),
+    ("get_heart_rate", "심박수를 본다", "Read the heart rate", {"date": _TEXT}),
+    ("search_videos", "운동 영상을 찾는다", "Find exercise videos", {"query": _TEXT}),
+    ("list_goals", "회사의 목표를 본다", "List the goals at work", {"status": _TEXT}),
+    ("count_calories", "음식의 열량을 본다", "Read a food's calories", {"food": _TEXT}),
+)
+
+MAX_DISTRACTORS: Final = len(_TABLE)
+
+
+def distractors(count: int, locale: str) -> tuple[ToolDefinition, ...]:
+    """Return the first `count` of them, described in `locale` (in English where we lack it)."""
+    return tuple(
+        ToolDefinition(
+            name=name,
+            description=korean if locale == "ko" else english,
+            parameters={"type": "object", "properties": properties},
+            handler=_Refusal(_REASON.get(locale, _REASON[_FALLBACK_LOCALE])),
+        )
+        for name, korean, english, properties in _TABLE[:count]
+    )
+
+
+def is_distractor(tool: ToolDefinition) -> bool:
+    """Return True if `tool` is one of these."""
+    return isinstance(tool.handler, _Refusal)
+
+
+def counted_tools(registry: ToolRegistry) -> tuple[ToolDefinition, ...]:
+    """Return the tools that may be the right ones: all but these."""
+    return tuple(tool for tool in registry.definitions if not is_distractor(tool))
+
+
+class _Refusal:
+    """The handler of a distractor."""
+
+    def __init__(self, reason: str) -> None:
+        self._result = ToolErr(NOT_APPLICABLE, reason)
+
+    def __call__(self, _args: Mapping[str, JSON], _deps: Any) -> ToolResult:
+        return self._result

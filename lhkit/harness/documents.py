@@ -1,0 +1,267 @@
+"""YAML and JSON text to plain JSON data, with the line of every value and every fault.
+
+Stricter than YAML: no tags, no duplicate or merged keys, numbers as JSON writes them; dates stay
+text. Anchors may be used, but what they expand to is bounded.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+from ruamel.yaml.resolver import implicit_resolvers
+from yaml.composer import Composer
+from yaml.cyaml import CParser
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.resolver import BaseResolver
+
+from lhkit.errors import ScenarioError
+from lhkit.harness.faults import Fault, Path, known_fields, shape_words
+from lhkit.json_values import plain_json
+
+MAX_FILE_BYTES = 10_000_000
+"""A larger file would take minutes to read."""
+
+MAX_VALUES = 500_000
+MAX_DEPTH = 60
+
+_SHOWN_CHARS = 40
+
+_TAG = "tag:yaml.org,2002:"
+_TEXT_TAGS = {_TAG + "str", _TAG + "timestamp"}
+_JSON_TAGS = {_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a file says. `lines` counts from 1; `faults` are in order of appearance."""
+
+    value: Any
+    lines: Mapping[Path, int]
+    faults: tuple[Fault, ...]
+
+    def line(self, path: Path) -> int:
+        """Return the line of a value, or of the nearest thing around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+class _Core(BaseResolver):  # type: ignore[misc]  # PyYAML has no types
+    """What a bare word is in YAML 1.2: `no` is a text, `12:30` too."""
+
+
+for _version, _tag, _pattern, _first in implicit_resolvers:
+    if (1, 2) in _version:
+        _Core.add_implicit_resolver(_tag, _pattern, _first)
+
+
+class _Parser(Composer, CParser, _Core):  # type: ignore[misc]  # PyYAML has no types
+    """libyaml reads, which is quick; Python composes: libyaml itself crashes on deep nesting."""
+
+    def __init__(self, text: str) -> None:
+        Composer.__init__(self)
+        CParser.__init__(self, text)
+        _Core.__init__(self)
+
+
+def read_yaml(text: str) -> Document:
+    """Return the one document of `text`; its faults are listed, never raised."""
+    reader = _Reader()
+    try:
+        node = _Parser(text).get_single_node()
+        value = None if node is None else reader.value(node, ())
+    except MarkedYAMLError as error:
+        reader.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
+        reader.faults.append(Fault((), f"not YAML: {error.problem or error.context}"))
+        value = None
+    except (YAMLError, ValueError) as error:  # a character that YAML forbids
+        reader.faults.append(Fault((), f"not YAML: {' '.join(str(error).split())}"))
+        value = None
+    except RecursionError:
+        reader.faults.append(Fault((), f"nested deeper than {MAX_DEPTH} levels"))
+        value = None
+    return Document(value=value, lines=reader.lines, faults=tuple(reader.faults))
+
+
+def read_json(text: str) -> Document:
+    """Return what JSON text says, with the line of every value; its faults are listed."""
+    twice: list[str] = []
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice.extend(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
+        return dict(pairs)
+
+    try:
+        value = json.loads(text, object_pairs_hook=read, parse_constant=_no, parse_float=_finite)
+        value = plain_json(value)
+    except json.JSONDecodeError as error:
+        fault = Fault((), f"not JSON: {error.msg}")
+        return Document(value=None, lines={(): error.lineno}, faults=(fault,))
+    except (ValueError, RecursionError) as error:
+        return Document(value=None, lines={}, faults=(Fault((), f"not JSON: {error}"),))
+    faults = tuple(Fault((), f"the key {name!r} stands in one object twice") for name in twice)
+    return Document(value=value, lines=_json_lines(text), faults=faults)
+
+
+def _json_lines(text: str) -> Mapping[Path, int]:
+    """Return where the values of JSON stand: as YAML, which it is but for pairs of surrogates."""
+    reader = _Reader()
+    try:
+        node = _Parser(
+            re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u0020", text)
+        ).get_single_node()
+        if node is not None:
+            reader.value(node, ())
+    except (YAMLError, ValueError, RecursionError):  # tabs, say: then all stands in line 1
+        return {}
+    return reader.lines
+
+
+def read_json_lines(text: str) -> Document:
+    """Return a list with what each line of JSON text says; empty lines are none."""
+    values: list[Any] = []
+    lines: dict[Path, int] = {}
+    faults: list[Fault] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            told = read_json(line)
+            lines |= dict.fromkeys(paths_in(told.value, (len(values),)), number)
+            faults += [Fault((len(values),), fault.message) for fault in told.faults]
+            values.append(told.value)
+    return Document(value=values, lines=lines, faults=tuple(faults))
+
+
+def paths_in(value: Any, at: Path) -> Iterator[Path]:
+    """Yield the place of a value and of all that is in it."""
+    yield at
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from paths_in(item, (*at, key))
+
+
+_FORMATS: Mapping[str, Callable[[str], Document]] = {
+    ".json": read_json,
+    ".jsonl": read_json_lines,
+}
+"""How a file is read, by the end of its name; any other is YAML."""
+
+
+class _Reader:
+    """Turns nodes into values, keeping lines and faults."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+        self.faults: list[Fault] = []
+
+    def value(self, node: Node, path: Path) -> Any:
+        self.lines[path] = node.start_mark.line + 1
+        if len(self.lines) > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES} values: split the file")
+        if len(path) > MAX_DEPTH:
+            raise RecursionError
+        if isinstance(node, MappingNode) and node.tag == _TAG + "map":
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode) and node.tag == _TAG + "seq":
+            return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+        if isinstance(node, ScalarNode) and node.tag in _TEXT_TAGS:
+            return str(node.value)
+        if isinstance(node, ScalarNode) and node.tag in _JSON_TAGS:
+            return self._scalar(node, path)
+        return self._wrong(path, f"the tag {node.tag} is not allowed: write plain data")
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in node.value:
+            name = key.value if isinstance(key, ScalarNode) else None
+            if name is None or key.tag not in _TEXT_TAGS:
+                self.lines[path] = key.start_mark.line + 1
+                self._wrong(path, f"a key must be a text in quotes, not {name or 'a structure'}")
+            elif name in found:
+                first = self.lines[*path, name]
+                self.lines[*path, name] = key.start_mark.line + 1
+                self._wrong((*path, name), f"the key stands here twice (first in line {first})")
+            else:
+                found[name] = self.value(item, (*path, name))
+                self.lines[*path, name] = key.start_mark.line + 1
+        return found
+
+    def _scalar(self, node: ScalarNode, path: Path) -> Any:
+        text = str(node.value)
+        if node.tag == _TAG + "null":
+            return None
+        try:
+            return json.loads(
+                text.lower() if node.tag == _TAG + "bool" else text,
+                parse_constant=_no,
+                parse_float=_finite,
+            )
+        except ValueError:
+            shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+            return self._wrong(path, f"{shown} is no JSON number: put it in quotes or write it out")
+
+    def _wrong(self, path: Path, message: str) -> None:
+        self.faults.append(Fault(path, message))
+
+
+def _no(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _no(digits)
+
+
+def read_document(file: FilePath) -> Document:
+    """Return what a YAML, JSON or JSONL file says; its faults are listed in it.
+
+    Raises:
+        ScenarioError: the file cannot be read as text, or is larger than `MAX_FILE_BYTES`.
+    """
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise ScenarioError(f"{file}: larger than {MAX_FILE_BYTES:,} bytes: split the file")
+        read = _FORMATS.get(file.suffix.lower(), read_yaml)
+        return read(file.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise ScenarioError(f"{file}: there is no such file") from error
+    except OSError as error:
+        raise ScenarioError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{file}: cannot be read as UTF-8 text: {error}") from error
+
+
+def shape_faults(
+    error: ValidationError, adapter: TypeAdapter[Any], document: Document, at: Path = ()
+) -> tuple[Fault, ...]:
+    """Return what `adapter` found wrong with the value that stands at `at` in a document."""
+    schema = adapter.json_schema()
+    found: dict[Path, list[ErrorDetails]] = {}
+    for each in error.errors(include_url=False):
+        if each["type"] == "too_short" and each["input"]:
+            continue  # its items are there and wrong: said elsewhere
+        path = _path_of((*at, *each["loc"]), each["type"], document.lines)
+        found.setdefault(path, []).append(each)
+    return tuple(
+        Fault(path, shape_words(errors, known_fields(schema, path[len(at) : -1])))
+        for path, errors in found.items()
+    )
+
+
+def _path_of(location: Path, kind: str, lines: Mapping[Path, int]) -> Path:
+    """Return pydantic's location without the names of union members, which are no keys."""
+    path: Path = ()
+    for part in location:
+        if (*path, part) in lines:
+            path = (*path, part)
+    return (*path, location[-1]) if kind == "missing" else path
