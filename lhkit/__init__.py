@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     )
     from lhkit.models.base import ChatModel, ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
-    from lhkit.models.http import Endpoint
     from lhkit.models.openai import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
     from lhkit.models.serving import ServerSettings, VllmServer
+    from lhkit.models.transport import Endpoint
     from lhkit.models.vllm import VllmHttp
     from lhkit.models.weights import ensure_tuned, ensure_weights
     from lhkit.tools.definition import ToolDefinition
@@ -65,7 +65,7 @@ _HOMES = {
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
     "DenyGate": "confirm.gate",
-    "Endpoint": "models.http",
+    "Endpoint": "models.transport",
     "GuardedGate": "confirm.gate",
     "LhkitError": "errors",
     "McpToolset": "mcp.toolset",

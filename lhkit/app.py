@@ -21,7 +21,6 @@ from lhkit.models import light, served, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.footprint import FootprintSource, watched
-from lhkit.models.http import Endpoint, require_address
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.pool import connected_pool
 from lhkit.models.request import OPENAI
@@ -38,6 +37,7 @@ from lhkit.models.serving import (
     require_vllm,
 )
 from lhkit.models.serving import silent as silent_server
+from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings

@@ -30,9 +30,9 @@ from lhkit import app
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
-from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
 from lhkit.models.serving import ServerSettings, VllmServer
+from lhkit.models.transport import Endpoint
 from lhkit.settings import Settings, load_settings
 
 LEVELS = {1: 10, 8: 48, 16: 64, 32: 96}

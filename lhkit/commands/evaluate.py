@@ -50,11 +50,11 @@ from lhkit.messages import Footprint, ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.footprint import FootprintSource
-from lhkit.models.http import Endpoint, require_address
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
 from lhkit.models.serving import MAX_NUM_SEQS, StartProgress
+from lhkit.models.transport import Endpoint, require_address
 from lhkit.runtimes import VLLM
 from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers, Room
 from lhkit.settings import Settings

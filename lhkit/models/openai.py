@@ -19,17 +19,11 @@ from lhkit.messages import (
 )
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
-from lhkit.models.http import (
-    Connection,
-    Endpoint,
-    Pace,
-    ResponseReader,
-    connecting,
-    no_completion,
-    typed,
-    whole_number,
-)
+from lhkit.models.identity import connecting
+from lhkit.models.payload import no_completion, typed, whole_number
 from lhkit.models.request import OPENAI, chat_asked, chat_body, names_of
+from lhkit.models.response import ResponseReader
+from lhkit.models.transport import Connection, Endpoint, Pace
 
 # The choices of `/v1/chat/completions`: words and calls as the server parsed them. Pure.
 #

@@ -21,8 +21,8 @@ from lhkit.errors import (
 )
 from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ChatModel, ModelRequest, read_ahead
-from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
 
 _SERVER_FAULTS = (
     ServerUnreachableError,

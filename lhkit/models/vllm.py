@@ -10,17 +10,12 @@ from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import BOS, IncrementalParser, ParsedEvent, ParseResult
-from lhkit.models.http import (
-    Connection,
-    Endpoint,
-    Pace,
-    ResponseReader,
-    connecting,
-    detokenized,
-    integers,
-    typed,
-)
+from lhkit.models.errors import not_a_server
+from lhkit.models.identity import connecting
+from lhkit.models.payload import typed
 from lhkit.models.request import completion_body
+from lhkit.models.response import ResponseReader
+from lhkit.models.transport import Connection, Endpoint, Pace
 
 # The choices of `/v1/completions`: plain text, which a dialect's parser reads as it comes.
 #
@@ -174,12 +169,11 @@ class VllmHttp:
         Raises:
             ModelError: as `stream`.
         """
-        return await detokenized(self._connection, self._identity.model, token_ids)
-
-    async def _tokenized(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt that has its own `<bos>`."""
-        asked = {"model": self._identity.model, "prompt": prompt, "add_special_tokens": False}
-        return integers(await self._connection.post("/tokenize", asked), "tokens")
+        asked = {"model": self._identity.model, "tokens": list(token_ids)}
+        told = await self._connection.post("/detokenize", asked)
+        if not isinstance(prompt := told.get("prompt"), str):
+            raise not_a_server(self._connection.address, "no prompt at /detokenize")
+        return prompt
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the server read a prompt in advance (see `ReadsAhead`).

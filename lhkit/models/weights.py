@@ -32,7 +32,7 @@ from lhkit.files import version_of, write_whole
 from lhkit.messages import ModelIdentity
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
-from lhkit.models.http import weights_name
+from lhkit.models.identity import weights_name
 from lhkit.models.serving import GPU, ServerSettings
 from lhkit.precision import Dtype, Precision, ServedDtype, chosen
 

@@ -23,10 +23,10 @@ from lhkit.messages import (
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import Endpoint
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (

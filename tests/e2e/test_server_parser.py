@@ -29,9 +29,9 @@ from lhkit.messages import (
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.http import Endpoint
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.serving import VllmServer
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.settings import Settings
 

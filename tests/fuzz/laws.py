@@ -36,8 +36,8 @@ from lhkit.messages import (
 )
 from lhkit.models.cassette import encode_cassette, read_cassette
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import Content, ResponseReader
 from lhkit.models.openai import ChatContent
+from lhkit.models.response import Content, ResponseReader
 from lhkit.models.vllm import CompletionContent
 from lhkit.notebook.render import to_html
 from tests.fuzz.edits import edited

@@ -31,9 +31,9 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Endpoint
 from lhkit.models.openai import OpenAiHttp
 from lhkit.models.served import connect, require_constraint
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.testing import object_schema
 from lhkit.tools.definition import ToolDefinition

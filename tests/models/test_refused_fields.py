@@ -11,8 +11,9 @@ from aiohttp import web
 from lhkit.errors import ModelError, RequestRefusedError
 from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Endpoint, refused_field
+from lhkit.models.refused_fields import refused_field
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
 from tests.models.fake_vllm import (
     NOT_FOUND,
     Behaviour,

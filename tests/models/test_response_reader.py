@@ -18,7 +18,7 @@ from lhkit.errors import (
 )
 from lhkit.messages import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import ResponseReader
+from lhkit.models.response import ResponseReader
 from lhkit.models.vllm import CompletionContent
 from tests.models.fake_vllm import (
     DONE,

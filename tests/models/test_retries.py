@@ -18,8 +18,9 @@ from lhkit.errors import (
 )
 from lhkit.messages import Finished, ModelEvent, UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Backoff, Endpoint, Pace
+from lhkit.models.retry import Backoff
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint, Pace
 from tests.models.fake_vllm import (
     NOT_FOUND,
     TOO_LONG,

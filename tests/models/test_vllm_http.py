@@ -39,7 +39,7 @@ from lhkit.messages import (
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.http import Connection, Pace
+from lhkit.models.transport import Connection, Pace
 from lhkit.models.vllm import CompletionContent, Endpoint, VllmHttp
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
