@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from lhkit.models.openai import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
-    from lhkit.models.serving import ServerSettings, VllmServer
     from lhkit.models.transport import Endpoint
     from lhkit.models.vllm import VllmHttp
+    from lhkit.models.vllm_server import ServerSettings, VllmServer
     from lhkit.models.weights import ensure_tuned, ensure_weights
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher
@@ -81,7 +81,7 @@ _HOMES = {
     "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
     "ScriptedModel": "models.scripted",
-    "ServerSettings": "models.serving",
+    "ServerSettings": "models.vllm_server",
     "Session": "toolset",
     "SetupError": "errors",
     "TerminalGate": "confirm.gate",
@@ -96,7 +96,7 @@ _HOMES = {
     "Toolset": "toolset",
     "UsageError": "errors",
     "VllmHttp": "models.vllm",
-    "VllmServer": "models.serving",
+    "VllmServer": "models.vllm_server",
     "compare": "harness.compare",
     "connect": "models.served",
     "encode_tool_result": "messages",

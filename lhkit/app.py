@@ -24,20 +24,11 @@ from lhkit.models.footprint import FootprintSource, watched
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.pool import connected_pool
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import (
-    LocalServer,
-    RunningServer,
-    ServerPlan,
-    ServerSettings,
-    StartReport,
-    VllmServer,
-    advertised_at,
-    find_running,
-    for_installed_vllm,
-    require_vllm,
-)
-from lhkit.models.serving import silent as silent_server
+from lhkit.models.running_servers import RunningServer, advertised_at, find_running
+from lhkit.models.server import LocalServer, ServerPlan, StartReport
+from lhkit.models.server import silent as silent_server
 from lhkit.models.transport import Endpoint, require_address
+from lhkit.models.vllm_server import ServerSettings, VllmServer, for_installed_vllm, require_vllm
 from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings

@@ -40,8 +40,8 @@ from lhkit.models import served
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import family_of
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import GPU, ServerSettings, VllmServer, for_installed_vllm
 from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
 from lhkit.models.weights import EMBEDDED_NAMES, require_unchanged, weights_sha256
 from lhkit.precision import Dtype
 from lhkit.runtimes import VLLM, Runtime

@@ -36,8 +36,8 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.messages import ModelEvent, Sampling
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.serving import ServerSettings, VllmServer
 from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 
 AT_MOST_S = 360.0

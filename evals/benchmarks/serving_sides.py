@@ -25,7 +25,7 @@ from lhkit.json_values import JSON
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
-from lhkit.models.serving import ServerSettings
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.toolset import Toolset, ToolsetAround
 
 BENCH = Path(__file__).parent / "vllm_bench.py"

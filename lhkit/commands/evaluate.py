@@ -53,8 +53,9 @@ from lhkit.models.footprint import FootprintSource
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, require_constraint
-from lhkit.models.serving import MAX_NUM_SEQS, StartProgress
+from lhkit.models.server import StartProgress
 from lhkit.models.transport import Endpoint, require_address
+from lhkit.models.vllm_server import MAX_NUM_SEQS
 from lhkit.runtimes import VLLM
 from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers, Room
 from lhkit.settings import Settings

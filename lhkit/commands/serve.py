@@ -17,21 +17,14 @@ from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
+from lhkit.models.aliases import alias_of, aliases_of
 from lhkit.models.families import CPU_SERVER, Device, serve_command
 from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.lora import read_lora, with_lora
-from lhkit.models.serving import (
-    LocalServer,
-    RunningServer,
-    ServerPlan,
-    VllmServer,
-    advertised,
-    alias_of,
-    aliases_of,
-    find_running,
-    for_installed_vllm,
-)
+from lhkit.models.running_servers import RunningServer, advertised, find_running
+from lhkit.models.server import LocalServer, ServerPlan
 from lhkit.models.vllm_options import fitted, known_options
+from lhkit.models.vllm_server import VllmServer, for_installed_vllm
 from lhkit.models.weights import (
     BASE,
     EMBEDDED,

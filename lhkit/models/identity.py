@@ -15,10 +15,10 @@ from lhkit.errors import (
     UnknownModelError,
 )
 from lhkit.messages import ModelIdentity
+from lhkit.models.aliases import dtype_told, sha256_of
 from lhkit.models.errors import not_a_server, shortened
 from lhkit.models.gguf_serving import BUILD_ALIAS
 from lhkit.models.payload import typed
-from lhkit.models.serving import dtype_told, sha256_of
 from lhkit.models.transport import Connection, Endpoint, Pace, require_address, session_for
 from lhkit.redaction import MASK
 

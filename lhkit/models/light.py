@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Final
 
 from lhkit.errors import MissingPackageError
 from lhkit.models import gguf_serving
+from lhkit.models.aliases import alias_of
 from lhkit.models.gguf_adapter import write_adapter
-from lhkit.models.serving import LocalServer, alias_of
+from lhkit.models.server import LocalServer
 from lhkit.models.weights import (
     ADAPTER_CARD,
     ADAPTER_WEIGHTS,

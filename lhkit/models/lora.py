@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lhkit.errors import UsageError
-from lhkit.models.serving import ServerSettings, alias_of
+from lhkit.models.aliases import alias_of
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.models.weights import weights_sha256
 
 _CONFIG: Final = "adapter_config.json"

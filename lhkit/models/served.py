@@ -10,9 +10,9 @@ from lhkit.models.identity import connecting
 from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
 from lhkit.models.openai import OpenAiHttp, require_promised
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import MAX_NUM_SEQS
 from lhkit.models.transport import Endpoint, Pace
 from lhkit.models.vllm import VllmHttp, adding_start
+from lhkit.models.vllm_server import MAX_NUM_SEQS
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """Every dialect that `--dialect` takes."""

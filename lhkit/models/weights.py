@@ -33,7 +33,7 @@ from lhkit.messages import ModelIdentity
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.identity import weights_name
-from lhkit.models.serving import GPU, ServerSettings
+from lhkit.models.vllm_server import GPU, ServerSettings
 from lhkit.precision import Dtype, Precision, ServedDtype, chosen
 
 # A command run to its end: whoever stops waiting for it ends it, so that none is left behind.

@@ -14,8 +14,8 @@ from lhkit.commands.options import ServeOptions
 from lhkit.commands.serve import serve_model
 from lhkit.errors import MissingPackageError, UsageError
 from lhkit.models import vllm_options, weights
+from lhkit.models.aliases import alias_of
 from lhkit.models.openai import OpenAiHttp
-from lhkit.models.serving import alias_of
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.weights import file_sha256, weights_sha256
 from lhkit.precision import DTYPES, Dtype, chosen

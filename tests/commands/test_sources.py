@@ -20,7 +20,7 @@ from lhkit.harness.record import Verdict, encode_record
 from lhkit.models import weights
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.models.serving import StartProgress, StartReport
+from lhkit.models.server import StartProgress, StartReport
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio

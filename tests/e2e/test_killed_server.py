@@ -17,8 +17,8 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.models.base import ModelRequest
-from lhkit.models.serving import VllmServer
 from lhkit.models.vllm import Endpoint, VllmHttp
+from lhkit.models.vllm_server import VllmServer
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]

@@ -30,9 +30,9 @@ from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.openai import OpenAiHttp
-from lhkit.models.serving import VllmServer
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
+from lhkit.models.vllm_server import VllmServer
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]

@@ -13,7 +13,7 @@ import pytest
 from lhkit import app
 from lhkit.errors import AdapterError, MissingPackageError, UsageError
 from lhkit.models import weights
-from lhkit.models.serving import RunningServer, after_boot_s
+from lhkit.models.running_servers import RunningServer, after_boot_s
 from lhkit.models.weights import ADAPTER_CARD, ADAPTER_WEIGHTS, weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models

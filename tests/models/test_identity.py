@@ -10,9 +10,10 @@ import pytest
 from lhkit.errors import UnknownModelError
 from lhkit.messages import ModelIdentity
 from lhkit.models import weights
+from lhkit.models.aliases import alias_of, aliases_of
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.serving import ServerSettings, alias_of, aliases_of
 from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.models.weights import expected_identity, served_dtype
 from lhkit.precision import DTYPES, Dtype, chosen
 from tests.models.fake_vllm import Behaviour, FakeVllm, answers

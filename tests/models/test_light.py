@@ -16,6 +16,7 @@ import pytest
 from lhkit import app
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
 from lhkit.models import light
+from lhkit.models.aliases import alias_of
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.light import (
     ADAPTER,
@@ -26,7 +27,7 @@ from lhkit.models.light import (
     light_plan,
     light_sha256,
 )
-from lhkit.models.serving import RunningServer, after_boot_s, alias_of
+from lhkit.models.running_servers import RunningServer, after_boot_s
 from lhkit.models.weights import (
     FOLDER_MANIFEST,
     WeightsProgress,

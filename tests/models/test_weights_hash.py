@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import ServerStartError, WeightsError
-from lhkit.models.serving import ServerSettings
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.models.weights import WeightsProgress, require_unchanged, weights_sha256
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from lhkit.cli import _complain
 from lhkit.errors import ServerFailedError
 from lhkit.messages import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 from lhkit.models.families import serve_command
-from lhkit.models.serving import HOST
+from lhkit.models.server import HOST
 
 PACKAGE = Path(app.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066[/red][bold]"

@@ -12,7 +12,7 @@ from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Page, expect
 
 from lhkit import app
-from lhkit.models.serving import VllmServer
+from lhkit.models.vllm_server import VllmServer
 from lhkit.settings import load_settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.gemma, pytest.mark.timeout(600)]
