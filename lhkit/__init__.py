@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
     from lhkit.models.transport import Endpoint
+    from lhkit.models.tuned import ensure_tuned
     from lhkit.models.vllm import VllmHttp
     from lhkit.models.vllm_server import ServerSettings, VllmServer
-    from lhkit.models.weights import ensure_tuned, ensure_weights
+    from lhkit.models.weights import ensure_weights
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher
     from lhkit.tools.registry import ToolRegistry
@@ -100,7 +101,7 @@ _HOMES = {
     "compare": "harness.compare",
     "connect": "models.served",
     "encode_tool_result": "messages",
-    "ensure_tuned": "models.weights",
+    "ensure_tuned": "models.tuned",
     "ensure_weights": "models.weights",
     "gold_model": "harness.author.gold",
     "load_scenarios": "harness.scenario",

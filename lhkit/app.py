@@ -17,26 +17,27 @@ from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog
 from lhkit.messages import ModelIdentity
-from lhkit.models import light, served, weights
+from lhkit.models import embedded, light, served, tuned, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.footprint import FootprintSource, watched
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.pool import connected_pool
+from lhkit.models.progress import WeightsReport, silent
 from lhkit.models.request import OPENAI
 from lhkit.models.running_servers import RunningServer, advertised_at, find_running
 from lhkit.models.server import LocalServer, ServerPlan, StartReport
 from lhkit.models.server import silent as silent_server
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.vllm_server import ServerSettings, VllmServer, for_installed_vllm, require_vllm
-from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import DEFAULT, Session, assistant_of
 
-EMBEDDED = weights.EMBEDDED
-embedded_name = weights.embedded_name
+EMBEDDED = embedded.EMBEDDED
+embedded_name = embedded.embedded_name
 constraint_of = served.constraint_of
 
 
@@ -69,7 +70,7 @@ class Reports:
     machine: only then is it looked at.
     """
 
-    weights: WeightsReport = weights.silent
+    weights: WeightsReport = silent
     server: StartReport = silent_server
     footprint: Callable[[FootprintSource], object] | None = None
 
@@ -176,7 +177,7 @@ def _require_of(runtime: Runtime, choice: ModelChoice) -> None:
 
 
 async def expected_identity(
-    choice: ModelChoice, settings: Settings, report: WeightsReport = weights.silent
+    choice: ModelChoice, settings: Settings, report: WeightsReport = silent
 ) -> ModelIdentity | None:
     """Return who would answer for `choice` if a server were started for it now.
 
@@ -197,13 +198,13 @@ async def expected_identity(
     folder = embedded_folder(name, settings)
     if not await asyncio.to_thread(folder.is_dir):
         return None
-    return weights.expected_identity(
+    return embedded.expected_identity(
         name,
         folder,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
         dialect=choice.dialect,
         constraint=choice.constraint,
-        dtype=weights.served_dtype(settings.dtype),
+        dtype=embedded.served_dtype(settings.dtype),
     )
 
 
@@ -279,8 +280,8 @@ def embedded_folder(name: str, settings: Settings) -> Path:
     Raises:
         AdapterError: there is no adapter.
     """
-    if name == weights.TUNED:
-        return weights.tuned_folder(settings.cache_dir)
+    if name == embedded.TUNED:
+        return tuned.tuned_folder(settings.cache_dir)
     return weights.weights_folder(settings.cache_dir)
 
 
@@ -348,7 +349,7 @@ async def require_same_weights(server: LocalServer[ServerPlan], settings: Settin
 
 async def light_server(
     settings: Settings,
-    report: WeightsReport = weights.silent,
+    report: WeightsReport = silent,
     *,
     name: str = EMBEDDED,
     port: int | None = None,
@@ -366,7 +367,7 @@ async def light_server(
 
 async def embedded_server(
     settings: Settings,
-    report: WeightsReport = weights.silent,
+    report: WeightsReport = silent,
     *,
     name: str = EMBEDDED,
     port: int | None = None,
@@ -380,15 +381,15 @@ async def embedded_server(
         AdapterError: the adapter cannot be used.
     """
     require_vllm()
-    ensure = weights.ensure_tuned if name == weights.TUNED else weights.ensure_weights
+    ensure = tuned.ensure_tuned if name == embedded.TUNED else weights.ensure_weights
     folder = await ensure(settings.cache_dir, report=report)
     now = settings.now()
-    plan = weights.serving_plan(
+    plan = embedded.serving_plan(
         name,
         folder,
         settings.cache_dir,
         now,
-        dtype=weights.served_dtype(settings.dtype),
+        dtype=embedded.served_dtype(settings.dtype),
         port=port,
         server_parser=server_parser,
         compiled=compiled,

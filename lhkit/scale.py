@@ -38,11 +38,12 @@ from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.messages import ModelIdentity
 from lhkit.models import served
 from lhkit.models.dialects.base import Constraint
+from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.families import family_of
 from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
-from lhkit.models.weights import EMBEDDED_NAMES, require_unchanged, weights_sha256
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.precision import Dtype
 from lhkit.runtimes import VLLM, Runtime
 from lhkit.settings import Settings, load_settings, quiet_ray

@@ -13,12 +13,12 @@ from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import Finished, Sampling, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.models.embedded import EMBEDDED_NAMES, served_precision
 from lhkit.models.families import family_of
 from lhkit.models.llama_cpp import is_llama_cpp
 from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.transport import Endpoint
-from lhkit.models.weights import EMBEDDED_NAMES, served_precision
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.text import printable

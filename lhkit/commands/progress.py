@@ -16,8 +16,8 @@ from lhkit.app import ModelChoice, Reports, open_model
 from lhkit.harness.log import Provenance
 from lhkit.models.base import ChatModel
 from lhkit.models.footprint import FootprintSource
+from lhkit.models.progress import WeightsProgress, WeightsStage
 from lhkit.models.server import StartProgress, StartReport, silent
-from lhkit.models.weights import WeightsProgress, WeightsStage
 from lhkit.settings import Settings, hardware
 from lhkit.text import printable
 

@@ -15,9 +15,18 @@ from lhkit import app
 from lhkit.commands.options import ServeOptions, in_dtype, served_by
 from lhkit.commands.progress import setup_progress
 from lhkit.errors import MissingPackageError, ServerStartError, UsageError
+from lhkit.files import file_sha256
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
 from lhkit.models.aliases import alias_of, aliases_of
+from lhkit.models.embedded import (
+    BASE,
+    EMBEDDED,
+    EMBEDDED_NAMES,
+    served_dtype,
+    served_precision,
+    serving_plan,
+)
 from lhkit.models.families import CPU_SERVER, Device, serve_command
 from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.lora import read_lora, with_lora
@@ -25,16 +34,7 @@ from lhkit.models.running_servers import RunningServer, advertised, find_running
 from lhkit.models.server import LocalServer, ServerPlan
 from lhkit.models.vllm_options import fitted, known_options
 from lhkit.models.vllm_server import VllmServer, for_installed_vllm
-from lhkit.models.weights import (
-    BASE,
-    EMBEDDED,
-    EMBEDDED_NAMES,
-    file_sha256,
-    served_dtype,
-    served_precision,
-    serving_plan,
-    weights_sha256,
-)
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.precision import ServedDtype, chosen
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings

