@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from lhkit.models.base import ChatModel, ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
-    from lhkit.models.openai import OpenAiHttp
+    from lhkit.models.openai_chat import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
     from lhkit.models.transport import Endpoint
@@ -72,7 +72,7 @@ _HOMES = {
     "McpToolset": "mcp.toolset",
     "ModelError": "errors",
     "ModelRequest": "models.base",
-    "OpenAiHttp": "models.openai",
+    "OpenAiHttp": "models.openai_chat",
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
     "Run": "harness.results",

@@ -8,7 +8,7 @@ from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.identity import connecting
 from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
-from lhkit.models.openai import OpenAiHttp, require_promised
+from lhkit.models.openai_chat import OpenAiHttp, require_promised
 from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint, Pace
 from lhkit.models.vllm import VllmHttp, adding_start

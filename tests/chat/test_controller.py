@@ -37,8 +37,8 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
+from lhkit.models.chat_messages import chat_messages
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.request import chat_messages
 from lhkit.testing import (
     EventLog,
     Reply,

@@ -16,7 +16,7 @@ from lhkit.errors import MissingPackageError, UsageError
 from lhkit.files import file_sha256
 from lhkit.models import embedded, vllm_options
 from lhkit.models.aliases import alias_of
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.precision import DTYPES, Dtype, chosen

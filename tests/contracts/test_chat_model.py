@@ -23,7 +23,7 @@ from lhkit.messages import (
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.models.served import connect
 from lhkit.models.transport import Endpoint

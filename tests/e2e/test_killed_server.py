@@ -17,7 +17,8 @@ from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.models.base import ModelRequest
-from lhkit.models.vllm import Endpoint, VllmHttp
+from lhkit.models.transport import Endpoint
+from lhkit.models.vllm import VllmHttp
 from lhkit.models.vllm_server import VllmServer
 from lhkit.settings import Settings
 

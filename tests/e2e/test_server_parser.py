@@ -29,7 +29,7 @@ from lhkit.messages import (
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.vllm_server import VllmServer

@@ -35,10 +35,10 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.cassette import encode_cassette, read_cassette
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.openai import ChatContent
 from lhkit.models.response import Content, ResponseReader
-from lhkit.models.vllm import CompletionContent
 from lhkit.notebook.render import to_html
 from tests.fuzz.edits import edited
 

@@ -31,7 +31,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.served import connect, require_constraint
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp

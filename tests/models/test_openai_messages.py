@@ -20,9 +20,9 @@ from lhkit.messages import (
     UserMessage,
     encode_tool_result,
 )
+from lhkit.models.chat_messages import chat_messages, chat_tools, choice_of
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
-from lhkit.models.request import chat_messages, chat_tools, choice_of
 
 TOOLS = (
     {

@@ -17,9 +17,9 @@ from lhkit.errors import (
     StreamBrokenError,
 )
 from lhkit.messages import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.response import ResponseReader
-from lhkit.models.vllm import CompletionContent
 from tests.models.fake_vllm import (
     DONE,
     END_OF_TURN,

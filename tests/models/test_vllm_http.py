@@ -37,10 +37,11 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.transport import Connection, Pace
-from lhkit.models.vllm import CompletionContent, Endpoint, VllmHttp
+from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.models.vllm import VllmHttp
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,
