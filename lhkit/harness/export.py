@@ -42,7 +42,7 @@ from lhkit.messages import (
     envelope,
     result_in,
 )
-from lhkit.models.dialects.base import words_of
+from lhkit.models.dialects.transcript import words_of
 from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]

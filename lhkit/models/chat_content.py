@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from lhkit.errors import StreamBrokenError
 from lhkit.json_values import json_or_repr, plain_json
 from lhkit.messages import TextDelta, ThinkingDelta, ToolCall, ToolCallParsed
-from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.payload import no_completion, typed, whole_number
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")

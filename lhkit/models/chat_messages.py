@@ -11,14 +11,8 @@ from typing import Any, assert_never
 
 from lhkit.json_values import NotJsonError, compact
 from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
-from lhkit.models.dialects.base import (
-    ToolSpec,
-    grouped,
-    is_writable,
-    result_text,
-    spec_of,
-    words_of,
-)
+from lhkit.models.dialects.base import ToolSpec, spec_of
+from lhkit.models.dialects.transcript import grouped, is_writable, result_text, words_of
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 

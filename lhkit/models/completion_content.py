@@ -8,7 +8,7 @@ from typing import Any
 
 from lhkit.errors import StreamBrokenError
 from lhkit.messages import TextDelta, ToolCallParsed
-from lhkit.models.dialects.base import IncrementalParser, ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.payload import typed
 
 

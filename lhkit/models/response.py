@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
 from lhkit.messages import Finished, ModelEvent, ModelIdentity, Usage
-from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.payload import integers, no_completion, payload_of, typed, whole_number
 from lhkit.models.sse import EventStreamDecoder
 from lhkit.models.timing import Moments

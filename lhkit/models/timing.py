@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from lhkit.messages import TextDelta, Timing, ToolCallParsed
-from lhkit.models.dialects.base import ParsedEvent
+from lhkit.models.dialects.parser import ParsedEvent
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import BOS
+from lhkit.models.dialects.turns import BOS
 from lhkit.models.errors import not_a_server
 from lhkit.models.identity import connecting
 from lhkit.models.payload import typed

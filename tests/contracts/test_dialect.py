@@ -26,7 +26,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.dialects import DIALECTS, Dialect
-from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.tools.registry import NAME_PATTERN
 
 TOOLS: list[dict[str, Any]] = [

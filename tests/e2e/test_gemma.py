@@ -23,7 +23,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.base import ModelRequest
-from lhkit.models.dialects.base import END_OF_TURN_ID, START_OF_TURN_ID
+from lhkit.models.dialects.turns import END_OF_TURN_ID, START_OF_TURN_ID
 from lhkit.models.vllm import VllmHttp
 from lhkit.settings import Settings
 from lhkit.testing import EventLog

@@ -13,7 +13,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import ParseResult
+from lhkit.models.dialects.parser import ParseResult
 
 DIALECT = DIALECTS["gemma4"]
 Q = '<|"|>'

@@ -19,7 +19,7 @@ from lhkit.messages import (
     UserMessage,
 )
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import BOS, PromptTurn, defused, render_turns
+from lhkit.models.dialects.turns import BOS, PromptTurn, defused, render_turns
 
 DIALECT = DIALECTS["json"]
 OPEN_TURN = "<start_of_turn>model\n"

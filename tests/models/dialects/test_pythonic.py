@@ -6,7 +6,7 @@ import pytest
 
 from lhkit.messages import ToolCallMessage, ToolErr, ToolOk, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import ParseResult
+from lhkit.models.dialects.parser import ParseResult
 
 DIALECT = DIALECTS["pythonic"]
 TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]
