@@ -29,15 +29,7 @@ if TYPE_CHECKING:
     from lhkit.harness.run import replay, rescore
     from lhkit.harness.scenario import Scenario, load_scenarios
     from lhkit.mcp.toolset import McpToolset
-    from lhkit.messages import (
-        Sampling,
-        ToolCall,
-        ToolCancelled,
-        ToolErr,
-        ToolOk,
-        ToolResult,
-        encode_tool_result,
-    )
+    from lhkit.messages import ToolCall
     from lhkit.models.base import ChatModel, ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
     from lhkit.models.openai_chat import OpenAiHttp
@@ -48,6 +40,8 @@ if TYPE_CHECKING:
     from lhkit.models.vllm import VllmHttp
     from lhkit.models.vllm_server import ServerSettings, VllmServer
     from lhkit.models.weights import ensure_weights
+    from lhkit.responses import Sampling
+    from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher
     from lhkit.tools.registry import ToolRegistry
@@ -78,7 +72,7 @@ _HOMES = {
     "Run": "harness.results",
     "SaidDates": "dates.said",
     "SaidTime": "dates.clock",
-    "Sampling": "messages",
+    "Sampling": "responses",
     "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
     "ScriptedModel": "models.scripted",
@@ -87,20 +81,20 @@ _HOMES = {
     "SetupError": "errors",
     "TerminalGate": "confirm.gate",
     "ToolCall": "messages",
-    "ToolCancelled": "messages",
+    "ToolCancelled": "tool_results",
     "ToolDefinition": "tools.definition",
     "ToolDispatcher": "tools.dispatcher",
-    "ToolErr": "messages",
-    "ToolOk": "messages",
+    "ToolErr": "tool_results",
+    "ToolOk": "tool_results",
     "ToolRegistry": "tools.registry",
-    "ToolResult": "messages",
+    "ToolResult": "tool_results",
     "Toolset": "toolset",
     "UsageError": "errors",
     "VllmHttp": "models.vllm",
     "VllmServer": "models.vllm_server",
     "compare": "harness.compare",
     "connect": "models.served",
-    "encode_tool_result": "messages",
+    "encode_tool_result": "tool_results",
     "ensure_tuned": "models.tuned",
     "ensure_weights": "models.weights",
     "gold_model": "harness.author.gold",

@@ -16,7 +16,6 @@ from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity
 from lhkit.models import embedded, light, served, tuned, weights
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
@@ -31,6 +30,7 @@ from lhkit.models.server import silent as silent_server
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.vllm_server import ServerSettings, VllmServer, for_installed_vllm, require_vllm
 from lhkit.models.weights_hash import require_unchanged, weights_sha256
+from lhkit.responses import ModelIdentity
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher

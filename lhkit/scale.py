@@ -35,7 +35,6 @@ from lhkit.harness.plan import Job, Scene, plan_run
 from lhkit.harness.run import Played, SampleStage, play_sample, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import ModelSource, parse_stress, stressed
-from lhkit.messages import ModelIdentity
 from lhkit.models import served
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.embedded import EMBEDDED_NAMES
@@ -45,6 +44,7 @@ from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
 from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.precision import Dtype
+from lhkit.responses import ModelIdentity
 from lhkit.runtimes import VLLM, Runtime
 from lhkit.settings import Settings, load_settings, quiet_ray
 from lhkit.toolset import Session, Toolset, ToolsetAround, limited, load, registry_of

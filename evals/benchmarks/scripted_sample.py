@@ -20,8 +20,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Expect, ExpectedCall, ExpectedReply, Scenario, Turn
 from lhkit.json_values import JSON
-from lhkit.messages import ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

@@ -23,9 +23,9 @@ from lhkit.harness.run import SampleStage, replay, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import JSON
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
 from lhkit.models.vllm_server import ServerSettings
+from lhkit.responses import Sampling
 from lhkit.toolset import Toolset, ToolsetAround
 
 BENCH = Path(__file__).parent / "vllm_bench.py"

@@ -3,29 +3,30 @@
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from lhkit.messages import (
-    MAX_RESULT_BYTES,
+from lhkit.events import (
     CallReady,
     CallSettled,
     ChatEvent,
     EndReason,
-    Finished,
     HintAdded,
     HistoryCleared,
-    Message,
     ModelCalled,
     ModelFinished,
-    ModelMessage,
-    SystemMessage,
     TextStreamed,
     ThinkingStreamed,
-    ToolCall,
-    ToolCallMessage,
-    ToolResult,
     TurnEnded,
     TurnStarted,
+)
+from lhkit.messages import (
+    Message,
+    ModelMessage,
+    SystemMessage,
+    ToolCall,
+    ToolCallMessage,
     UserMessage,
 )
+from lhkit.responses import Finished
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolResult
 
 # The history of one conversation as a value: appending returns a new one. Pure.
 

@@ -21,13 +21,7 @@ from lhkit.commands.options import ChatOptions, served_by
 from lhkit.commands.progress import opened_model
 from lhkit.confirm.gate import GuardedGate, TerminalGate, forget_typed
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.author.written import Said, scenario_of_talk
-from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.scenario import read_yaml
-from lhkit.harness.sessions import Surroundings
-from lhkit.json_values import NotJsonError, compact
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import (
+from lhkit.events import (
     CallSettled,
     ChatEvent,
     DispatchTrace,
@@ -36,17 +30,19 @@ from lhkit.messages import (
     HintAdded,
     ModelFinished,
     TextStreamed,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    ToolResult,
     TurnEnded,
     TurnStarted,
-    UserMessage,
 )
+from lhkit.harness.author.written import Said, scenario_of_talk
+from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.scenario import read_yaml
+from lhkit.harness.sessions import Surroundings
+from lhkit.json_values import NotJsonError, compact
+from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import ToolCallMessage, UserMessage
 from lhkit.settings import Settings
 from lhkit.text import printable, visible
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.toolset import KeepsData, closed_after, load, name_of
 
 # A chat in a terminal: streams words, shows a line a tool call, asks y/N before a write.

@@ -46,7 +46,6 @@ from lhkit.harness.stress import ModelSource, parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite, arms_of, load_suite
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import Footprint, ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.footprint import FootprintSource
@@ -56,6 +55,7 @@ from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency, requir
 from lhkit.models.server import StartProgress
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.vllm_server import MAX_NUM_SEQS
+from lhkit.responses import Footprint, ModelIdentity
 from lhkit.runtimes import VLLM
 from lhkit.scale import SCRIPTED, Cluster, Part, Placement, RayPlayers, Room
 from lhkit.settings import Settings

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from lhkit.errors import UsageError
+from lhkit.events import CallSettled, ChatEvent, TurnEnded, TurnStarted
 from lhkit.files import DRAFT
 from lhkit.harness.author.written import tables_of
 from lhkit.harness.log import (
@@ -36,14 +37,8 @@ from lhkit.harness.results import Run
 from lhkit.harness.reviews import forget_labels
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.state_diff import state_diff
-from lhkit.messages import (
-    CallSettled,
-    ChatEvent,
-    ModelIdentity,
-    TurnEnded,
-    TurnStarted,
-    UserMessage,
-)
+from lhkit.messages import UserMessage
+from lhkit.responses import ModelIdentity
 
 PERSON: Final = "person"
 """In a manifest, under `user`: people said and clicked what stands in the records."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from lhkit.errors import MissingPackageError
+from lhkit.events import GateOutcome
 from lhkit.files import drafted, write_whole
 from lhkit.harness.frames import (
     calls_frame,
@@ -33,17 +34,11 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
-from lhkit.messages import (
-    GateOutcome,
-    ToolOk,
-    Usage,
-    UserMessage,
-    encode_tool_result,
-    envelope,
-    result_in,
-)
+from lhkit.messages import UserMessage
 from lhkit.models.dialects.transcript import words_of
+from lhkit.responses import Usage
 from lhkit.text import whole_unicode
+from lhkit.tool_results import ToolOk, encode_tool_result, envelope, result_in
 
 _Json: TypeAlias = dict[str, Any]
 

@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from lhkit.events import EndReason, GateOutcome
 from lhkit.harness.behaviour import Share
 from lhkit.harness.claims import shipped_model
 from lhkit.harness.metrics import Summary, Tally
@@ -30,7 +31,7 @@ from lhkit.harness.record import (
 from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency
 from lhkit.locales import DEFAULT_LOCALE, Catalog, available_locales, load_catalog
-from lhkit.messages import EndReason, GateOutcome, ToolCall
+from lhkit.messages import ToolCall
 from lhkit.settings import DEFAULT_TOOLSET
 from lhkit.text import (
     NOTHING,

@@ -41,8 +41,8 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.tool_specs import ToolSpec
 from lhkit.json_values import canonical, compact
-from lhkit.messages import Footprint, weights_label
 from lhkit.redaction import masked
+from lhkit.responses import Footprint, weights_label
 
 # What may stand in a `manifest.json` that somebody else gave us. Pure.
 #

@@ -24,20 +24,12 @@ from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.stress import ModelSource, breaking, is_distractor
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
 from lhkit.locales import available_locales, load_catalog
-from lhkit.messages import (
-    Message,
-    ModelIdentity,
-    ModelMessage,
-    Sampling,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, PerConversation
 from lhkit.models.cassette import CassetteModel
 from lhkit.models.request import request_body
+from lhkit.responses import ModelIdentity, Sampling
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import (
     Toolset,

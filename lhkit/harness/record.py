@@ -14,23 +14,23 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from lhkit.harness.tool_specs import TOOL_SPECS
-from lhkit.json_values import compact, plain_or_repr
-from lhkit.messages import (
+from lhkit.events import (
     CallSettled,
     ChatEvent,
     EndReason,
-    Finished,
     GateOutcome,
     HintAdded,
     ModelCalled,
     ModelFinished,
     TextStreamed,
-    ToolCall,
     TurnEnded,
     TurnStarted,
-    envelope,
 )
+from lhkit.harness.tool_specs import TOOL_SPECS
+from lhkit.json_values import compact, plain_or_repr
+from lhkit.messages import ToolCall
+from lhkit.responses import Finished
+from lhkit.tool_results import envelope
 
 # One sample's record: everything needed to read, count and score it again. Values only.
 #

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import RunError, UsageError
+from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.files import DRAFT, open_regular, open_to_append, write_whole
 from lhkit.harness.author.written import Said, scenario_of_talk
 from lhkit.harness.plan import sha256
@@ -22,7 +23,6 @@ from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.sessions import row_keys_of
 from lhkit.harness.shares import Agreement, cohens_kappa
 from lhkit.json_values import compact
-from lhkit.messages import DispatchTrace, GateOutcome
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Toolset, opened, require_isolated, state_of
 

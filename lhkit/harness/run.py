@@ -36,6 +36,7 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
+from lhkit.events import EndReason, GateOutcome
 from lhkit.harness.assignment import FEW, load_solver
 from lhkit.harness.log import (
     RESCORED_FROM,
@@ -92,9 +93,10 @@ from lhkit.harness.sessions import row_keys_of, rules_broken
 from lhkit.harness.state_diff import state_diff, with_diff
 from lhkit.harness.stress import ModelSource, breaking, counted_tools
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, GateOutcome, ToolErr, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.text import percent
+from lhkit.tool_results import ToolErr
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

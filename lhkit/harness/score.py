@@ -10,6 +10,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
+from lhkit.events import EndReason, GateOutcome
 from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.matchers import (
     MINUS_MARK,
@@ -53,7 +54,6 @@ from lhkit.harness.violations import (
     wished_row,
 )
 from lhkit.json_values import shown
-from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.definition import ToolDefinition
 
 # A turn's calls beside the expected ones, row by row, and how many the first parse gave. Pure.

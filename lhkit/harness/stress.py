@@ -10,14 +10,9 @@ from typing import Any, Final, TypeAlias
 from lhkit.errors import ScenarioError, UsageError
 from lhkit.harness.scenario import Scenario, ScriptedFault
 from lhkit.json_values import JSON
-from lhkit.messages import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    ToolErr,
-    ToolResult,
-)
 from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
+from lhkit.responses import Finished, ModelEvent, ModelIdentity
+from lhkit.tool_results import ToolErr, ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Session, Toolset, ToolsetAround

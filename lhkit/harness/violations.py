@@ -8,6 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from lhkit.events import EndReason, GateOutcome
 from lhkit.harness.assignment import Pairs, Problem, assign
 from lhkit.harness.claims import History, shipped_model, success_words
 from lhkit.harness.matchers import Equals, Fields, folded, normal, parse_row
@@ -26,7 +27,6 @@ from lhkit.harness.record import (
 from lhkit.harness.scenario import ForbiddenCall, Scenario
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
 from lhkit.json_values import json_or_repr, shown
-from lhkit.messages import EndReason, GateOutcome
 from lhkit.tools.schema import ABSENT, SchemaNode, nfc
 
 # Is the state at the end the one that was expected, and nothing else? Pure.

@@ -28,7 +28,8 @@ from lhkit.harness.author.written import changes, literals
 from lhkit.imports.functions import reads_by_name
 from lhkit.imports.imported import Imported, ImportedFile, Loss, gold_calls
 from lhkit.json_values import JSON, compact
-from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
+from lhkit.messages import ToolCall
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import their_code

@@ -26,7 +26,7 @@ from lhkit.lifehelper.rules import (
 )
 from lhkit.lifehelper.store import Store
 from lhkit.locales import Catalog
-from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import TODAY
 
 # Reading protocols out of a store. They are written only by `Store`, from the catalog.

@@ -18,7 +18,7 @@ from lhkit.lifehelper.rules import State, broken_rules
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper, Summaries, tool_texts
 from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
-from lhkit.messages import Sampling
+from lhkit.responses import Sampling
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

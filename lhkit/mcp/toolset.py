@@ -34,9 +34,9 @@ from lhkit.errors import McpServerError, MissingPackageError, RegistrationError,
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
 from lhkit.locales import Catalog, available_locales, load_catalog
 from lhkit.mcp.promise import BAD_RESULT, ResultPromise, without_patterns
-from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.redaction import LEAST_CHARS
 from lhkit.settings import variable
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
 from lhkit.toolset import day_of, isolation_fault

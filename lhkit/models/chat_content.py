@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 from lhkit.errors import StreamBrokenError
 from lhkit.json_values import json_or_repr, plain_json
-from lhkit.messages import TextDelta, ThinkingDelta, ToolCall, ToolCallParsed
+from lhkit.messages import ToolCall
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.payload import no_completion, typed, whole_number
+from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
 _ANNOUNCING = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})

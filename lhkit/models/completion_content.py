@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lhkit.errors import StreamBrokenError
-from lhkit.messages import TextDelta, ToolCallParsed
 from lhkit.models.dialects.parser import IncrementalParser, ParsedEvent, ParseResult
 from lhkit.models.payload import typed
+from lhkit.responses import TextDelta, ToolCallParsed
 
 
 class CompletionContent:

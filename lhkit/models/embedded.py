@@ -10,12 +10,12 @@ from pathlib import Path
 
 from lhkit.errors import UsageError
 from lhkit.files import version_of
-from lhkit.messages import ModelIdentity
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import parser_args
 from lhkit.models.identity import weights_name
 from lhkit.models.vllm_server import GPU, ServerSettings
 from lhkit.precision import Dtype, Precision, ServedDtype, chosen
+from lhkit.responses import ModelIdentity
 
 TUNED = "gemma"
 BASE = "gemma-base"

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
@@ -20,6 +19,7 @@ from lhkit.models.payload import integers, typed
 from lhkit.models.request import completion_body
 from lhkit.models.response import ResponseReader
 from lhkit.models.transport import Connection
+from lhkit.responses import ModelEvent, ModelIdentity
 
 _NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
 """This server's own defaults cut unlikely tokens off, and vLLM's do not."""

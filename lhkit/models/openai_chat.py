@@ -10,7 +10,6 @@ from contextlib import aclosing
 
 from lhkit.errors import UsageError
 from lhkit.json_values import compact
-from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.chat_content import ChatContent
 from lhkit.models.chat_messages import names_of
@@ -19,6 +18,7 @@ from lhkit.models.identity import connecting
 from lhkit.models.request import OPENAI, chat_asked, chat_body
 from lhkit.models.response import ResponseReader
 from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.responses import ModelEvent, ModelIdentity
 
 _PATH = "/v1/chat/completions"
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from lhkit.errors import UsageError
-from lhkit.messages import ModelIdentity, Sampling
 from lhkit.models.base import ModelRequest
 from lhkit.models.chat_messages import chat_messages, choice_of
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.families import family_of
+from lhkit.responses import ModelIdentity, Sampling
 
 OPENAI = "openai"
 """The dialect of servers that render and parse themselves."""

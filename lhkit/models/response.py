@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from lhkit.errors import ServerFailedError, StreamBrokenError
-from lhkit.messages import Finished, ModelEvent, ModelIdentity, Usage
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
 from lhkit.models.payload import integers, no_completion, payload_of, typed, whole_number
 from lhkit.models.sse import EventStreamDecoder
 from lhkit.models.timing import Moments
 from lhkit.redaction import masked
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, Usage
 
 _DONE = "[DONE]"
 _EVENT_LINE = re.compile(r"\s*(?:\{.*\}|\[DONE\])\s*")

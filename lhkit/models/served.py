@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from lhkit.errors import UsageError
-from lhkit.messages import ModelIdentity
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.identity import connecting
@@ -13,6 +12,7 @@ from lhkit.models.request import OPENAI
 from lhkit.models.transport import Endpoint, Pace
 from lhkit.models.vllm import VllmHttp, adding_start
 from lhkit.models.vllm_server import MAX_NUM_SEQS
+from lhkit.responses import ModelIdentity
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """Every dialect that `--dialect` takes."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from lhkit.messages import TextDelta, Timing, ToolCallParsed
 from lhkit.models.dialects.parser import ParsedEvent
+from lhkit.responses import TextDelta, Timing, ToolCallParsed
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,7 +18,6 @@ import yarl
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from lhkit.errors import ModelError, RequestRefusedError, UsageError
-from lhkit.messages import ModelEvent
 from lhkit.models.bounds import (
     MOST_BODY_BYTES,
     MOST_ERROR_BYTES,
@@ -40,6 +39,7 @@ from lhkit.models.refused_fields import without_refused
 from lhkit.models.response import ResponseReader
 from lhkit.models.retry import Backoff
 from lhkit.redaction import hide, masked
+from lhkit.responses import ModelEvent
 
 if TYPE_CHECKING:
     import aiohttp

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from lhkit.errors import ModelError, UsageError
-from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, read_ahead
 from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
@@ -21,6 +20,7 @@ from lhkit.models.payload import typed
 from lhkit.models.request import completion_body
 from lhkit.models.response import ResponseReader
 from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.responses import ModelEvent, ModelIdentity
 
 
 async def adding_start(connection: Connection, model: str) -> bool:

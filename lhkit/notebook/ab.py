@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import LhkitError, UsageError
+from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import Vote
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import CallSettled, ChatEvent, EndReason, ModelIdentity, TurnEnded
 from lhkit.models.base import ChatModel
 from lhkit.notebook.ab_view import (
     SIDES,
@@ -40,6 +40,7 @@ from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.panel import OptIns, PanelConversation, licence_of
 from lhkit.notebook.state import OptedIn, OptInAsked, PanelState, QuestionOutcome
 from lhkit.notebook.widget import Board, HomeLoop, Press, Running, Screen, stacked
+from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, toolset_of
 

@@ -6,20 +6,14 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Literal, TypeAlias, assert_never
 
+from lhkit.events import CallReady, CallSettled, ChatEvent, ModelFinished, TurnEnded
 from lhkit.harness.record import Preference, SampleRecord
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import (
-    CallReady,
-    CallSettled,
-    ChatEvent,
-    ModelFinished,
-    ModelIdentity,
-    TurnEnded,
-)
 from lhkit.notebook.fields import escaped
 from lhkit.notebook.render import MAX_VALUE_CHARS
 from lhkit.notebook.state import OptedIn, OptInAsked
+from lhkit.responses import ModelIdentity
 from lhkit.text import seconds, visible
 
 Side: TypeAlias = Literal["left", "right"]

@@ -10,22 +10,13 @@ from typing import Any, TypeAlias
 
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import (
-    ModelEvent,
-    ModelIdentity,
-    Sampling,
-    TextDelta,
-    ToolCall,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.panel import ChatPanel
+from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 # The demo's assistant: replies from a script, by what was said and what the tools answered. Pure.
 #

@@ -11,7 +11,6 @@ from lhkit.harness.record import RowKeys
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, compact, plain_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import envelope
 from lhkit.notebook.render import acts
 from lhkit.notebook.state import (
     AssistantItem,
@@ -25,6 +24,7 @@ from lhkit.notebook.state import (
     UserItem,
 )
 from lhkit.text import printable
+from lhkit.tool_results import envelope
 
 # A conversation to take along: as Markdown to read, as JSON to work with, as lines. Pure.
 

@@ -12,13 +12,14 @@ from lhkit.chat.controller import ChatController
 from lhkit.chat.state import Transcript
 from lhkit.confirm.gate import ConfirmGate
 from lhkit.errors import LhkitError, UsageError
+from lhkit.events import CallSettled, ChatEvent
 from lhkit.files import write_whole
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import RowKeys
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import JSON
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import CallSettled, ChatEvent, ModelIdentity, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.export import to_json, to_markdown, to_scenario
@@ -33,6 +34,7 @@ from lhkit.notebook.state import (
     TurnDropped,
 )
 from lhkit.notebook.widget import HomeLoop, Running, Screen, Work
+from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import (

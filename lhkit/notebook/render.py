@@ -16,7 +16,6 @@ from lhkit.confirm.form import Form
 from lhkit.confirm.summary import pretty
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
 from lhkit.notebook.fields import FieldEntry, escaped, field_html
 from lhkit.notebook.state import (
     AssistantItem,
@@ -32,6 +31,7 @@ from lhkit.notebook.state import (
     UserItem,
 )
 from lhkit.text import visible, whole_unicode
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, envelope
 
 # Markdown of a model to HTML that cannot act: no raw HTML, no images, http(s) links only.
 #

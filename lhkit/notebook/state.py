@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, assert_never
 
 from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.messages import (
+from lhkit.events import (
     CallReady,
     CallSettled,
     ChatEvent,
@@ -17,14 +17,13 @@ from lhkit.messages import (
     HistoryCleared,
     ModelCalled,
     ModelFinished,
-    ModelIdentity,
     TextStreamed,
     ThinkingStreamed,
-    ToolCancelled,
-    ToolResult,
     TurnEnded,
     TurnStarted,
 )
+from lhkit.responses import ModelIdentity
+from lhkit.tool_results import ToolCancelled, ToolResult
 
 # What happens in a panel besides the controller's events: questions, notes, the opt-in.
 

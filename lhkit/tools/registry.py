@@ -37,7 +37,7 @@ from pydantic_core import PydanticSerializationError
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.json_values import JSON, NotJsonError, compact
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import DEFAULT_TIMEOUT_S, TODAY, Handler, ToolDefinition
 from lhkit.tools.drafts import upgraded
 from lhkit.tools.json_schema import Draft202012Validator, SchemaError

@@ -12,11 +12,11 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.record import Verdict
 from lhkit.harness.run import tried
 from lhkit.harness.scenario import load_scenarios, read_sources
-from lhkit.messages import ToolOk
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import AssistantItem, CardItem, ToolItem
 from lhkit.settings import Settings
 from lhkit.testing import call, say
+from lhkit.tool_results import ToolOk
 from lhkit.toolset import load
 
 ROOT = Path(__file__).parents[2]

@@ -17,15 +17,7 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import load_scenarios
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import (
-    Finished,
-    Message,
-    ModelMessage,
-    Sampling,
-    ToolCallMessage,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
@@ -33,7 +25,9 @@ from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.models.vllm_server import VllmServer
+from lhkit.responses import Finished, Sampling
 from lhkit.settings import Settings
+from lhkit.tool_results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.gemma, pytest.mark.timeout(1200)]
 

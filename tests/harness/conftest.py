@@ -11,7 +11,8 @@ import pytest
 from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.scenario import Scenario, load_scenarios
-from lhkit.messages import Sampling, ToolErr, ToolOk, ToolResult
+from lhkit.responses import Sampling
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

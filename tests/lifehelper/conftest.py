@@ -11,7 +11,7 @@ from lhkit.confirm.gate import ScriptedGate
 from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog, ProtocolText, load_protocols
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.toolset import LifeHelper, build_registry
-from lhkit.messages import ToolResult
+from lhkit.tool_results import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 
 SEOUL = ZoneInfo("Asia/Seoul")

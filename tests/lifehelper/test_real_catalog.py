@@ -7,7 +7,7 @@ from lhkit.lifehelper.ranking import CATEGORY_LABELS
 from lhkit.lifehelper.store import StoreImage
 from lhkit.lifehelper.tools import ANCHOR_CHARS, query_protocol, search_catalog, search_protocols
 from lhkit.lifehelper.toolset import LifeHelper
-from lhkit.messages import ToolOk, encode_tool_result
+from lhkit.tool_results import ToolOk, encode_tool_result
 
 
 def no_clock() -> None:

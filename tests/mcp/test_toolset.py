@@ -15,10 +15,11 @@ import pytest
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.errors import McpServerError, MissingPackageError, UsageError
+from lhkit.events import GateOutcome
 from lhkit.mcp.toolset import Launch, McpToolset, Remote, StateRead
-from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook.panel import ChatPanel
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.validation import Accepted, Invalid
 from lhkit.toolset import (
     label_of,

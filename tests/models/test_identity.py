@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UnknownModelError
-from lhkit.messages import ModelIdentity
 from lhkit.models import embedded
 from lhkit.models.aliases import alias_of, aliases_of
 from lhkit.models.embedded import expected_identity, served_dtype
@@ -16,6 +15,7 @@ from lhkit.models.served import connect, fitting_concurrency
 from lhkit.models.transport import Endpoint
 from lhkit.models.vllm_server import ServerSettings
 from lhkit.precision import DTYPES, Dtype, chosen
+from lhkit.responses import ModelIdentity
 from tests.models.fake_vllm import Behaviour, FakeVllm, answers
 
 pytestmark = pytest.mark.anyio

@@ -13,11 +13,11 @@ import pytest
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
-from lhkit.messages import ToolOk, ToolResult
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.state import QuestionOutcome
 from lhkit.notebook.widget import HomeLoop, Screen
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolCancelled
 from lhkit.models.scripted import call, say
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import QuestionOutcome, UserItem
+from lhkit.tool_results import ToolCancelled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

@@ -9,7 +9,6 @@ import pytest
 from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity, ToolErr, ToolOk
 from lhkit.notebook.render import (
     MAX_MARKDOWN_CHARS,
     MAX_VALUE_CHARS,
@@ -31,6 +30,8 @@ from lhkit.notebook.state import (
     TurnFigures,
     UserItem,
 )
+from lhkit.responses import ModelIdentity
+from lhkit.tool_results import ToolErr, ToolOk
 
 KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"

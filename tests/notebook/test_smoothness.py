@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 
+from lhkit.events import TextStreamed
 from lhkit.locales import load_catalog
-from lhkit.messages import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    TextStreamed,
-)
 from lhkit.models.base import ModelRequest
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.widget import UPDATE_S, HomeLoop, Screen
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta
 
 pytestmark = pytest.mark.timeout(300)
 

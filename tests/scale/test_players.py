@@ -27,7 +27,7 @@ from lhkit.harness.results import Run
 from lhkit.harness.run import Played, replay
 from lhkit.harness.scenario import Scenario, load_scenarios
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.scale import (
     SCRIPTED,
     Asked,

@@ -18,8 +18,8 @@ from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.store import Store
 from lhkit.lifehelper.tools import list_entries
 from lhkit.lifehelper.toolset import LifeHelper
-from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
+from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 
 NOTEBOOK = """

@@ -13,12 +13,13 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
+from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.harness.matchers import MATCHER_KEYS
 from lhkit.harness.record import RowKeys, State
 from lhkit.harness.scenario import read_yaml
 from lhkit.harness.state_diff import NO_KEYS, state_changes
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 _HANGUL = re.compile(r"[가-힣]")
 

@@ -23,7 +23,7 @@ from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency, Spent, Tokens
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.text import (
     NOTHING,
     number_of_seconds,

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any, Final
 from xml.etree import ElementTree as ET
 
+from lhkit.events import GateOutcome
 from lhkit.harness.compare import compare
 from lhkit.harness.html import (
     card_words,
@@ -24,7 +25,7 @@ from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.report.terminal import claim_words, spent_words
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
-from lhkit.messages import GateOutcome, ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.text import one_line, percent, printable, seconds
 
 # Where a run comes from, in lines: model, versions, commit, machine, and how to play it again.

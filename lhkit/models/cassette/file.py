@@ -15,18 +15,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 from lhkit.errors import CassetteError
 from lhkit.files import write_whole
 from lhkit.json_values import NotJsonError, plain_json
-from lhkit.messages import (
+from lhkit.messages import ToolCall
+from lhkit.models.cassette.layout import folded, laid_out, unfolded
+from lhkit.models.cassette.request_parts import RequestParts, label, plain
+from lhkit.redaction import masked
+from lhkit.responses import (
     Finished,
     ModelEvent,
     ModelIdentity,
     TextDelta,
     ThinkingDelta,
-    ToolCall,
     ToolCallParsed,
 )
-from lhkit.models.cassette.layout import folded, laid_out, unfolded
-from lhkit.models.cassette.request_parts import RequestParts, label, plain
-from lhkit.redaction import masked
 
 VERSION: Final = 1
 

@@ -13,7 +13,6 @@ from contextlib import aclosing
 from pathlib import Path
 
 from lhkit.errors import CassetteError, UsageError
-from lhkit.messages import Finished, ModelEvent, ModelIdentity
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette.file import (
     Cassette,
@@ -24,6 +23,7 @@ from lhkit.models.cassette.file import (
     write_cassette,
 )
 from lhkit.models.cassette.request_parts import RequestParts, changes, nearest, parts_of
+from lhkit.responses import Finished, ModelEvent, ModelIdentity
 
 _TIME_DIGITS = 6
 

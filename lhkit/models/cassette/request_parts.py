@@ -15,18 +15,11 @@ from typing import Any
 
 from lhkit.errors import CassetteError
 from lhkit.json_values import NotJsonError, canonical, plain_json
-from lhkit.messages import (
-    Message,
-    SystemMessage,
-    ToolCallMessage,
-    ToolCancelled,
-    UserMessage,
-    envelope,
-    envelope_bytes,
-)
+from lhkit.messages import Message, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.cassette.layout import folded, laid_out
 from lhkit.text import printable
+from lhkit.tool_results import ToolCancelled, envelope, envelope_bytes
 
 _LABEL_CHARS = 12
 _DIFF_LINES = 24

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from lhkit.messages import TextDelta, ThinkingDelta, ToolCall, ToolCallParsed
+from lhkit.messages import ToolCall
+from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 ParsedEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallParsed
 """What has become certain of a response while it streams."""

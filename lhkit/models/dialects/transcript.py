@@ -3,15 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias, assert_never
 
-from lhkit.messages import (
-    TRUNCATION_HINT,
-    Message,
-    ModelMessage,
-    SystemMessage,
-    ToolCallMessage,
-    UserMessage,
-    encode_tool_result,
-)
+from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.tool_results import TRUNCATION_HINT, encode_tool_result
 
 Group: TypeAlias = UserMessage | ModelMessage | list[ToolCallMessage]
 """The user's words, the model's words, or the calls of one model message."""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import RunError
+from lhkit.events import EndReason
 from lhkit.harness.log import (
     MANIFEST,
     RECORDS,
@@ -37,7 +38,7 @@ from lhkit.harness.record import (
     encode_record,
 )
 from lhkit.harness.state_diff import state_diff, with_diff
-from lhkit.messages import EndReason, Finished, ModelIdentity
+from lhkit.responses import Finished, ModelIdentity
 
 
 def record(name: str = "a", text: str = "안녕") -> SampleRecord:

@@ -15,10 +15,10 @@ from lhkit.harness.plan import plan_run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario, Turn
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity
 from lhkit.models import chat_messages
 from lhkit.models.dialects import json, marked_prompt, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, ToolsetAround
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
+from lhkit.events import EndReason
 from lhkit.harness.claims import shipped_model
 from lhkit.harness.html import claim_table, run_html
 from lhkit.harness.record import (
@@ -21,7 +22,6 @@ from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.report.text import markdown
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason
 from lhkit.text import percent
 
 FLAGS = (

@@ -25,8 +25,8 @@ from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict, enc
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
-from lhkit.messages import Sampling
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.responses import Sampling
 from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]

@@ -29,8 +29,8 @@ from lhkit.harness.scenario import (
     scenario_json_schema,
 )
 from lhkit.harness.score import reply_reasons
-from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.registry import ToolRegistry
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lhkit.events import EndReason, GateOutcome
 from lhkit.harness.record import (
     ArgumentScore,
     BrokenRule,
@@ -24,7 +25,8 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.scenario import Expect, ExpectedCall, Scenario, Turn
 from lhkit.harness.score import ToolFacts, judge
-from lhkit.messages import EndReason, Finished, GateOutcome, ToolCall
+from lhkit.messages import ToolCall
+from lhkit.responses import Finished
 from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]

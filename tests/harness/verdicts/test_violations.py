@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.events import EndReason
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
 from lhkit.harness.scenario import ForbiddenCall, Scenario, Turn
 from lhkit.harness.violations import Excused, violations_of
-from lhkit.messages import EndReason
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
 
