@@ -174,7 +174,8 @@ class ChatContent:
     @property
     def raw_text(self) -> str:
         """The words, and the calls as the server told them: not what the model wrote."""
-        return "\n".join(part for part in ["".join(self._words), *self._raws()] if part)
+        raws = (each.raw for each in sorted(self._calls, key=lambda each: each.place))
+        return "\n".join(part for part in ["".join(self._words), *raws] if part)
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the delta has words, thinking or a piece of a call."""
@@ -266,9 +267,6 @@ class ChatContent:
             f"The answer of {self._server} is invalid: {why}. Correct the server's tool parser (or "
             "the proxy before it), or give a dialect of lhkit's own, such as --dialect json."
         )
-
-    def _raws(self) -> list[str]:
-        return [each.raw for each in sorted(self._calls, key=lambda each: each.place)]
 
     def _parts_of(self, piece: Mapping[str, Any]) -> _CallParts:
         """Return the call that a piece belongs to, a new one if it begins one."""

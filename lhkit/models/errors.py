@@ -134,10 +134,6 @@ def shortened(text: str) -> str:
     return " ".join(masked(text).split())[:_SHOWN_CHARS].rstrip()
 
 
-def _knows_no_such_model(status: int, said: str) -> bool:
-    return status == 404 and _NO_SUCH_MODEL.search(said) is not None
-
-
 _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], ...] = (
     (
         lambda status, _: status in {429, 503},
@@ -158,7 +154,7 @@ _REFUSALS: tuple[tuple[Callable[[int, str], bool], type[ModelError], str, str], 
         "correct LHKIT_API_KEY",
     ),
     (
-        _knows_no_such_model,
+        lambda status, said: status == 404 and _NO_SUCH_MODEL.search(said) is not None,
         UnknownModelError,
         "the server does not know the model",
         "give one that it serves with --model",

@@ -203,7 +203,9 @@ class ResponseReader:
     def end(self, now_s: float) -> Iterator[ModelEvent]:
         """Yield what is certain now that nothing more comes."""
         self._moments.done_s = now_s
-        yield from self._noted(self._closed(), now_s)
+        if self._reason:
+            rest = self._content.close(truncated=self._is_truncated)
+            yield from self._noted(rest, now_s)
 
     def take(self, payload: Mapping[str, Any], now_s: float) -> Iterator[ModelEvent]:
         """Yield what one event of the stream says."""
@@ -244,10 +246,6 @@ class ResponseReader:
             return
         self._reason = reason
         yield from self._content.end()
-
-    def _closed(self) -> Iterator[ParsedEvent]:
-        if self._reason:
-            yield from self._content.close(truncated=self._is_truncated)
 
     def _noted(self, events: Iterator[ParsedEvent], now_s: float) -> Iterator[ModelEvent]:
         for event in events:
