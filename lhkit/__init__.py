@@ -25,24 +25,19 @@ if TYPE_CHECKING:
     from lhkit.harness.run import replay
     from lhkit.harness.scenario import Scenario
     from lhkit.mcp.toolset import McpToolset
-    from lhkit.messages import (
-        Sampling,
-        ToolCall,
-        ToolCancelled,
-        ToolErr,
-        ToolOk,
-        ToolResult,
-        encode_tool_result,
-    )
+    from lhkit.messages import ToolCall
     from lhkit.models.base import ChatModel, ModelRequest
     from lhkit.models.cassette import CassetteModel, RecordingModel
-    from lhkit.models.http import Endpoint
-    from lhkit.models.openai import OpenAiHttp
+    from lhkit.models.openai_chat import OpenAiHttp
     from lhkit.models.scripted import Reply, ScriptedModel
     from lhkit.models.served import connect
-    from lhkit.models.serving import ServerSettings, VllmServer
+    from lhkit.models.transport import Endpoint
+    from lhkit.models.tuned import ensure_tuned
     from lhkit.models.vllm import VllmHttp
-    from lhkit.models.weights import ensure_tuned, ensure_weights
+    from lhkit.models.vllm_server import ServerSettings, VllmServer
+    from lhkit.models.weights import ensure_weights
+    from lhkit.responses import Sampling
+    from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
     from lhkit.tools.definition import ToolDefinition
     from lhkit.tools.dispatcher import ToolDispatcher
     from lhkit.tools.registry import ToolRegistry
@@ -118,42 +113,42 @@ _HOMES = {
     "ConfirmGate": "confirm.gate",
     "ConfirmRequest": "confirm.gate",
     "DenyGate": "confirm.gate",
-    "Endpoint": "models.http",
+    "Endpoint": "models.transport",
     "GuardedGate": "confirm.gate",
     "LhkitError": "errors",
     "McpToolset": "mcp.toolset",
     "ModelError": "errors",
     "ModelRequest": "models.base",
-    "OpenAiHttp": "models.openai",
+    "OpenAiHttp": "models.openai_chat",
     "RecordingModel": "models.cassette",
     "Reply": "models.scripted",
     "Run": "harness.results",
     "SaidDates": "dates.said",
     "SaidTime": "dates.clock",
-    "Sampling": "messages",
+    "Sampling": "responses",
     "ScriptedGate": "confirm.gate",
     "Scenario": "harness.scenario",
     "ScriptedModel": "models.scripted",
-    "ServerSettings": "models.serving",
+    "ServerSettings": "models.vllm_server",
     "Session": "toolset",
     "SetupError": "errors",
     "TerminalGate": "confirm.terminal",
     "ToolCall": "messages",
-    "ToolCancelled": "messages",
+    "ToolCancelled": "tool_results",
     "ToolDefinition": "tools.definition",
     "ToolDispatcher": "tools.dispatcher",
-    "ToolErr": "messages",
-    "ToolOk": "messages",
+    "ToolErr": "tool_results",
+    "ToolOk": "tool_results",
     "ToolRegistry": "tools.registry",
-    "ToolResult": "messages",
+    "ToolResult": "tool_results",
     "Toolset": "toolset",
     "UsageError": "errors",
     "VllmHttp": "models.vllm",
-    "VllmServer": "models.serving",
+    "VllmServer": "models.vllm_server",
     "compare": "harness.compare",
     "connect": "models.served",
-    "encode_tool_result": "messages",
-    "ensure_tuned": "models.weights",
+    "encode_tool_result": "tool_results",
+    "ensure_tuned": "models.tuned",
     "ensure_weights": "models.weights",
     "gold_model": "harness.author.gold",
     "load_scenarios": "harness.loader",

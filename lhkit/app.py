@@ -19,23 +19,25 @@ from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_folder, scenario_paths
 from lhkit.lifehelper.toolset import registry_of
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity
-from lhkit.models import served, weights
+from lhkit.models import gemma, served
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
 from lhkit.models.footprint import watched
-from lhkit.models.http import Endpoint, require_address
 from lhkit.models.pool import connected_pool
+from lhkit.models.progress import WeightsReport, silent
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import LocalServer, RunningServer, ServerPlan, advertised_at
-from lhkit.models.weights import WeightsReport, weights_sha256
+from lhkit.models.running_servers import RunningServer, advertised_at
+from lhkit.models.server import LocalServer, ServerPlan
+from lhkit.models.transport import Endpoint, require_address
+from lhkit.models.weights_hash import weights_sha256
+from lhkit.responses import ModelIdentity
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import DEFAULT, Session, assistant_of
 
-EMBEDDED = weights.EMBEDDED
-embedded_name = weights.embedded_name
+EMBEDDED = gemma.EMBEDDED
+embedded_name = gemma.embedded_name
 constraint_of = served.constraint_of
 
 
@@ -162,7 +164,7 @@ def _require_of(runtime: Runtime, choice: ModelChoice) -> None:
 
 
 async def expected_identity(
-    choice: ModelChoice, settings: Settings, report: WeightsReport = weights.silent
+    choice: ModelChoice, settings: Settings, report: WeightsReport = silent
 ) -> ModelIdentity | None:
     """Return who would answer for `choice` if a server were started for it now.
 
@@ -183,13 +185,13 @@ async def expected_identity(
     folder = embedded.embedded_folder(name, settings)
     if not await asyncio.to_thread(folder.is_dir):
         return None
-    return weights.expected_identity(
+    return gemma.expected_identity(
         name,
         folder,
         weights_sha256=await weights_sha256(folder, settings.cache_dir, report=report),
         dialect=choice.dialect,
         constraint=choice.constraint,
-        dtype=weights.served_dtype(settings.dtype),
+        dtype=gemma.served_dtype(settings.dtype),
     )
 
 

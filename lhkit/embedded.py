@@ -6,22 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lhkit.errors import UsageError
-from lhkit.models import light, weights
+from lhkit.models import gemma, light, tuned, weights
 from lhkit.models.footprint import FootprintSource
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
-from lhkit.models.serving import (
-    LocalServer,
-    RunningServer,
-    ServerPlan,
-    ServerSettings,
-    StartReport,
-    VllmServer,
-    find_running,
-    for_installed_vllm,
-    require_vllm,
-)
-from lhkit.models.serving import silent as silent_server
-from lhkit.models.weights import WeightsReport, require_unchanged, weights_sha256
+from lhkit.models.progress import WeightsReport, silent
+from lhkit.models.running_servers import RunningServer, find_running
+from lhkit.models.server import LocalServer, ServerPlan, StartReport
+from lhkit.models.server import silent as silent_server
+from lhkit.models.vllm_server import ServerSettings, VllmServer, for_installed_vllm, require_vllm
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.runtimes import LLAMA_CPP, VLLM
 from lhkit.settings import Settings
 
@@ -34,7 +27,7 @@ class Reports:
     machine: only then is it looked at.
     """
 
-    weights: WeightsReport = weights.silent
+    weights: WeightsReport = silent
     server: StartReport = silent_server
     footprint: Callable[[FootprintSource], object] | None = None
 
@@ -73,8 +66,8 @@ def embedded_folder(name: str, settings: Settings) -> Path:
     Raises:
         AdapterError: there is no adapter.
     """
-    if name == weights.TUNED:
-        return weights.tuned_folder(settings.cache_dir)
+    if name == gemma.TUNED:
+        return tuned.tuned_folder(settings.cache_dir)
     return weights.weights_folder(settings.cache_dir)
 
 
@@ -96,7 +89,7 @@ async def own_server(
     settings: Settings,
     reports: Reports,
     *,
-    name: str = weights.EMBEDDED,
+    name: str = gemma.EMBEDDED,
     port: int | None = None,
     server_parser: bool = False,
     compiled: bool = False,
@@ -142,9 +135,9 @@ async def require_same_weights(server: LocalServer[ServerPlan], settings: Settin
 
 async def light_server(
     settings: Settings,
-    report: WeightsReport = weights.silent,
+    report: WeightsReport = silent,
     *,
-    name: str = weights.EMBEDDED,
+    name: str = gemma.EMBEDDED,
     port: int | None = None,
 ) -> LlamaCppSettings:
     """Return how to serve an embedded model by llama.cpp, with its file in place.
@@ -160,9 +153,9 @@ async def light_server(
 
 async def embedded_server(
     settings: Settings,
-    report: WeightsReport = weights.silent,
+    report: WeightsReport = silent,
     *,
-    name: str = weights.EMBEDDED,
+    name: str = gemma.EMBEDDED,
     port: int | None = None,
     server_parser: bool = False,
     compiled: bool = False,
@@ -174,15 +167,15 @@ async def embedded_server(
         AdapterError: the adapter cannot be used.
     """
     require_vllm()
-    ensure = weights.ensure_tuned if name == weights.TUNED else weights.ensure_weights
+    ensure = tuned.ensure_tuned if name == gemma.TUNED else weights.ensure_weights
     folder = await ensure(settings.cache_dir, report=report)
     now = settings.now()
-    plan = weights.serving_plan(
+    plan = gemma.serving_plan(
         name,
         folder,
         settings.cache_dir,
         now,
-        dtype=weights.served_dtype(settings.dtype),
+        dtype=gemma.served_dtype(settings.dtype),
         port=port,
         server_parser=server_parser,
         compiled=compiled,

@@ -1,6 +1,6 @@
 """The exceptions of lhkit: misuse, a broken set-up, or a world that failed.
 
-What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.messages`).
+What the *model* can mend is never an exception: it is a `ToolErr` (see `lhkit.tool_results`).
 
     LhkitError
     ├── UsageError                 the caller asked for something that cannot be

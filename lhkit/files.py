@@ -1,6 +1,7 @@
-"""Files that are whole or not there, and which version of a package is installed."""
+"""Files that are whole or not there, their hash, and which version of a package is installed."""
 
 import errno
+import hashlib
 import os
 import secrets
 import stat
@@ -95,6 +96,12 @@ def write_whole(path: Path, content: bytes | Iterable[bytes]) -> None:
         file.writelines([content] if isinstance(content, bytes) else content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def file_sha256(path: Path) -> str:
+    """Return the file's sha256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache

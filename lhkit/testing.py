@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lhkit.confirm.gate import ConfirmRequest, DenyGate, ScriptedGate
+from lhkit.events import ChatEvent
 from lhkit.json_values import JSON
-from lhkit.messages import ChatEvent, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 
 __all__ = [

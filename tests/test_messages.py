@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lhkit.messages import (
+from lhkit.tool_results import (
     MIN_RESULT_BYTES,
     ToolCancelled,
     ToolErr,

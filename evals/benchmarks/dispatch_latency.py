@@ -21,7 +21,7 @@ from figures import Figure, Machine, Measurement
 
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import ToolOk
+from lhkit.tool_results import ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

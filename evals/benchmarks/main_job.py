@@ -34,11 +34,11 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.timings import Latency, Spent, latency, spent
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import ModelEvent, Sampling
 from lhkit.models.base import ChatModel, ModelRequest
-from lhkit.models.http import Endpoint
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.serving import ServerSettings, VllmServer
+from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.responses import ModelEvent, Sampling
 from lhkit.settings import Settings, load_settings
 
 AT_MOST_S = 360.0

@@ -21,8 +21,8 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Expect, ExpectedCall, ExpectedReply, Turn
 from lhkit.json_values import JSON
-from lhkit.messages import ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

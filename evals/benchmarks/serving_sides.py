@@ -24,9 +24,9 @@ from lhkit.harness.sample import SampleStage, warm_up
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import JSON
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
-from lhkit.models.serving import ServerSettings
+from lhkit.models.vllm_server import ServerSettings
+from lhkit.responses import Sampling
 from lhkit.toolset import Toolset, ToolsetAround
 
 BENCH = Path(__file__).parent / "vllm_bench.py"

@@ -31,9 +31,9 @@ from lhkit.harness.loader import load_scenarios
 from lhkit.harness.scenario import Scenario
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.models.base import ChatModel
-from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
-from lhkit.models.serving import ServerSettings, VllmServer
+from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import ServerSettings, VllmServer
 from lhkit.settings import Settings, load_settings
 
 LEVELS = {1: 10, 8: 48, 16: 64, 32: 96}

@@ -29,40 +29,35 @@ from lhkit.chat.step import (
 from lhkit.chat.transcript import PendingCall, Transcript
 from lhkit.confirm.gate import ConfirmGate, cancellations
 from lhkit.errors import ModelError, StreamBrokenError
-from lhkit.json_values import NotJsonError, read_only_json
-from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import (
-    MAX_RESULT_BYTES,
-    MIN_RESULT_BYTES,
+from lhkit.events import (
     CallReady,
     CallSettled,
     ChatEvent,
     DispatchTrace,
     EndReason,
-    Finished,
     GateOutcome,
     HintAdded,
     HistoryCleared,
     ModelCalled,
     ModelFinished,
-    Sampling,
-    SystemMessage,
-    TextDelta,
     TextStreamed,
-    ThinkingDelta,
     ThinkingStreamed,
-    ToolCall,
-    ToolCallMessage,
-    ToolCallParsed,
+    TurnEnded,
+    TurnStarted,
+)
+from lhkit.json_values import NotJsonError, read_only_json
+from lhkit.locales import Catalog, load_catalog
+from lhkit.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.models.base import ChatModel, ModelRequest
+from lhkit.responses import Finished, Sampling, TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.tool_results import (
+    MAX_RESULT_BYTES,
+    MIN_RESULT_BYTES,
     ToolCancelled,
     ToolErr,
     ToolResult,
-    TurnEnded,
-    TurnStarted,
-    UserMessage,
     envelope_bytes,
 )
-from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.dispatcher import ToolDispatcher
 

@@ -4,21 +4,23 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from lhkit.chat.transcript import Transcript
-from lhkit.messages import (
+from lhkit.events import (
     CallReady,
     CallSettled,
     ChatEvent,
     EndReason,
     HintAdded,
     HistoryCleared,
-    Message,
     ModelCalled,
     ModelFinished,
-    ModelMessage,
     TextStreamed,
     ThinkingStreamed,
     TurnEnded,
     TurnStarted,
+)
+from lhkit.messages import (
+    Message,
+    ModelMessage,
 )
 
 

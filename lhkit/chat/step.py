@@ -9,16 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lhkit.chat.transcript import PendingCall, Transcript
+from lhkit.events import EndReason
 from lhkit.json_values import NotJsonError, canonical, plain_json
-from lhkit.messages import (
-    EndReason,
-    ModelMessage,
-    SystemMessage,
-    ToolCall,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-)
+from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage
+from lhkit.tool_results import ToolCancelled, ToolErr
 from lhkit.tools.schema import ABSENT, SchemaNode, default_of, item_of, nfc, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator
 

@@ -3,16 +3,15 @@
 from dataclasses import dataclass, field, replace
 
 from lhkit.messages import (
-    MAX_RESULT_BYTES,
-    Finished,
     Message,
     ModelMessage,
     SystemMessage,
     ToolCall,
     ToolCallMessage,
-    ToolResult,
     UserMessage,
 )
+from lhkit.responses import Finished
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

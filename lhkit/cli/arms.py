@@ -19,8 +19,8 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.suite import Arm, Suite
-from lhkit.messages import ModelIdentity
 from lhkit.models.scripted import ScriptedModel
+from lhkit.responses import ModelIdentity
 from lhkit.runtimes import VLLM
 from lhkit.scale import SCRIPTED, Cluster, RayPlayers
 from lhkit.settings import Settings

@@ -11,14 +11,15 @@ from lhkit.cli.options import DoctorOptions
 from lhkit.errors import AdapterError, LhkitError, RequestRefusedError, UsageError
 from lhkit.files import version_of
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import Finished, Sampling, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.families import family_of
-from lhkit.models.http import Endpoint
+from lhkit.models.gemma import EMBEDDED_NAMES, served_precision
 from lhkit.models.llama_cpp import is_llama_cpp
 from lhkit.models.request import OPENAI
 from lhkit.models.served import connect, require_constraint
-from lhkit.models.weights import EMBEDDED_NAMES, served_precision
+from lhkit.models.transport import Endpoint
+from lhkit.responses import Finished, Sampling
 from lhkit.runtimes import LLAMA_CPP, VLLM, Runtime
 from lhkit.settings import Settings
 from lhkit.text import printable

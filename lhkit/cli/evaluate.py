@@ -34,8 +34,8 @@ from lhkit.harness.stress import parse_stress, stressed
 from lhkit.harness.words import criterion_words
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import Catalog, load_catalog
-from lhkit.models.http import Endpoint, require_address
 from lhkit.models.served import require_constraint
+from lhkit.models.transport import Endpoint, require_address
 from lhkit.scale import SCRIPTED, Placement, RayPlayers
 from lhkit.settings import Settings
 from lhkit.text import printable

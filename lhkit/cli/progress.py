@@ -15,8 +15,8 @@ from lhkit.app import ModelChoice, open_model
 from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
 from lhkit.models.footprint import FootprintSource
-from lhkit.models.serving import StartProgress, StartReport, silent
-from lhkit.models.weights import WeightsProgress, WeightsStage
+from lhkit.models.progress import WeightsProgress, WeightsStage
+from lhkit.models.server import StartProgress, StartReport, silent
 from lhkit.settings import Settings
 from lhkit.text import printable
 

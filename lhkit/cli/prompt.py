@@ -21,10 +21,11 @@ from lhkit.lifehelper.shipped import scenarios_at
 from lhkit.locales import Catalog, load_catalog
 from lhkit.messages import UserMessage
 from lhkit.models.adapter import encoder
+from lhkit.models.chat_messages import chat_messages, chat_tools
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.request import OPENAI, chat_messages, chat_tools
+from lhkit.models.gemma import EMBEDDED_NAMES
+from lhkit.models.request import OPENAI
 from lhkit.models.served import require_constraint
-from lhkit.models.weights import EMBEDDED_NAMES
 from lhkit.settings import Settings
 from lhkit.text import NOTHING, printable
 from lhkit.tools.definition import ToolDefinition

@@ -11,7 +11,7 @@ from lhkit import app, scale
 from lhkit.cli.options import EvalOptions, MatrixOptions
 from lhkit.errors import UsageError
 from lhkit.locales import Catalog
-from lhkit.models.serving import MAX_NUM_SEQS
+from lhkit.models.vllm_server import MAX_NUM_SEQS
 from lhkit.scale import Part, Placement, Room
 from lhkit.settings import Settings
 from lhkit.text import printable

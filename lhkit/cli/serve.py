@@ -21,25 +21,13 @@ from lhkit.cli.serve_line import (
     serve_line,
 )
 from lhkit.errors import ServerStartError, UsageError
+from lhkit.models.aliases import alias_of
+from lhkit.models.gemma import BASE, EMBEDDED, EMBEDDED_NAMES, served_dtype, serving_plan
 from lhkit.models.lora import read_lora, with_lora
-from lhkit.models.serving import (
-    LocalServer,
-    RunningServer,
-    ServerPlan,
-    VllmServer,
-    advertised,
-    alias_of,
-    find_running,
-    for_installed_vllm,
-)
-from lhkit.models.weights import (
-    BASE,
-    EMBEDDED,
-    EMBEDDED_NAMES,
-    served_dtype,
-    serving_plan,
-    weights_sha256,
-)
+from lhkit.models.running_servers import RunningServer, advertised, find_running
+from lhkit.models.server import LocalServer, ServerPlan
+from lhkit.models.vllm_server import VllmServer, for_installed_vllm
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings
 from lhkit.text import printable

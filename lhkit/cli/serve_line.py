@@ -13,21 +13,17 @@ from rich.console import Console
 from lhkit import app, embedded
 from lhkit.cli.options import ServeOptions
 from lhkit.errors import MissingPackageError, UsageError
+from lhkit.files import file_sha256
 from lhkit.locales import load_catalog
 from lhkit.models import gguf_serving
+from lhkit.models.aliases import alias_of, aliases_of
 from lhkit.models.families import CPU_SERVER, Device, serve_command
+from lhkit.models.gemma import EMBEDDED_NAMES, served_dtype, served_precision, serving_plan
 from lhkit.models.light import LlamaCppSettings, light_adapter, require_llama_cpp
 from lhkit.models.lora import read_lora, with_lora
-from lhkit.models.serving import alias_of, aliases_of, for_installed_vllm
 from lhkit.models.vllm_options import fitted, known_options
-from lhkit.models.weights import (
-    EMBEDDED_NAMES,
-    file_sha256,
-    served_dtype,
-    served_precision,
-    serving_plan,
-    weights_sha256,
-)
+from lhkit.models.vllm_server import for_installed_vllm
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.precision import ServedDtype, chosen
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings

@@ -10,14 +10,14 @@ from lhkit.cli.progress import opened_model, setup_progress
 from lhkit.errors import RunError
 from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource
 from lhkit.locales import Catalog
-from lhkit.messages import Footprint, ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.footprint import FootprintSource
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency
-from lhkit.models.serving import StartProgress
+from lhkit.models.server import StartProgress
+from lhkit.responses import Footprint, ModelIdentity
 from lhkit.scale import SCRIPTED, RayPlayers
 from lhkit.settings import Settings
 

@@ -19,12 +19,7 @@ from rich.text import Text
 from lhkit.chat.controller import ChatController
 from lhkit.cli.typed import LineReader
 from lhkit.errors import LhkitError, UsageError
-from lhkit.harness.author.from_chat import Said, scenario_of_talk
-from lhkit.harness.chats import ChatKeeper
-from lhkit.harness.sessions import Surroundings
-from lhkit.json_values import NotJsonError, compact
-from lhkit.locales import Catalog
-from lhkit.messages import (
+from lhkit.events import (
     CallSettled,
     ChatEvent,
     DispatchTrace,
@@ -33,16 +28,17 @@ from lhkit.messages import (
     HintAdded,
     ModelFinished,
     TextStreamed,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    ToolResult,
     TurnEnded,
     TurnStarted,
-    UserMessage,
 )
+from lhkit.harness.author.from_chat import Said, scenario_of_talk
+from lhkit.harness.chats import ChatKeeper
+from lhkit.harness.sessions import Surroundings
+from lhkit.json_values import NotJsonError, compact
+from lhkit.locales import Catalog
+from lhkit.messages import ToolCallMessage, UserMessage
 from lhkit.text import printable, visible
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 
 _SHOWN_ARGS_CHARS = 100
 

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from lhkit.errors import UsageError
+from lhkit.events import CallSettled, ChatEvent, TurnEnded, TurnStarted
 from lhkit.files import DRAFT
 from lhkit.harness.author.from_chat import tables_of
 from lhkit.harness.fingerprint import sha256, tool_specs
@@ -29,14 +30,8 @@ from lhkit.harness.sessions import Surroundings
 from lhkit.harness.state_diff import state_diff
 from lhkit.harness.store import RECORDS, leave_only, open_journal, read_manifest, write_manifest
 from lhkit.harness.turn_record import Timed, turn_record
-from lhkit.messages import (
-    CallSettled,
-    ChatEvent,
-    ModelIdentity,
-    TurnEnded,
-    TurnStarted,
-    UserMessage,
-)
+from lhkit.messages import UserMessage
+from lhkit.responses import ModelIdentity
 
 PERSON: Final = "person"
 """In a manifest, under `user`: people said and clicked what stands in the records."""

@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 
 from lhkit.confirm.gate import ConfirmGate, ScriptedGate
 from lhkit.errors import UsageError
+from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.harness.author.from_chat import Said, scenario_of_talk
 from lhkit.harness.record import SampleRecord, TurnRecord
 from lhkit.harness.reviews import CallPlace, Held, Labels, places_of
 from lhkit.harness.sessions import row_keys_of
 from lhkit.json_values import compact
-from lhkit.messages import DispatchTrace, GateOutcome
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Toolset, opened, require_isolated, state_of
 

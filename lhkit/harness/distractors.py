@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lhkit.json_values import JSON
-from lhkit.messages import ToolErr, ToolResult
+from lhkit.tool_results import ToolErr, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

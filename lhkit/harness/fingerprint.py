@@ -19,19 +19,11 @@ from lhkit.harness.manifest import versions
 from lhkit.harness.scenario import Scenario
 from lhkit.json_values import NotJsonError, canonical, compact, plain_json
 from lhkit.locales import available_locales, load_catalog
-from lhkit.messages import (
-    Message,
-    ModelIdentity,
-    ModelMessage,
-    Sampling,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.request import request_body
+from lhkit.responses import ModelIdentity, Sampling
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.registry import ToolRegistry
 
 _SCENARIO = TypeAdapter(Scenario)

@@ -22,7 +22,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.json_values import json_or_repr
-from lhkit.messages import Finished
+from lhkit.responses import Finished
 
 if TYPE_CHECKING:
     import pandas as pd

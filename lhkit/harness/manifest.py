@@ -18,7 +18,7 @@ from lhkit.harness.manifest_changes import Change
 from lhkit.harness.record import SCHEMA
 from lhkit.harness.record_json import MAX_SECONDS, moment_of
 from lhkit.harness.tool_specs import ToolSpec
-from lhkit.messages import Footprint
+from lhkit.responses import Footprint
 
 MAX_REPEATS = 10_000
 """A manifest that asks for more is no run of ours: every repeat becomes a row in memory."""

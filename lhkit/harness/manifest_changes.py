@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.json_values import canonical, compact
-from lhkit.messages import weights_label
+from lhkit.responses import weights_label
 
 Manifest: TypeAlias = Mapping[str, Any]
 

@@ -26,7 +26,7 @@ from lhkit.harness.scenario import DIFFICULTIES
 from lhkit.harness.selection import NO_CALL, Selection, selection
 from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency, Spent, Times, Tokens, latency, times, tokens
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,9 @@ from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.scripted_faults import breaking
 from lhkit.harness.sessions import row_keys_of
-from lhkit.messages import ModelIdentity, Sampling
 from lhkit.models.base import ChatModel, PerConversation
 from lhkit.models.cassette import CassetteModel
+from lhkit.responses import ModelIdentity, Sampling
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, name_of, opened, require_isolated, runs_on_of, state_of
 

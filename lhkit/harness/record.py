@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
 
-from lhkit.messages import EndReason, Finished, GateOutcome
+from lhkit.events import EndReason, GateOutcome
+from lhkit.responses import Finished
 
 SCHEMA: Final = 2
 

@@ -15,6 +15,7 @@ from itertools import repeat
 from lhkit.chat.controller import ChatController
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, ScriptedGate
 from lhkit.errors import LhkitError
+from lhkit.events import EndReason
 from lhkit.harness.distractors import counted_tools
 from lhkit.harness.fingerprint import tool_specs
 from lhkit.harness.matching import MadeCall, match_calls
@@ -38,7 +39,7 @@ from lhkit.harness.turn import Turn
 from lhkit.harness.turn_record import TimedEvents, turn_record
 from lhkit.harness.wall_time import WallTime
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry

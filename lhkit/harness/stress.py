@@ -16,8 +16,8 @@ from lhkit.errors import UsageError
 from lhkit.harness.distractors import MAX_DISTRACTORS, distractors
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.scenario import Scenario
-from lhkit.messages import Finished, ModelEvent, ModelIdentity
 from lhkit.models.base import ChatModel, ModelRequest, PerConversation, ReadsAhead
+from lhkit.responses import Finished, ModelEvent, ModelIdentity
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Session, Toolset, ToolsetAround
 

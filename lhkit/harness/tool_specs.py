@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from lhkit.errors import RegistrationError
 from lhkit.json_values import compact
-from lhkit.messages import ToolErr
+from lhkit.tool_results import ToolErr
 
 
 @with_config(ConfigDict(strict=True))

@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
-from lhkit.json_values import plain_or_repr
-from lhkit.messages import (
+from lhkit.events import (
     CallSettled,
     ChatEvent,
-    Finished,
     HintAdded,
     ModelCalled,
     ModelFinished,
     TextStreamed,
     TurnEnded,
     TurnStarted,
-    envelope,
 )
+from lhkit.harness.record import CallRecord, ModelCallRecord, TurnRecord
+from lhkit.json_values import plain_or_repr
+from lhkit.responses import Finished
+from lhkit.tool_results import envelope
 
 Timed: TypeAlias = tuple[float, ChatEvent]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from lhkit.messages import ChatEvent, ModelCalled, ModelFinished, TurnEnded
+from lhkit.events import ChatEvent, ModelCalled, ModelFinished, TurnEnded
 
 
 class WallTime:

@@ -21,7 +21,7 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.imports.functions import reads_by_name
 from lhkit.json_values import JSON
-from lhkit.messages import ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import their_code

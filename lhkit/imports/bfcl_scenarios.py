@@ -25,7 +25,8 @@ from lhkit.imports.bfcl import (
 )
 from lhkit.imports.imported import Imported, ImportedFile, Loss, gold_calls
 from lhkit.json_values import compact
-from lhkit.messages import ToolCall, ToolErr, ToolOk
+from lhkit.messages import ToolCall
+from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.registry import ToolRegistry
 
 CATEGORIES = (

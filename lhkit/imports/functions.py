@@ -19,7 +19,7 @@ from lhkit.errors import UsageError
 from lhkit.harness.equality import normal
 from lhkit.json_values import JSON, compact, plain_json
 from lhkit.locales import available_locales
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, result_in
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import day_of, load_named

@@ -32,7 +32,8 @@ from lhkit.imports.functions import (
 )
 from lhkit.imports.imported import SILENCE_FAILS, Imported, ImportedFile, Loss, gold_calls
 from lhkit.json_values import compact
-from lhkit.messages import ToolCall, ToolErr, ToolResult
+from lhkit.messages import ToolCall
+from lhkit.tool_results import ToolErr, ToolResult
 from lhkit.toolset import their_code
 
 DOMAINS = ("airline", "retail")

@@ -12,7 +12,7 @@ from lhkit.json_values import compact
 from lhkit.lifehelper.habits import Entry, Habit, done_days, done_rate
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
 from lhkit.lifehelper.search import Hit, ProtocolCard
-from lhkit.messages import MAX_RESULT_BYTES
+from lhkit.tool_results import MAX_RESULT_BYTES
 
 BUDGET_BYTES = MAX_RESULT_BYTES - 64
 """What the data of a result may take; the rest is for the envelope."""

@@ -46,7 +46,7 @@ from lhkit.lifehelper.rules import (
 from lhkit.lifehelper.schemas import DEFAULT_LIMIT
 from lhkit.lifehelper.search import find_protocol, nearest_protocols, search_protocols
 from lhkit.lifehelper.store import Store
-from lhkit.messages import ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

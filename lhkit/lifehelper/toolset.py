@@ -20,7 +20,7 @@ from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.summaries import Summaries
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import ROW_KEYS, parse_world, seed, snapshot
-from lhkit.messages import Sampling
+from lhkit.responses import Sampling
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

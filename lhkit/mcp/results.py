@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lhkit.json_values import NotJsonError, plain_json
 from lhkit.mcp.promise import BAD_RESULT
-from lhkit.messages import ToolErr, ToolOk
+from lhkit.tool_results import ToolErr, ToolOk
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock

@@ -34,8 +34,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.json_values import canonical, compact, plain_json
 from lhkit.locales import Catalog
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, envelope
 from lhkit.text import visible
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, envelope
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 

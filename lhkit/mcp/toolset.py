@@ -28,7 +28,7 @@ from lhkit.mcp.launch import Launch, Remote, fill_in, label, secrets_of, server_
 from lhkit.mcp.promise import BAD_RESULT, ResultPromise, without_patterns
 from lhkit.mcp.questions import Questions
 from lhkit.mcp.results import result_of
-from lhkit.messages import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import NAME_PATTERN, ToolRegistry
 from lhkit.toolset import day_of, isolation_fault

@@ -14,13 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lhkit.errors import AdapterError, LhkitError, WeightsError
-from lhkit.models.weights import (
-    ADAPTER_CARD,
-    ADAPTER_WEIGHTS,
-    FOLDER_MANIFEST,
-    MERGE_REFUSED,
-    require_adapter,
-)
+from lhkit.models.made_folder import FOLDER_MANIFEST
+from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS, MERGE_REFUSED, require_adapter
 
 MANIFEST: Final = "manifest.json"
 """What an adapter was trained on, and with which base."""

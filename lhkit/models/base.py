@@ -5,7 +5,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from lhkit.messages import Message, ModelEvent, ModelIdentity, Sampling
+from lhkit.messages import Message
+from lhkit.responses import ModelEvent, ModelIdentity, Sampling
 from lhkit.tools.definition import ToolDefinition
 
 

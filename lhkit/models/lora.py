@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from lhkit.errors import UsageError
-from lhkit.models.serving import ServerSettings, alias_of
-from lhkit.models.weights import weights_sha256
+from lhkit.models.aliases import alias_of
+from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.weights_hash import weights_sha256
 
 _CONFIG: Final = "adapter_config.json"
 _WEIGHTS: Final = "adapter_model.safetensors"

@@ -19,10 +19,10 @@ from lhkit.errors import (
     UnknownModelError,
     UsageError,
 )
-from lhkit.messages import ModelEvent, ModelIdentity
 from lhkit.models.base import ChatModel, ModelRequest, read_ahead
-from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
+from lhkit.responses import ModelEvent, ModelIdentity
 
 _SERVER_FAULTS = (
     ServerUnreachableError,

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lhkit.json_values import NotJsonError, compact
-from lhkit.messages import (
+from lhkit.messages import ToolCall
+from lhkit.models.base import ModelRequest
+from lhkit.responses import (
     Finished,
     ModelEvent,
     ModelIdentity,
     TextDelta,
     ThinkingDelta,
-    ToolCall,
     ToolCallParsed,
 )
-from lhkit.models.base import ModelRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

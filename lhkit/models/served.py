@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 from lhkit.errors import UsageError
-from lhkit.messages import ModelIdentity
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.http import Endpoint, Pace, connecting
+from lhkit.models.identity import connecting
 from lhkit.models.llama_cpp import LlamaCppHttp, is_llama_cpp
-from lhkit.models.openai import OpenAiHttp, require_promised
+from lhkit.models.openai_chat import OpenAiHttp, require_promised
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import MAX_NUM_SEQS
+from lhkit.models.transport import Endpoint, Pace
 from lhkit.models.vllm import VllmHttp, adding_start
+from lhkit.models.vllm_server import MAX_NUM_SEQS
+from lhkit.responses import ModelIdentity
 
 DIALECT_NAMES = (*DIALECTS, OPENAI)
 """Every dialect that `--dialect` takes."""

@@ -1,94 +1,26 @@
-"""vLLM's completions endpoint: the prompt is rendered and the reply is parsed here."""
+"""A Gemma behind vLLM's HTTP server, spoken to in its own dialect.
+
+The prompt is rendered and the answer parsed here (see `dialects`), through `/v1/completions`:
+the server's own tool parsers lose data for Gemma. Raw text, token ids, the client's timestamps
+and the server's own account are kept of every response.
+"""
 
 import hashlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
-from lhkit.errors import ModelError, StreamBrokenError, UsageError
-from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
+from lhkit.errors import ModelError, UsageError
 from lhkit.models.base import ModelRequest, read_ahead
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import BOS, IncrementalParser, ParsedEvent, ParseResult
-from lhkit.models.http import (
-    Connection,
-    Endpoint,
-    Pace,
-    ResponseReader,
-    connecting,
-    detokenized,
-    integers,
-    typed,
-)
+from lhkit.models.dialects.turns import BOS
+from lhkit.models.errors import not_a_server
+from lhkit.models.identity import connecting
+from lhkit.models.payload import typed
 from lhkit.models.request import completion_body
-
-# The choices of `/v1/completions`: plain text, which a dialect's parser reads as it comes.
-#
-# Source of the format: vLLM's `/v1/completions` with `return_token_ids` (one chunk a step).
-
-
-class CompletionContent:
-    """Feeds one response's text to a parser and keeps it."""
-
-    def __init__(self, parser: IncrementalParser) -> None:
-        self._parser = parser
-        self._pieces: list[str] = []
-        self._shown_chars = 0
-        self._shown_calls = 0
-        self.result: ParseResult | None = None
-
-    @property
-    def raw_text(self) -> str:
-        """All of the text."""
-        return "".join(self._pieces)
-
-    def has_token(self, choice: Mapping[str, Any]) -> bool:
-        """Return True if the choice has text."""
-        return bool(choice.get("text"))
-
-    def feed(self, choice: Mapping[str, Any]) -> Iterator[ParsedEvent]:
-        """Yield what has become certain.
-
-        Raises:
-            StreamBrokenError: there is text after the end, or it is no text.
-        """
-        text = typed(choice, "text", str)
-        if not text:
-            return
-        if self.result is not None:
-            raise StreamBrokenError(
-                "the server went on after the end: give --base-url of the server itself, without a "
-                "proxy that changes its streams"
-            )
-        self._pieces.append(text)
-        for event in self._parser.feed(text):
-            if isinstance(event, TextDelta):
-                self._shown_chars += len(event.text)
-            elif isinstance(event, ToolCallParsed):
-                self._shown_calls += 1
-            yield event
-
-    def end(self) -> Iterator[ParsedEvent]:
-        """Yield what the parser held back, as soon as the model has ended."""
-        self.result = self._parser.close()
-        if rest := self.result.text[self._shown_chars :]:
-            yield TextDelta(text=rest)
-        for call in self.result.calls[self._shown_calls :]:
-            yield ToolCallParsed(call=call)
-
-    def close(self, *, truncated: bool) -> Iterator[ParsedEvent]:
-        """Yield nothing: in the text itself every call is complete, or is a fragment."""
-        return iter(())
-
-
-# A Gemma behind vLLM's HTTP server, spoken to in its own dialect.
-#
-# The prompt is rendered and the answer parsed here (see `dialects`), through `/v1/completions`:
-# the server's own tool parsers lose data for Gemma. Raw text, token ids, the client's timestamps
-# and the server's own account are kept of every response.
-
-
-__all__ = ["Endpoint", "VllmHttp", "adding_start"]
+from lhkit.models.response import ResponseReader
+from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.responses import ModelEvent, ModelIdentity
 
 
 async def adding_start(connection: Connection, model: str) -> bool:
@@ -174,12 +106,11 @@ class VllmHttp:
         Raises:
             ModelError: as `stream`.
         """
-        return await detokenized(self._connection, self._identity.model, token_ids)
-
-    async def _tokenized(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt that has its own `<bos>`."""
-        asked = {"model": self._identity.model, "prompt": prompt, "add_special_tokens": False}
-        return integers(await self._connection.post("/tokenize", asked), "tokens")
+        asked = {"model": self._identity.model, "tokens": list(token_ids)}
+        told = await self._connection.post("/detokenize", asked)
+        if not isinstance(prompt := told.get("prompt"), str):
+            raise not_a_server(self._connection.address, "no prompt at /detokenize")
+        return prompt
 
     async def warm(self, request: ModelRequest) -> None:
         """Have the server read a prompt in advance (see `ReadsAhead`).

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import LhkitError, UsageError
+from lhkit.events import CallSettled, ChatEvent, EndReason, TurnEnded
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.record import Vote
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, Catalog, load_catalog
-from lhkit.messages import CallSettled, ChatEvent, EndReason, ModelIdentity, TurnEnded
 from lhkit.models.base import ChatModel
 from lhkit.notebook.ab_state import (
     SIDES,
@@ -42,6 +42,7 @@ from lhkit.notebook.loop import HomeLoop, Running
 from lhkit.notebook.opt_in import OptIns, licence_of
 from lhkit.notebook.screen import Screen
 from lhkit.notebook.state import PanelState
+from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings, load_settings
 from lhkit.toolset import DEFAULT, BareToolset, Toolset, ToolsetSource, toolset_of
 

@@ -4,16 +4,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias, assert_never
 
+from lhkit.events import CallReady, CallSettled, ChatEvent, ModelFinished, TurnEnded
 from lhkit.harness.record import Preference, SampleRecord
-from lhkit.messages import (
-    CallReady,
-    CallSettled,
-    ChatEvent,
-    ModelFinished,
-    ModelIdentity,
-    TurnEnded,
-)
 from lhkit.notebook.events import OptedIn, OptInAsked, PanelNotice
+from lhkit.responses import ModelIdentity
 
 Side: TypeAlias = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from lhkit.chat.controller import ChatController
 from lhkit.chat.transcript import Transcript
 from lhkit.confirm.gate import ConfirmGate
+from lhkit.events import ChatEvent
 from lhkit.harness.record import RowKeys
 from lhkit.harness.sessions import Surroundings
 from lhkit.json_values import JSON
 from lhkit.locales import Catalog
-from lhkit.messages import ChatEvent, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import assistant_of

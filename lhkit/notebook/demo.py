@@ -10,11 +10,11 @@ from pathlib import Path
 
 from lhkit.lifehelper.toolset import LifeHelperToolset
 from lhkit.locales import DEFAULT_LOCALE
-from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import ScriptedModel
 from lhkit.notebook.demo_script import demo_reply
 from lhkit.notebook.panel import ChatPanel
+from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
 
 PACE_S = 0.03

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import ToolCall, ToolCallMessage, ToolCancelled, ToolErr, ToolOk, UserMessage
+from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 _HANGUL = re.compile(r"[가-힣]")
 _QUERY_CHARS = 50

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.messages import ChatEvent, ModelIdentity
+from lhkit.events import ChatEvent
+from lhkit.responses import ModelIdentity
 
 
 class QuestionOutcome(StrEnum):

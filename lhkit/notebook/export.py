@@ -11,7 +11,6 @@ from lhkit.harness.record import RowKeys
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, compact, plain_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import envelope
 from lhkit.notebook.items import (
     AssistantItem,
     CardItem,
@@ -25,6 +24,7 @@ from lhkit.notebook.items import (
 from lhkit.notebook.markdown import acts
 from lhkit.notebook.state import PanelState
 from lhkit.text import printable
+from lhkit.tool_results import envelope
 
 
 def to_markdown(state: PanelState, catalog: Catalog) -> str:

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 from lhkit.confirm.form import Form
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.messages import DispatchTrace, ToolResult
+from lhkit.events import DispatchTrace
 from lhkit.notebook.events import QuestionOutcome
+from lhkit.tool_results import ToolResult
 
 
 class Ending(StrEnum):

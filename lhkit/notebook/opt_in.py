@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from lhkit.locales import Catalog
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 
 FILE = "chat-opt-in.json"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import LhkitError, UsageError
+from lhkit.events import CallSettled, ChatEvent
 from lhkit.files import write_whole
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.sessions import Surroundings
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
-from lhkit.messages import CallSettled, ChatEvent
 from lhkit.models.base import ChatModel
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.conversation import PanelConversation

@@ -14,7 +14,6 @@ from lhkit.confirm.form import Form
 from lhkit.confirm.summary import pretty
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, envelope
 from lhkit.notebook.fields import FieldEntry, escaped, field_html
 from lhkit.notebook.items import (
     AssistantItem,
@@ -30,6 +29,7 @@ from lhkit.notebook.items import (
 from lhkit.notebook.markdown import normal_lines, to_html
 from lhkit.notebook.state import ModelStatus, PanelState
 from lhkit.text import visible
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, envelope
 
 MAX_VALUE_CHARS = 20_000
 """An argument or a result is cut after this many characters: the page is to stay usable."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import assert_never
 
-from lhkit.messages import (
+from lhkit.events import (
     CallReady,
     CallSettled,
     EndReason,
@@ -17,10 +17,8 @@ from lhkit.messages import (
     HistoryCleared,
     ModelCalled,
     ModelFinished,
-    ModelIdentity,
     TextStreamed,
     ThinkingStreamed,
-    ToolCancelled,
     TurnEnded,
     TurnStarted,
 )
@@ -47,6 +45,8 @@ from lhkit.notebook.items import (
     ToolItem,
     UserItem,
 )
+from lhkit.responses import ModelIdentity
+from lhkit.tool_results import ToolCancelled
 
 _LOST = frozenset({"ServerUnreachableError", "StreamBrokenError", "StreamStalledError"})
 """Causes of a failed turn after which the server may be gone."""

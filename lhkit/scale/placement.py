@@ -11,10 +11,10 @@ from lhkit.errors import MissingPackageError, UsageError
 from lhkit.harness.author.gold import gold_models, silent_model
 from lhkit.harness.manifest import versions
 from lhkit.harness.plan import ModelSource
-from lhkit.messages import ModelIdentity
 from lhkit.models import served
 from lhkit.models.dialects.base import Constraint
 from lhkit.precision import Dtype
+from lhkit.responses import ModelIdentity
 from lhkit.runtimes import VLLM, Runtime
 from lhkit.toolset import Session, Toolset, ToolsetAround
 

@@ -12,7 +12,7 @@ from lhkit.errors import LhkitError, ServerUnreachableError, UsageError
 from lhkit.harness.plan import Job
 from lhkit.harness.run import Played
 from lhkit.harness.scenario import Scenario
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.scale.cluster import Cluster, LostError
 from lhkit.scale.placement import LOCAL, Asked, Introduction, Part, Room
 

@@ -19,10 +19,11 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.models import served
 from lhkit.models.families import family_of
-from lhkit.models.http import Endpoint
+from lhkit.models.gemma import EMBEDDED_NAMES
 from lhkit.models.request import OPENAI
-from lhkit.models.serving import GPU, ServerSettings, VllmServer, for_installed_vllm
-from lhkit.models.weights import EMBEDDED_NAMES, require_unchanged, weights_sha256
+from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import GPU, ServerSettings, VllmServer, for_installed_vllm
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 from lhkit.scale.logs import end_of
 from lhkit.scale.placement import SCRIPTED, Asked, Introduction, Part, told_instructions
 from lhkit.settings import Settings, load_settings

@@ -25,17 +25,10 @@ from lhkit.confirm.gate import (
     open_to_questions,
 )
 from lhkit.confirm.summary import summarize
+from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.json_values import JSON, NotJsonError, plain_json, read_only_json
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import (
-    DispatchTrace,
-    GateOutcome,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    ToolResult,
-    serialisable,
-)
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, serialisable
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.validation import Accepted, ArgumentsVerdict, Invalid, Missing, NotAnObject

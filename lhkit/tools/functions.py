@@ -33,7 +33,7 @@ from pydantic_core import PydanticSerializationError
 from lhkit.confirm.summary import DEPS_PARAMETER, Summarizer
 from lhkit.errors import RegistrationError
 from lhkit.json_values import JSON, NotJsonError, compact
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.schema import with_subschemas
 from lhkit.tools.validation import Check, Invalid, invalid

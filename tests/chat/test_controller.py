@@ -15,33 +15,15 @@ from lhkit.chat.controller import Assistant, ChatController
 from lhkit.chat.state import ChatState, apply_event
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.errors import ContextTooLongError, ServerUnreachableError
-from lhkit.messages import (
-    CallReady,
-    CallSettled,
-    EndReason,
-    Finished,
-    GateOutcome,
-    ModelEvent,
-    ModelFinished,
-    ModelIdentity,
-    ModelMessage,
-    SystemMessage,
-    TextDelta,
-    ToolCall,
-    ToolCallMessage,
-    ToolCallParsed,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    ToolResult,
-    TurnEnded,
-    UserMessage,
-)
+from lhkit.events import CallReady, CallSettled, EndReason, GateOutcome, ModelFinished, TurnEnded
+from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
+from lhkit.models.chat_messages import chat_messages
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.request import chat_messages
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed
 from lhkit.testing import EventLog, echo_tool, object_schema
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

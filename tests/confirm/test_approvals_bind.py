@@ -22,11 +22,11 @@ from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
 from lhkit.locales import load_catalog
 from lhkit.mcp import serving
 from lhkit.mcp.serving import McpServing
-from lhkit.messages import ToolOk, ToolResult
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession

@@ -14,8 +14,9 @@ from lhkit.confirm.gate import (
     ScriptedGate,
     asked_in_the_midst,
 )
-from lhkit.messages import DispatchTrace, ToolErr, ToolOk, ToolResult
+from lhkit.events import DispatchTrace
 from lhkit.testing import BrokenGate, echo_tool
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

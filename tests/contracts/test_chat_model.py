@@ -11,23 +11,16 @@ import pytest
 
 from lhkit.errors import ModelError, StreamBrokenError
 from lhkit.json_values import compact
-from lhkit.messages import (
-    Finished,
-    ModelEvent,
-    TextDelta,
-    ThinkingDelta,
-    ToolCall,
-    ToolCallParsed,
-    UserMessage,
-)
+from lhkit.messages import ToolCall, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import CassetteModel, RecordingModel
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import Endpoint
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
+from lhkit.responses import Finished, ModelEvent, TextDelta, ThinkingDelta, ToolCallParsed
 from tests.models.fake_llama_cpp import FakeLlamaCpp, native
 from tests.models.fake_vllm import (
     FakeVllm,

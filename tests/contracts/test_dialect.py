@@ -12,21 +12,11 @@ from hypothesis import strategies as st
 
 from lhkit.errors import UsageError
 from lhkit.json_values import MAX_DEPTH, NotJsonError
-from lhkit.messages import (
-    Message,
-    ModelMessage,
-    SystemMessage,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallMessage,
-    ToolCallParsed,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS, Dialect
-from lhkit.models.dialects.base import ParsedEvent, ParseResult
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.registry import NAME_PATTERN
 
 TOOLS: list[dict[str, Any]] = [

@@ -12,11 +12,11 @@ from lhkit.harness.author.mutate import mutate
 from lhkit.harness.loader import load_scenarios, read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried
-from lhkit.messages import ToolOk
 from lhkit.models.scripted import call, say
 from lhkit.notebook.items import AssistantItem, CardItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.settings import Settings
+from lhkit.tool_results import ToolOk
 from lhkit.toolset import load
 
 pytestmark = pytest.mark.slow

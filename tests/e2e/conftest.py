@@ -14,8 +14,8 @@ from aiohttp import web
 from lhkit import app
 from lhkit.cli.progress import opened_model
 from lhkit.models.base import ChatModel
-from lhkit.models.http import Endpoint
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import Settings, load_settings
 

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lhkit.lifehelper import toolset as life_helper
-from lhkit.messages import Finished, Sampling, ToolCall, UserMessage
+from lhkit.messages import ToolCall, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.http import Endpoint
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
+from lhkit.responses import Finished, Sampling
 from lhkit.tools.validation import Accepted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(600)]

@@ -10,8 +10,8 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import Sampling
 from lhkit.models.base import ChatModel
+from lhkit.responses import Sampling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 

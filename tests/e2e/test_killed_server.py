@@ -12,11 +12,11 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Endpoint
-from lhkit.models.serving import VllmServer
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
+from lhkit.models.vllm_server import VllmServer
+from lhkit.responses import ModelEvent, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]

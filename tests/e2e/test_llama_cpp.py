@@ -11,12 +11,13 @@ import xllamacpp
 
 from lhkit import app
 from lhkit.errors import ModelError
+from lhkit.files import file_sha256
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import Finished, ModelIdentity, Sampling, TextDelta, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.light import ensure_light, light_sha256
 from lhkit.models.served import connect
-from lhkit.models.weights import file_sha256
+from lhkit.responses import Finished, ModelIdentity, Sampling, TextDelta
 from lhkit.settings import Settings
 from lhkit.toolset import registry_of
 

@@ -11,21 +11,15 @@ from lhkit.harness.record import Verdict
 from lhkit.harness.run import replay
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import (
-    Finished,
-    Message,
-    ModelMessage,
-    Sampling,
-    ToolCallMessage,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.http import Endpoint
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
+from lhkit.responses import Finished, Sampling
+from lhkit.tool_results import ToolOk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.model, pytest.mark.timeout(1200)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
+from lhkit.events import EndReason, ModelCalled, ModelFinished, TurnEnded, TurnStarted
 from lhkit.harness.html.display import SampleView
 from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
@@ -17,22 +18,14 @@ from lhkit.harness.record import Evidence, Judgement, SampleRecord
 from lhkit.harness.record_json import decode_line, decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.turn_record import Timed, turn_record
-from lhkit.messages import (
-    EndReason,
-    Finished,
-    ModelCalled,
-    ModelFinished,
-    ModelIdentity,
-    TurnEnded,
-    TurnStarted,
-    UserMessage,
-)
+from lhkit.messages import UserMessage
 from lhkit.models.cassette import encode_cassette, read_cassette
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import Content, ResponseReader
-from lhkit.models.openai import ChatContent
-from lhkit.models.vllm import CompletionContent
+from lhkit.models.response import Content, ResponseReader
 from lhkit.notebook.markdown import to_html
+from lhkit.responses import Finished, ModelIdentity
 from tests.fuzz.edits import edited
 
 TOOLS = [{"name": "f", "description": "", "parameters": {"type": "object"}}]

@@ -12,7 +12,8 @@ from lhkit.chat.controller import Assistant
 from lhkit.errors import UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.scenario import Scenario
-from lhkit.messages import Sampling, ToolErr, ToolOk, ToolResult
+from lhkit.responses import Sampling
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

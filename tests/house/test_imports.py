@@ -141,5 +141,5 @@ def test_the_package_knows_no_evals() -> None:
 def test_rescoring_needs_tools_and_scenarios_and_no_server() -> None:
     reached = reached_from("lhkit.cli.rescore", modules())
     assert reached.isdisjoint(
-        {"lhkit.app", "lhkit.models.http", "lhkit.models.serving", "lhkit.models.weights"}
+        {"lhkit.app", "lhkit.models.transport", "lhkit.models.server", "lhkit.models.weights"}
     )

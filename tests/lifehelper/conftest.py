@@ -12,7 +12,7 @@ from lhkit.lifehelper.catalog import Protocol, ProtocolCatalog, ProtocolText, lo
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.toolset import build_registry
-from lhkit.messages import ToolResult
+from lhkit.tool_results import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 
 SEOUL = ZoneInfo("Asia/Seoul")

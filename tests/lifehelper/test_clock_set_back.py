@@ -7,7 +7,7 @@ import pytest
 
 from lhkit.lifehelper.habits import list_entries, list_habits
 from lhkit.lifehelper.tools import LifeHelper
-from lhkit.messages import ToolErr, ToolOk, ToolResult
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from tests.lifehelper.conftest import SetClock
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from lhkit.lifehelper.rules import RuleLimits
 from lhkit.lifehelper.store import Store, StoreImage
 from lhkit.lifehelper.tools import LifeHelper
 from lhkit.lifehelper.world import parse_world, seed, snapshot
-from lhkit.messages import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult, encode_tool_result
 
 Call = Callable[..., Awaitable[ToolResult]]
 NOW = "2026-06-17T09:00:00+09:00"

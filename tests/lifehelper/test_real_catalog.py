@@ -8,7 +8,7 @@ from lhkit.lifehelper.schemas import ANCHOR_CHARS
 from lhkit.lifehelper.search import search_protocols
 from lhkit.lifehelper.store import StoreImage
 from lhkit.lifehelper.tools import LifeHelper, query_protocol, search_catalog
-from lhkit.messages import ToolOk, encode_tool_result
+from lhkit.tool_results import ToolOk, encode_tool_result
 
 
 def no_clock() -> None:

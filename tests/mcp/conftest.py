@@ -12,9 +12,10 @@ import pytest
 
 from lhkit.confirm.form import Form, FormAction, FormAnswer, Typed, filled
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest
+from lhkit.events import DispatchTrace
 from lhkit.locales import load_catalog
 from lhkit.mcp.toolset import McpToolset
-from lhkit.messages import DispatchTrace, ToolResult
+from lhkit.tool_results import ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.toolset import Session
 

@@ -19,8 +19,8 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
-from lhkit.messages import ToolErr, ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.toolset import load, open_session, opened, runs_on_of, state_of
 from tests.mcp.conftest import START_S, dispatched
 

@@ -12,7 +12,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult, InputRequiredResult
 
 from lhkit.confirm.gate import ScriptedGate
 from lhkit.mcp.toolset import McpToolset
-from lhkit.messages import ToolOk
+from lhkit.tool_results import ToolOk
 from lhkit.toolset import opened
 from tests.mcp.conftest import START_S, Person, dispatched
 

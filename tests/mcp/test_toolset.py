@@ -15,11 +15,12 @@ import pytest
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAnswer
 from lhkit.confirm.gate import ConfirmGate, ConfirmRequest, DenyGate, ScriptedGate
 from lhkit.errors import McpServerError, MissingPackageError, UsageError
+from lhkit.events import GateOutcome
 from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset, StateRead
-from lhkit.messages import GateOutcome, ToolCancelled, ToolErr, ToolOk
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook.panel import ChatPanel
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.validation import Accepted, Invalid
 from lhkit.toolset import (
     label_of,

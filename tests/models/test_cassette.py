@@ -17,25 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import CassetteError, StreamBrokenError, UsageError
-from lhkit.messages import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    ModelMessage,
-    Sampling,
-    SystemMessage,
-    TextDelta,
-    ThinkingDelta,
-    Timing,
-    ToolCall,
-    ToolCallMessage,
-    ToolCallParsed,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    Usage,
-    UserMessage,
-)
+from lhkit.messages import ModelMessage, SystemMessage, ToolCall, ToolCallMessage, UserMessage
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.cassette import (
     Cassette,
@@ -45,6 +27,18 @@ from lhkit.models.cassette import (
     read_cassette,
 )
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.responses import (
+    Finished,
+    ModelEvent,
+    ModelIdentity,
+    Sampling,
+    TextDelta,
+    ThinkingDelta,
+    Timing,
+    ToolCallParsed,
+    Usage,
+)
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 from lhkit.tools.definition import ToolDefinition
 
 pytestmark = pytest.mark.anyio

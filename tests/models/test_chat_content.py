@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lhkit.errors import StreamBrokenError
-from lhkit.messages import TextDelta, ThinkingDelta, ToolCall, ToolCallParsed
-from lhkit.models.dialects.base import ParsedEvent, ParseResult
-from lhkit.models.openai import ChatContent
+from lhkit.messages import ToolCall
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 from tests.models.fake_vllm import chat_call
 
 KNOWN = ("get_weather", "add")

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lhkit.models.weights import run_to_end
+from lhkit.models.child_process import run_to_end
 
 pytestmark = pytest.mark.anyio
 

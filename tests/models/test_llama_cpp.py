@@ -15,14 +15,15 @@ from lhkit.errors import (
     StreamBrokenError,
     UsageError,
 )
-from lhkit.messages import Finished, ModelEvent, Sampling, TextDelta, Usage, UserMessage
+from lhkit.messages import UserMessage
+from lhkit.models.aliases import alias_of
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
 from lhkit.models.gguf_serving import BUILD_ALIAS
-from lhkit.models.http import Endpoint
 from lhkit.models.llama_cpp import LlamaCppHttp
 from lhkit.models.served import connect
-from lhkit.models.serving import alias_of
+from lhkit.models.transport import Endpoint
+from lhkit.responses import Finished, ModelEvent, Sampling, TextDelta, Usage
 from tests.models.fake_llama_cpp import PROMPT_IDS, PROPS, TIMINGS, FakeLlamaCpp, native
 from tests.models.fake_vllm import NOT_FOUND, Behaviour, FakeVllm, answers, event, models, streams
 

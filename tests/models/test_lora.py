@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from lhkit.errors import UsageError
+from lhkit.models.aliases import sha256_of
 from lhkit.models.lora import read_lora, with_lora
-from lhkit.models.serving import ServerSettings, sha256_of
+from lhkit.models.vllm_server import ServerSettings
 
 pytestmark = pytest.mark.anyio
 

@@ -20,22 +20,15 @@ from lhkit.errors import (
     StreamStalledError,
     UsageError,
 )
-from lhkit.messages import (
-    Finished,
-    ModelEvent,
-    Sampling,
-    TextDelta,
-    ToolCallParsed,
-    ToolOk,
-    Usage,
-    UserMessage,
-)
+from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Endpoint
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.served import connect, require_constraint
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
+from lhkit.responses import Finished, ModelEvent, Sampling, TextDelta, ToolCallParsed, Usage
 from lhkit.testing import object_schema
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,

@@ -10,19 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.messages import (
-    Message,
-    ModelMessage,
-    SystemMessage,
-    ToolCallMessage,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-    encode_tool_result,
-)
+from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
+from lhkit.models.chat_messages import chat_messages, chat_tools, choice_of
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.families import parser_args
-from lhkit.models.request import chat_messages, chat_tools, choice_of
+from lhkit.tool_results import ToolErr, ToolOk, encode_tool_result
 
 TOOLS = (
     {

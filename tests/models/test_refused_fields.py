@@ -9,10 +9,12 @@ import pytest
 from aiohttp import web
 
 from lhkit.errors import ModelError, RequestRefusedError
-from lhkit.messages import Finished, Sampling, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Endpoint, refused_field
+from lhkit.models.refused_fields import refused_field
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
+from lhkit.responses import Finished, Sampling
 from tests.models.fake_vllm import (
     NOT_FOUND,
     Behaviour,

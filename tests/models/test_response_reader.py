@@ -16,10 +16,10 @@ from lhkit.errors import (
     ServerOverloadedError,
     StreamBrokenError,
 )
-from lhkit.messages import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
+from lhkit.models.completion_content import CompletionContent
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.http import ResponseReader
-from lhkit.models.vllm import CompletionContent
+from lhkit.models.response import ResponseReader
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta, ToolCallParsed, Usage
 from tests.models.fake_vllm import (
     DONE,
     END_OF_TURN,

@@ -16,10 +16,12 @@ from lhkit.errors import (
     StreamBrokenError,
     StreamStalledError,
 )
-from lhkit.messages import Finished, ModelEvent, UserMessage
+from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Backoff, Endpoint, Pace
+from lhkit.models.retry import Backoff
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint, Pace
+from lhkit.responses import Finished, ModelEvent
 from tests.models.fake_vllm import (
     NOT_FOUND,
     TOO_LONG,

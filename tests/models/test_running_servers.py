@@ -8,15 +8,9 @@ import psutil
 import pytest
 from aiohttp import web
 
-from lhkit.models.serving import (
-    HOST,
-    RunningServer,
-    ServerSettings,
-    VllmServer,
-    advertised,
-    after_boot_s,
-    find_running,
-)
+from lhkit.models.running_servers import RunningServer, advertised, after_boot_s, find_running
+from lhkit.models.server import HOST
+from lhkit.models.vllm_server import ServerSettings, VllmServer
 
 pytestmark = pytest.mark.anyio
 

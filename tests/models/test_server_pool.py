@@ -27,9 +27,9 @@ from lhkit.harness.store import read_manifest, read_records
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.messages import UserMessage
 from lhkit.models.base import ChatModel, ModelRequest, ReadsAhead
-from lhkit.models.http import Endpoint
 from lhkit.models.pool import ServerPool, connected_pool
 from lhkit.models.served import connect, fitting_concurrency
+from lhkit.models.transport import Endpoint
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool
 from lhkit.tools.registry import ToolRegistry

@@ -6,14 +6,9 @@ from pathlib import Path
 from safetensors import safe_open
 
 from lhkit.models.adapter import MANIFEST
-from lhkit.models.weights import (
-    ADAPTER_CARD,
-    ADAPTER_WEIGHTS,
-    EMBEDDED_GEMMA,
-    SHIPPED_ADAPTER,
-    require_adapter,
-    weights_folder,
-)
+from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS, SHIPPED_ADAPTER, require_adapter
+from lhkit.models.weights import weights_folder
+from lhkit.models.wheels import EMBEDDED_GEMMA
 
 LARGEST_BYTES = 20_000_000
 LINEAR_LAYERS = {

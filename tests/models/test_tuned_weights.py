@@ -14,23 +14,21 @@ from typing import Any
 import pytest
 
 from lhkit.errors import AdapterError, MissingPackageError, SetupError, WeightsError
-from lhkit.models import weights
+from lhkit.models import tuned
 from lhkit.models.adapter import MANIFEST as TRAINING
 from lhkit.models.adapter import base_sha256, encoder, main, merge
-from lhkit.models.weights import (
+from lhkit.models.made_folder import FOLDER_MANIFEST
+from lhkit.models.progress import WeightsProgress, WeightsStage
+from lhkit.models.tuned import (
     ADAPTER_CARD,
     ADAPTER_WEIGHTS,
-    EMBEDDED_GEMMA,
-    FOLDER_MANIFEST,
     Merger,
-    WeightsProgress,
-    WeightsSource,
-    WeightsStage,
     ensure_tuned,
     merge_in_subprocess,
     tuned_folder,
-    weights_folder,
 )
+from lhkit.models.weights import weights_folder
+from lhkit.models.wheels import EMBEDDED_GEMMA, WeightsSource
 
 pytestmark = pytest.mark.anyio
 
@@ -246,7 +244,7 @@ async def test_a_merging_process_that_dies_tells_its_last_line(
     async def run_offline(*_: str) -> tuple[int, str]:
         return 1, line
 
-    monkeypatch.setattr(weights, "run_offline", run_offline)
+    monkeypatch.setattr(tuned, "run_offline", run_offline)
     with pytest.raises(kind, match=sentence):
         await merge_in_subprocess(tmp_path, tmp_path, tmp_path / "target")
 

@@ -25,22 +25,23 @@ from lhkit.errors import (
     UnknownModelError,
     UsageError,
 )
-from lhkit.messages import (
+from lhkit.messages import UserMessage
+from lhkit.models.base import ModelRequest
+from lhkit.models.completion_content import CompletionContent
+from lhkit.models.dialects import DIALECTS
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.models.vllm import VllmHttp
+from lhkit.responses import (
     Finished,
     ModelEvent,
     ModelIdentity,
     Sampling,
     TextDelta,
     ToolCallParsed,
-    ToolOk,
     Usage,
-    UserMessage,
 )
-from lhkit.models.base import ModelRequest
-from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import Constraint
-from lhkit.models.http import Connection, Endpoint, Pace
-from lhkit.models.vllm import CompletionContent, VllmHttp
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from tests.models.fake_vllm import (
     DONE,

@@ -13,7 +13,8 @@ import pytest
 
 from lhkit.errors import MissingPackageError, ServerStartError
 from lhkit.models import server_reaper
-from lhkit.models.serving import HOST, ServerSettings, StartProgress, VllmServer
+from lhkit.models.server import HOST, StartProgress
+from lhkit.models.vllm_server import ServerSettings, VllmServer
 
 pytestmark = pytest.mark.anyio
 

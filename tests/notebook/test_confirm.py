@@ -13,12 +13,12 @@ import pytest
 from lhkit.confirm.form import CANCELLED, DECLINED, Form, FormAction, FormAnswer, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
-from lhkit.messages import ToolOk, ToolResult
 from lhkit.notebook.confirm import ButtonConfirmGate
 from lhkit.notebook.events import QuestionOutcome
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.screen import Screen
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

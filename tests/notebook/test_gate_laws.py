@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.chat.controller import Assistant
-from lhkit.messages import ToolOk
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook.ab import ABPanel
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.review import Review
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareSession, Session
 from tests.notebook.conftest import FrontEnd

@@ -10,13 +10,13 @@ import pytest
 from lhkit.chat.controller import ChatController
 from lhkit.cli.chats import list_chats, remove_chats, show_chat
 from lhkit.errors import RunError, ServerUnreachableError, UsageError
+from lhkit.events import EndReason
 from lhkit.harness.chats import ChatKeeper
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.record import Evidence, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.sessions import Surroundings
 from lhkit.harness.store import RECORDS, read_records
-from lhkit.messages import EndReason
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
 from lhkit.notebook import demo_panel
 from lhkit.notebook.items import ErrorItem, NoteItem

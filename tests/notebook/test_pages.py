@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolCancelled
 from lhkit.models.scripted import call, say
 from lhkit.notebook.events import QuestionOutcome
 from lhkit.notebook.items import UserItem
 from lhkit.notebook.panel import ChatPanel
+from lhkit.tool_results import ToolCancelled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

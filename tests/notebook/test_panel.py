@@ -12,15 +12,16 @@ from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest, asked_in_the_midst
 from lhkit.errors import ServerUnreachableError, UsageError
 from lhkit.locales import available_locales, load_catalog
-from lhkit.messages import ModelEvent, ModelIdentity, TextDelta, ToolCancelled, ToolOk
 from lhkit.models.base import ModelRequest
 from lhkit.models.scripted import Reply, call, say
 from lhkit.notebook.events import QuestionOutcome
 from lhkit.notebook.items import AssistantItem, CardItem, ErrorItem, NoteItem, OptInItem, ToolItem
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.state import ModelStatus
+from lhkit.responses import ModelEvent, ModelIdentity, TextDelta
 from lhkit.settings import Settings
 from lhkit.testing import echo_tool, object_schema
+from lhkit.tool_results import ToolCancelled, ToolOk
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import BareToolset, Session
 

@@ -9,7 +9,6 @@ import pytest
 from lhkit.confirm.form import Form, form_of
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity, ToolErr, ToolOk
 from lhkit.notebook.events import QuestionOutcome
 from lhkit.notebook.items import (
     AssistantItem,
@@ -24,6 +23,8 @@ from lhkit.notebook.items import (
 from lhkit.notebook.markdown import MAX_MARKDOWN_CHARS
 from lhkit.notebook.render import MAX_VALUE_CHARS, fragment, patches, render
 from lhkit.notebook.state import ModelStatus, PanelState, TurnFigures
+from lhkit.responses import ModelIdentity
+from lhkit.tool_results import ToolErr, ToolOk
 
 KO = load_catalog("ko")
 EVIL = "<img src=x onerror=alert(1)>\"'><script>alert(1)</script> data-answer=run"

@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 
+from lhkit.events import TextStreamed
 from lhkit.locales import load_catalog
-from lhkit.messages import (
-    Finished,
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    TextStreamed,
-)
 from lhkit.models.base import ModelRequest
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.panel import ChatPanel
 from lhkit.notebook.screen import UPDATE_S, Screen
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, TextDelta
 
 pytestmark = pytest.mark.timeout(300)
 

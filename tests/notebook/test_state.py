@@ -1,30 +1,25 @@
 """Panel state is a fold of events."""
 
 from lhkit.confirm.gate import ConfirmRequest
-from lhkit.messages import (
+from lhkit.events import (
     CallReady,
     CallSettled,
     DispatchTrace,
     EndReason,
-    Finished,
     GateOutcome,
     HistoryCleared,
     ModelCalled,
     ModelFinished,
     TextStreamed,
-    Timing,
-    ToolCall,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolOk,
     TurnEnded,
     TurnStarted,
-    Usage,
-    UserMessage,
 )
+from lhkit.messages import ToolCall, ToolCallMessage, UserMessage
 from lhkit.notebook.events import CardOpened, CardSettled, PanelEvent, QuestionOutcome, TurnDropped
 from lhkit.notebook.items import AssistantItem, CardItem, Ending, ErrorItem, ToolItem, UserItem
 from lhkit.notebook.state import ModelStatus, PanelState, fold
+from lhkit.responses import Finished, Timing, Usage
+from lhkit.tool_results import ToolCancelled, ToolOk
 
 REQUEST = ConfirmRequest(tool="write", description="d", args={}, summary="s")
 CALL = ToolCall(name="write", args={"a": 1}, raw="raw")

@@ -13,7 +13,7 @@ from typing import Any
 
 from neighbour import ODD_ONE
 
-from lhkit.messages import ToolErr, ToolOk
+from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

@@ -29,7 +29,7 @@ from lhkit.harness.run import Played, replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest, read_records
 from lhkit.lifehelper.shipped import scenario_paths
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.scale import logs
 from lhkit.scale.cluster import Cluster, LostError
 from lhkit.scale.placement import (

@@ -25,8 +25,8 @@ from lhkit.errors import RunError, StoreError
 from lhkit.harness.store import MANIFEST, RECORDS, open_journal, read_manifest, read_records
 from lhkit.lifehelper import toolset as life_helper
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
+from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from tests.harness.records.test_journal import record
 

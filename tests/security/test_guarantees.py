@@ -12,9 +12,9 @@ import pytest
 from lhkit import app
 from lhkit.cli.finish import _complain
 from lhkit.errors import ServerFailedError
-from lhkit.messages import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 from lhkit.models.families import serve_command
-from lhkit.models.serving import HOST
+from lhkit.models.server import HOST
+from lhkit.tool_results import MAX_RESULT_BYTES, ToolOk, encode_tool_result
 
 PACKAGE = Path(app.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\u2066[/red][bold]"

@@ -28,7 +28,7 @@ from lhkit.mcp.launch import Launch, Remote
 from lhkit.mcp.toolset import McpToolset
 from lhkit.messages import UserMessage
 from lhkit.models.base import ModelRequest
-from lhkit.models.openai import OpenAiHttp
+from lhkit.models.openai_chat import OpenAiHttp
 from lhkit.models.vllm import VllmHttp
 from lhkit.redaction import hide, masked
 from lhkit.settings import Settings

@@ -18,8 +18,8 @@ from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.habits import list_entries
 from lhkit.lifehelper.store import Store
 from lhkit.lifehelper.tools import LifeHelper
-from lhkit.messages import ToolErr, ToolOk
 from lhkit.settings import Settings
+from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 
 NOTEBOOK = """
@@ -32,7 +32,7 @@ from lhkit.lifehelper.toolset import LIFE_HELPER
 from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.settings import Settings
 from lhkit.messages import ToolCallMessage
-from lhkit.messages import envelope
+from lhkit.tool_results import envelope
 
 async def said(session, name, args):
     model = ScriptedModel([call(name, **args), say("네")])

@@ -15,10 +15,11 @@ from jsonschema import Draft202012Validator
 
 from lhkit.confirm.gate import ConfirmRequest, ScriptedGate
 from lhkit.confirm.terminal import TerminalGate
+from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.json_values import canonical
 from lhkit.locales import load_catalog
-from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.testing import BrokenGate, echo_tool, object_schema
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 

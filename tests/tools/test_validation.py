@@ -17,8 +17,8 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from lhkit.confirm.gate import ConfirmRequest
 from lhkit.errors import RegistrationError
-from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.testing import echo_tool
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.dispatcher import ToolDispatcher
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema_faults import schema_fault

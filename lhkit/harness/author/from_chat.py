@@ -13,11 +13,12 @@ from typing import Any
 
 from lhkit.chat.step import MAX_TURNS
 from lhkit.errors import UsageError
+from lhkit.events import DispatchTrace, GateOutcome
 from lhkit.harness.author.written import changes, literals, spoken, yaml_text
 from lhkit.harness.record import RowKeys, State
 from lhkit.harness.state_diff import NO_KEYS
 from lhkit.json_values import JSON, NotJsonError, compact, plain_json
-from lhkit.messages import DispatchTrace, GateOutcome, ToolCancelled, ToolErr, ToolOk
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 _MISTAKES = frozenset({"unknown_tool", "validation", "handler_error"})
 _WORD = re.compile(r"[^\W\d_]{2,}")

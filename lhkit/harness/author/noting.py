@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lhkit.json_values import JSON, compact
-from lhkit.messages import ToolResult
+from lhkit.tool_results import ToolResult
 from lhkit.tools.definition import Handler, ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Session, Toolset, ToolsetAround, place_in_their_code

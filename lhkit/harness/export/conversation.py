@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord
 from lhkit.harness.results import Run
 from lhkit.json_values import compact
-from lhkit.messages import ToolOk, encode_tool_result, envelope, result_in
 from lhkit.text import whole_unicode
+from lhkit.tool_results import ToolOk, encode_tool_result, envelope, result_in
 
 Json: TypeAlias = dict[str, Any]
 

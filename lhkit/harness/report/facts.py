@@ -9,7 +9,7 @@ from lhkit.harness.metrics import Summary
 from lhkit.harness.results import Run
 from lhkit.harness.words import spent_words
 from lhkit.locales import Catalog
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.text import percent
 
 

@@ -11,7 +11,7 @@ from lhkit.harness.shares import Interval
 from lhkit.harness.timings import Latency, Tokens
 from lhkit.harness.words import card_words, claim_words, claims_words, spent_words
 from lhkit.locales import Catalog
-from lhkit.messages import ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.text import NOTHING, number_of_seconds, part_of, percent, percents, printable, seconds
 
 WIDTH = 100

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lhkit.models.dialects.base import Dialect
+from lhkit.models.dialects.functiongemma import FUNCTIONGEMMA
+from lhkit.models.dialects.gemma4 import GEMMA4
 from lhkit.models.dialects.json import JsonDialect
-from lhkit.models.dialects.marked import FUNCTIONGEMMA, GEMMA4
 from lhkit.models.dialects.pythonic import PythonicDialect
 
 _ROWS: tuple[Dialect, ...] = (JsonDialect(), PythonicDialect(), FUNCTIONGEMMA, GEMMA4)

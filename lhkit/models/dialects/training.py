@@ -10,17 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.messages import (
-    Message,
-    ModelMessage,
-    ToolCallMessage,
-    ToolOk,
-    ToolResult,
-    UserMessage,
-    result_in,
-)
+from lhkit.messages import Message, ModelMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects.base import Dialect
 from lhkit.models.dialects.marked import MarkedDialect
+from lhkit.tool_results import ToolOk, ToolResult, result_in
 
 _MAX_RESULT_BYTES = 1 << 40  # a result was cut when it was recorded
 _END_OF_TURN = "<end_of_turn>"

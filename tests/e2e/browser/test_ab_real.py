@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from lhkit import app
 from lhkit.harness.compare import compare
 from lhkit.harness.results import Run
-from lhkit.models.weights import BASE, TUNED
+from lhkit.models.gemma import BASE, TUNED
 from lhkit.runtimes import LLAMA_CPP
 from lhkit.settings import load_settings
 from tests.children import search_paths

@@ -126,7 +126,7 @@ import asyncio
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.notebook import ChatPanel
 from lhkit.tools.registry import ToolRegistry
-from lhkit.messages import TextDelta
+from lhkit.responses import TextDelta
 
 class Steady(ScriptedModel):
     "A thousand tokens at two hundred a second."

@@ -13,7 +13,7 @@ from tests.models.fake_vllm import Behaviour, FakeVllm, completion, streams
 pytestmark = pytest.mark.browser
 
 PANEL = """
-from lhkit.models.http import Endpoint
+from lhkit.models.transport import Endpoint
 from lhkit.models.vllm import VllmHttp
 from lhkit.notebook import life_helper_panel
 model = await VllmHttp.connect(Endpoint(base_url={url!r}))

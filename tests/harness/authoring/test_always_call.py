@@ -9,7 +9,7 @@ import pytest
 from lhkit.harness.author.always_call import always_call_model
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
-from lhkit.messages import ToolOk
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

@@ -10,8 +10,10 @@ import pytest
 from lhkit.errors import ScenarioError
 from lhkit.harness.author.gold import gold_model, gold_models, silent_model
 from lhkit.harness.scenario import Scenario
-from lhkit.messages import Finished, Message, ToolCallMessage, ToolOk, UserMessage
+from lhkit.messages import Message, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
+from lhkit.responses import Finished
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

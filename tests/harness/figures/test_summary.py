@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from lhkit.events import EndReason
 from lhkit.harness.metrics import Summary, summarise
 from lhkit.harness.record import (
     CallRecord,
@@ -27,7 +28,7 @@ from lhkit.harness.record import (
 from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.timings import Latency, latency, percentile
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, Finished, ModelIdentity, Timing, Usage
+from lhkit.responses import Finished, ModelIdentity, Timing, Usage
 
 GEMMA = ModelIdentity(model="gemma-base", server="vllm 0.32", base_url="http://h:1", dialect="json")
 

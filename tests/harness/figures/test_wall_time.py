@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from lhkit.events import EndReason, ModelCalled, ModelFinished, TextStreamed, TurnEnded
 from lhkit.harness.timings import Spent, spent
 from lhkit.harness.wall_time import WallTime
-from lhkit.messages import EndReason, Finished, ModelCalled, ModelFinished, TextStreamed, TurnEnded
+from lhkit.responses import Finished
 
 ASKED, ANSWERED = ModelCalled(turn=0), ModelFinished(response=Finished(reason="stop"))
 FAILED = TurnEnded(reason=EndReason.FAILED)

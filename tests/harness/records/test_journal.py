@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lhkit.errors import RunError
+from lhkit.events import EndReason
 from lhkit.harness.record import (
     CallRecord,
     Evidence,
@@ -36,7 +37,7 @@ from lhkit.harness.store import (
     read_records,
     write_manifest,
 )
-from lhkit.messages import EndReason, Finished, ModelIdentity
+from lhkit.responses import Finished, ModelIdentity
 
 
 def record(name: str = "a", text: str = "안녕") -> SampleRecord:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.events import EndReason
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -19,7 +20,6 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.record_json import decode_record, encode_record
-from lhkit.messages import EndReason
 
 
 def record(*scores: TurnScore, verdict: Verdict = Verdict.PASS) -> SampleRecord:

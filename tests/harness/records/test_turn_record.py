@@ -4,32 +4,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from lhkit.harness.turn_record import TimedEvents, turn_record
-from lhkit.messages import (
+from lhkit.events import (
     CallSettled,
     ChatEvent,
     DispatchTrace,
     EndReason,
-    Finished,
     GateOutcome,
     HintAdded,
     ModelCalled,
     ModelFinished,
-    ModelIdentity,
-    SystemMessage,
     TextStreamed,
     ThinkingStreamed,
-    Timing,
-    ToolCall,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
     TurnEnded,
     TurnStarted,
-    Usage,
-    UserMessage,
 )
+from lhkit.harness.turn_record import TimedEvents, turn_record
+from lhkit.messages import SystemMessage, ToolCall, ToolCallMessage, UserMessage
+from lhkit.responses import Finished, ModelIdentity, Timing, Usage
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 START = TurnStarted(message=UserMessage(text="hello"))
 END = TurnEnded(reason=EndReason.ANSWERED)

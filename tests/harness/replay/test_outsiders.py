@@ -26,9 +26,10 @@ from lhkit.harness.run import replay
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
-from lhkit.messages import ToolCall, ToolErr, ToolOk, ToolResult
+from lhkit.messages import ToolCall
 from lhkit.models.base import ChatModel
 from lhkit.testing import object_schema
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, registry_of

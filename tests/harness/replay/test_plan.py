@@ -17,10 +17,10 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Turn
 from lhkit.locales import load_catalog
-from lhkit.messages import ModelIdentity
-from lhkit.models import request
-from lhkit.models.dialects import base, json, marked, pythonic
+from lhkit.models import chat_messages
+from lhkit.models.dialects import json, marked_prompt, pythonic, turns
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.responses import ModelIdentity
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import Toolset, ToolsetAround
 
@@ -90,9 +90,9 @@ def test_a_context_is_what_is_told_in_a_scenario_not_how_it_is_made(
     [
         ("json", json, "_PROTOCOL"),
         ("pythonic", pythonic, "_PROTOCOL"),
-        ("json", base, "result_text"),
-        ("functiongemma", marked, "result_text"),
-        ("openai", request, "result_text"),
+        ("json", turns, "result_text"),
+        ("functiongemma", marked_prompt, "result_text"),
+        ("openai", chat_messages, "result_text"),
     ],
 )
 def test_other_words_of_a_dialect_make_another_question(

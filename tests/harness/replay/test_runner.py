@@ -28,9 +28,10 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.verdict import ToolFacts, judge
 from lhkit.harness.store import MANIFEST, Journal, read_records
-from lhkit.messages import Finished, ModelEvent, ModelIdentity, Sampling, ToolOk, ToolResult
 from lhkit.models.base import ChatModel, ModelRequest
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.responses import Finished, ModelEvent, ModelIdentity, Sampling
+from lhkit.tool_results import ToolOk, ToolResult
 from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]

@@ -22,8 +22,8 @@ from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.stress import parse_stress, stressed
 from lhkit.locales import load_catalog
-from lhkit.messages import ToolOk
 from lhkit.models.scripted import ScriptedModel, call, say
+from lhkit.tool_results import ToolOk
 from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 

@@ -15,11 +15,11 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import read_manifest
 from lhkit.harness.stress import Stress, stressed
 from lhkit.lifehelper.toolset import LIFE_HELPER
-from lhkit.messages import ModelEvent
 from lhkit.models.base import ModelRequest
-from lhkit.models.http import Endpoint
 from lhkit.models.scripted import ScriptedModel, say
 from lhkit.models.served import connect
+from lhkit.models.transport import Endpoint
+from lhkit.responses import ModelEvent
 from tests.models.fake_vllm import FakeVllm, chat_completion, completion, streams
 
 pytestmark = pytest.mark.anyio

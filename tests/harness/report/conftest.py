@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lhkit.events import EndReason, GateOutcome
 from lhkit.harness.record import (
     ArgumentScore,
     CallRecord,
@@ -27,7 +28,8 @@ from lhkit.harness.record import (
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
-from lhkit.messages import EndReason, Finished, GateOutcome, ModelIdentity, Timing, ToolCall, Usage
+from lhkit.messages import ToolCall
+from lhkit.responses import Finished, ModelIdentity, Timing, Usage
 
 GEMMA = ModelIdentity(
     model="gemma", server="vllm 0.32", base_url="http://127.0.0.1:8000", dialect="json"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
+from lhkit.events import EndReason
 from lhkit.harness.html.display import run_html
 from lhkit.harness.html.tables import claim_table
 from lhkit.harness.record import (
@@ -22,7 +23,6 @@ from lhkit.harness.report.terminal import summary_table
 from lhkit.harness.results import Run
 from lhkit.harness.scoring.claim_model import shipped_model
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason
 from lhkit.text import percent
 
 FLAGS = (

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from statsmodels.stats.contingency_tables import mcnemar
 
+from lhkit.events import EndReason
 from lhkit.harness.compare import compare
 from lhkit.harness.pairs import Comparison, ViolationChange
 from lhkit.harness.record import (
@@ -30,7 +31,7 @@ from lhkit.harness.report.comparison import comparison_table, sentence
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
 from lhkit.locales import load_catalog
-from lhkit.messages import EndReason, Finished, ModelIdentity, Timing
+from lhkit.responses import Finished, ModelIdentity, Timing
 
 LETTERS = {"p": Verdict.PASS, "f": Verdict.FAIL, "i": Verdict.INVALID}
 

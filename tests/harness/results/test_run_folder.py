@@ -19,8 +19,8 @@ from lhkit.harness.resume import Resumption, answered, answers, resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.store import MANIFEST, RECORDS
-from lhkit.messages import Sampling
 from lhkit.models.scripted import ScriptedModel, say
+from lhkit.responses import Sampling
 from lhkit.tools.registry import ToolRegistry
 
 Load = Callable[[str], tuple[Scenario, ...]]

@@ -23,12 +23,12 @@ from lhkit.harness.sft import (
     run_conversations,
     write_sft,
 )
-from lhkit.messages import ModelIdentity
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text
 from lhkit.models.request import request_body
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.responses import ModelIdentity
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset

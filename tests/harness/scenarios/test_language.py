@@ -29,8 +29,8 @@ from lhkit.harness.scenario import Scenario
 from lhkit.harness.scenario_schema import scenario_json_schema
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.turn import ExpectedReply, ReplyPart
-from lhkit.messages import ToolErr, ToolOk, ToolResult
 from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.tool_results import ToolErr, ToolOk, ToolResult
 from lhkit.tools.registry import ToolRegistry
 
 pytestmark = pytest.mark.anyio

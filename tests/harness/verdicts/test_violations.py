@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lhkit.events import EndReason
 from lhkit.harness.record import CallRecord, Evidence, TurnRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.violations import Excused, violations_of
 from lhkit.harness.turn import ForbiddenCall, Turn
-from lhkit.messages import EndReason
 from lhkit.testing import echo_tool
 from lhkit.tools.definition import TODAY, ToolDefinition
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolCallMessage, ToolErr, ToolOk, UserMessage
+from lhkit.messages import ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
+from lhkit.tool_results import ToolErr, ToolOk
 
 DIALECT = DIALECTS["functiongemma"]
 E = "<escape>"

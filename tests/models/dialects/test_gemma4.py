@@ -4,16 +4,11 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import (
-    TextDelta,
-    ThinkingDelta,
-    ToolCallMessage,
-    ToolCallParsed,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import ParseResult
+from lhkit.models.dialects.parser import ParseResult
+from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
+from lhkit.tool_results import ToolOk
 
 DIALECT = DIALECTS["gemma4"]
 Q = '<|"|>'

@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lhkit.messages import (
-    Message,
-    ModelMessage,
-    SystemMessage,
-    ToolCallMessage,
-    ToolCancelled,
-    ToolErr,
-    ToolOk,
-    UserMessage,
-)
+from lhkit.messages import Message, ModelMessage, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import BOS, PromptTurn, defused, render_turns
+from lhkit.models.dialects.turns import BOS, PromptTurn, defused, render_turns
+from lhkit.tool_results import ToolCancelled, ToolErr, ToolOk
 
 DIALECT = DIALECTS["json"]
 OPEN_TURN = "<start_of_turn>model\n"

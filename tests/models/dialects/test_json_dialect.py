@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lhkit.json_values import MAX_DEPTH, NotJsonError
-from lhkit.messages import TextDelta, ToolCallParsed
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import ParseResult
+from lhkit.models.dialects.parser import ParseResult
+from lhkit.responses import TextDelta, ToolCallParsed
 
 DIALECT = DIALECTS["json"]
 TOOLS: list[dict[str, Any]] = [

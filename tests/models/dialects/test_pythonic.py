@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from lhkit.messages import ToolCallMessage, ToolErr, ToolOk, UserMessage
+from lhkit.messages import ToolCallMessage, UserMessage
 from lhkit.models.dialects import DIALECTS
-from lhkit.models.dialects.base import ParseResult
+from lhkit.models.dialects.parser import ParseResult
+from lhkit.tool_results import ToolErr, ToolOk
 
 DIALECT = DIALECTS["pythonic"]
 TOOLS: list[dict[str, Any]] = [{"name": "f"}, {"name": "log_water"}]

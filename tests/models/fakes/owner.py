@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from lhkit.models.serving import ServerSettings, VllmServer
+from lhkit.models.vllm_server import ServerSettings, VllmServer
 
 FAKE = Path(__file__).with_name("fake_vllm.py")
 

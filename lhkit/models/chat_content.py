@@ -1,47 +1,26 @@
-"""Any server with OpenAI's chat endpoint: the server renders and parses."""
+"""The choices of `/v1/chat/completions`: words and calls as the server parsed them.
 
-import hashlib
+Nothing in the protocol says that one call is complete before all of them are, so calls are
+handed on at the very end, and never one that the token limit may have cut: servers close the
+JSON of such a call, or name another reason. What a server does loosely is read, and listed as a
+repair: `empty_arguments` ("" for {}), `object_arguments` (no string of JSON),
+`repeated_arguments` (twice, or after an empty object), `malformed` (no JSON at all).
+
+A server that announces calls and sends none, or sends them in a place that a stream does not
+have, is broken: its answer must not count as a wrong one of the model.
+"""
+
 import json
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from lhkit.errors import StreamBrokenError, UsageError
-from lhkit.json_values import compact, json_or_repr, plain_json
-from lhkit.messages import (
-    ModelEvent,
-    ModelIdentity,
-    TextDelta,
-    ThinkingDelta,
-    ToolCall,
-    ToolCallParsed,
-)
-from lhkit.models.base import ModelRequest, read_ahead
-from lhkit.models.dialects.base import Constraint, ParsedEvent, ParseResult
-from lhkit.models.http import (
-    Connection,
-    Endpoint,
-    Pace,
-    ResponseReader,
-    connecting,
-    no_completion,
-    typed,
-    whole_number,
-)
-from lhkit.models.request import OPENAI, chat_asked, chat_body, names_of
-
-# The choices of `/v1/chat/completions`: words and calls as the server parsed them. Pure.
-#
-# Nothing in the protocol says that one call is complete before all of them are, so calls are
-# handed on at the very end, and never one that the token limit may have cut: servers close the
-# JSON of such a call, or name another reason. What a server does loosely is read, and listed as a
-# repair: `empty_arguments` ("" for {}), `object_arguments` (no string of JSON),
-# `repeated_arguments` (twice, or after an empty object), `malformed` (no JSON at all).
-#
-# A server that announces calls and sends none, or sends them in a place that a stream does not
-# have, is broken: its answer must not count as a wrong one of the model.
-
+from lhkit.errors import StreamBrokenError
+from lhkit.json_values import json_or_repr, plain_json
+from lhkit.messages import ToolCall
+from lhkit.models.dialects.parser import ParsedEvent, ParseResult
+from lhkit.models.payload import no_completion, typed, whole_number
+from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")
 _ANNOUNCING = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
@@ -195,7 +174,8 @@ class ChatContent:
     @property
     def raw_text(self) -> str:
         """The words, and the calls as the server told them: not what the model wrote."""
-        return "\n".join(part for part in ["".join(self._words), *self._raws()] if part)
+        raws = (each.raw for each in sorted(self._calls, key=lambda each: each.place))
+        return "\n".join(part for part in ["".join(self._words), *raws] if part)
 
     def has_token(self, choice: Mapping[str, Any]) -> bool:
         """Return True if the delta has words, thinking or a piece of a call."""
@@ -288,9 +268,6 @@ class ChatContent:
             "the proxy before it), or give a dialect of lhkit's own, such as --dialect json."
         )
 
-    def _raws(self) -> list[str]:
-        return [each.raw for each in sorted(self._calls, key=lambda each: each.place)]
-
     def _parts_of(self, piece: Mapping[str, Any]) -> _CallParts:
         """Return the call that a piece belongs to, a new one if it begins one."""
         index, its_id = whole_number(piece, "index"), _id_of(piece)
@@ -319,92 +296,3 @@ class ChatContent:
         """Return True for another id with a name: some servers give all calls the index 0."""
         names = bool((typed(piece, "function", dict) or {}).get("name"))
         return names and bool(its_id) and bool(found.id) and its_id != found.id
-
-
-# Any OpenAI-compatible server that parses tool calls itself, through `/v1/chat/completions`.
-#
-# So that nobody is locked in: what the server parsed is handed on. Of a vLLM the token ids are
-# asked for too. No extension of vLLM is sent to any other server.
-
-
-_PATH = "/v1/chat/completions"
-
-
-class OpenAiHttp:
-    """A served model whose server parses its calls. Make one with `connect`; close with `aclose`.
-
-    Safe for many conversations at once. It holds a connection and no other state.
-    """
-
-    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
-        self._identity = identity
-        self._connection = connection
-
-    @classmethod
-    async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "OpenAiHttp":
-        """Ask the server who it is and return a model that talks to it.
-
-        Raises:
-            UsageError: a constraint that no server promises, or an address that is none.
-            UnknownModelError: the server does not serve that model; the message lists what it does.
-            ModelError: nothing answers, or it refuses.
-        """
-        require_promised(endpoint.constraint)
-        async with connecting(endpoint, pace) as (connection, identity):
-            return cls(identity, connection)
-
-    @property
-    def identity(self) -> ModelIdentity:
-        """Model name, server version, address, and `openai` as the dialect."""
-        return self._identity
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Yield the events of one response; closing early closes the request on the server.
-
-        Raises:
-            ModelError: the server refused, failed, broke off or stalled.
-            UsageError: a call is required and there is no tool.
-        """
-        body = chat_body(request, self._identity)
-        reader = ResponseReader(
-            content=ChatContent(names_of(request.tools), server=self._connection.address),
-            max_tokens=request.sampling.max_tokens,
-            clock=self._connection.pace.clock,
-        )
-        async with aclosing(self._connection.events(_PATH, body, reader)) as events:
-            async for event in events:
-                yield event
-        prompt = compact(chat_asked(body))
-        yield reader.finished(
-            identity=self._identity,
-            prompt_text=prompt,
-            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
-        )
-
-    async def warm(self, request: ModelRequest) -> None:
-        """Have the server read a prompt in advance (see `ReadsAhead`).
-
-        Raises:
-            ModelError: as `stream`.
-        """
-        await read_ahead(self, request)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._connection.aclose()
-
-
-def require_promised(constraint: Constraint) -> None:
-    """Refuse a constraint that the protocol has no word for.
-
-    `required` is its `tool_choice`. Its `auto` promises nothing of a call's arguments, so that the
-    constraint `auto` would only be a word.
-
-    Raises:
-        UsageError: the constraint is `auto`, or none.
-    """
-    if constraint not in ("off", "required"):
-        raise UsageError(
-            f"the dialect {OPENAI} cannot promise --constrain {constraint}: give off, required, "
-            "or a dialect of lhkit's own"
-        )

@@ -1,0 +1,39 @@
+"""The `functiongemma` dialect: FunctionGemma 270M, `<start_function_call>call:f{…}`.
+
+Rendered here and not by vLLM: its example template is not the trained format, and its parser
+loses numbers and booleans. Sources: Google's FunctionGemma formatting page and the printed
+sequence in gemma-cookbook (`full-function-calling-sequence-with-functiongemma`).
+
+Not checked against the checkpoint, whose weights and template are gated: the white space between
+instructions and declarations, the sorted keys of declarations, the ids of the tokens, `null`,
+and whether the model understands the JSON-quoted strings that stand in for those with control
+tokens.
+"""
+
+import re
+
+from lhkit.models.dialects.marked import MarkedDialect
+from lhkit.models.dialects.markup import Markup
+from lhkit.models.dialects.turns import CONTROL_TOKEN, END_OF_TURN_ID, START_OF_TURN_ID
+
+FUNCTIONGEMMA_MARKUP = Markup(
+    turn=("<start_of_turn>", "<end_of_turn>"),
+    system_role="developer",
+    preamble="You are a model that can do function calling with the following functions",
+    declaration=("<start_function_declaration>", "<end_function_declaration>"),
+    call=("<start_function_call>", "<end_function_call>"),
+    response=("<start_function_response>", "<end_function_response>"),
+    quote="<escape>",
+    control=re.compile(
+        CONTROL_TOKEN.pattern
+        + r"|<(?=/?(?:(?:start|end)_function_(?:declaration|call|response)|escape)>)"
+    ),
+)
+
+FUNCTIONGEMMA = MarkedDialect(
+    name="functiongemma",
+    markup=FUNCTIONGEMMA_MARKUP,
+    stop_token_ids=(START_OF_TURN_ID, END_OF_TURN_ID),
+    stop_texts=(FUNCTIONGEMMA_MARKUP.response[0],),
+)
+"""Speaks FunctionGemma's own format; the model opens a response where it waits for one."""

@@ -1,0 +1,139 @@
+"""Reads objects, lists, strings and words by their place in a text; notations differ in detail.
+
+Repairs: `trailing_comma`, `duplicate_key`, `bare_string`, and those of the notation's strings
+and foreign words.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lhkit.json_values import MAX_DEPTH
+
+_BARE_KEY = re.compile(r"[^\s:,{}\[\]<\"]+")
+_BARE = re.compile(r"[^,{}()\[\]<\"']+")
+_BARE_TEXT = re.compile(r"[^,{}\[\]<\"]+")
+_SPACE = re.compile(r"\s*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+
+StringReader: TypeAlias = Callable[[str, int], tuple[str, int, tuple[str, ...]] | None]
+"""(text, place) to (value, end, repairs), or None if no string begins there; ValueError if it
+never ends."""
+
+JSON_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+PYTHON_WORDS: Mapping[str, Any] = {"True": True, "False": False, "None": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notation:
+    """How strings and words are written. `foreign` words are read, and listed as `foreign_name`.
+
+    `has_bare_text`: keys stand without quotes, and a value without quotes is a string.
+    """
+
+    read_string: StringReader
+    words: Mapping[str, Any]
+    foreign: Mapping[str, Any]
+    foreign_name: str
+    has_bare_text: bool
+
+
+class ValueReader:
+    """Reads values of one text; each method takes a place and returns (value, next place).
+
+    All raise ValueError where the text makes no sense. What was mended is added to `repairs`.
+    """
+
+    def __init__(self, text: str, notation: Notation, repairs: list[str]) -> None:
+        self._text = text
+        self._notation = notation
+        self._repairs = repairs
+
+    def value(self, at: int, depth: int = 0) -> tuple[Any, int]:
+        """Read any value at `at` or after white space."""
+        if depth > MAX_DEPTH:
+            raise ValueError("too deep")
+        at = self.skip(at)
+        if self._text.startswith("{", at):
+            return self._object(at + 1, depth)
+        if self._text.startswith("[", at):
+            return self._list(at + 1, depth)
+        return self._string(at) or self._bare(at)
+
+    def skip(self, at: int) -> int:
+        """Return the place after white space."""
+        found = _SPACE.match(self._text, at)
+        return found.end() if found else at
+
+    def comma(self, closer: str, at: int) -> int:
+        """Return the place after a comma, or of the closer."""
+        at = self.skip(at)
+        if not self._text.startswith(",", at):
+            if not self._text.startswith(closer, at):
+                raise ValueError("neither comma nor end")
+            return at
+        at = self.skip(at + 1)
+        if self._text.startswith(closer, at):
+            self._repairs.append("trailing_comma")
+        return at
+
+    def _object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+        members: dict[str, Any] = {}
+        at = self.skip(at)
+        while not self._text.startswith("}", at):
+            key, at = self._key(at)
+            at = self.skip(at)
+            if not self._text.startswith(":", at):
+                raise ValueError("no colon")
+            if key in members:
+                self._repairs.append("duplicate_key")
+            members[key], at = self.value(at + 1, depth + 1)
+            at = self.comma("}", at)
+        return members, at + 1
+
+    def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
+        items: list[Any] = []
+        at = self.skip(at)
+        while not self._text.startswith("]", at):
+            item, at = self.value(at, depth + 1)
+            items.append(item)
+            at = self.comma("]", at)
+        return items, at + 1
+
+    def _key(self, at: int) -> tuple[str, int]:
+        if string := self._string(at):
+            return string
+        found = _BARE_KEY.match(self._text, at) if self._notation.has_bare_text else None
+        if found is None:
+            raise ValueError("no key")
+        return found.group(), found.end()
+
+    def _string(self, at: int) -> tuple[str, int] | None:
+        found = self._notation.read_string(self._text, at)
+        if found is None:
+            return None
+        self._repairs.extend(found[2])
+        return found[0], found[1]
+
+    def _bare(self, at: int) -> tuple[Any, int]:
+        pattern = _BARE_TEXT if self._notation.has_bare_text else _BARE
+        found = pattern.match(self._text, at)
+        if found is None or not found.group().strip():
+            raise ValueError("no value")
+        return self._word(found.group().strip()), found.end()
+
+    def _word(self, word: str) -> Any:
+        notation = self._notation
+        if word in notation.words:
+            return notation.words[word]
+        if _NUMBER.fullmatch(word):
+            return json.loads(word)
+        if word in notation.foreign:
+            self._repairs.append(notation.foreign_name)
+            return notation.foreign[word]
+        if not notation.has_bare_text:
+            raise ValueError(word)
+        self._repairs.append("bare_string")
+        return word

@@ -1,0 +1,103 @@
+"""Any OpenAI-compatible server that parses tool calls itself, through `/v1/chat/completions`.
+
+So that nobody is locked in: what the server parsed is handed on. Of a vLLM the token ids are
+asked for too. No extension of vLLM is sent to any other server.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from lhkit.errors import UsageError
+from lhkit.json_values import compact
+from lhkit.models.base import ModelRequest, read_ahead
+from lhkit.models.chat_content import ChatContent
+from lhkit.models.chat_messages import names_of
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.identity import connecting
+from lhkit.models.request import OPENAI, chat_asked, chat_body
+from lhkit.models.response import ResponseReader
+from lhkit.models.transport import Connection, Endpoint, Pace
+from lhkit.responses import ModelEvent, ModelIdentity
+
+_PATH = "/v1/chat/completions"
+
+
+class OpenAiHttp:
+    """A served model whose server parses its calls. Make one with `connect`; close with `aclose`.
+
+    Safe for many conversations at once. It holds a connection and no other state.
+    """
+
+    def __init__(self, identity: ModelIdentity, connection: Connection) -> None:
+        self._identity = identity
+        self._connection = connection
+
+    @classmethod
+    async def connect(cls, endpoint: Endpoint, *, pace: Pace | None = None) -> "OpenAiHttp":
+        """Ask the server who it is and return a model that talks to it.
+
+        Raises:
+            UsageError: a constraint that no server promises, or an address that is none.
+            UnknownModelError: the server does not serve that model; the message lists what it does.
+            ModelError: nothing answers, or it refuses.
+        """
+        require_promised(endpoint.constraint)
+        async with connecting(endpoint, pace) as (connection, identity):
+            return cls(identity, connection)
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Model name, server version, address, and `openai` as the dialect."""
+        return self._identity
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one response; closing early closes the request on the server.
+
+        Raises:
+            ModelError: the server refused, failed, broke off or stalled.
+            UsageError: a call is required and there is no tool.
+        """
+        body = chat_body(request, self._identity)
+        reader = ResponseReader(
+            content=ChatContent(names_of(request.tools), server=self._connection.address),
+            max_tokens=request.sampling.max_tokens,
+            clock=self._connection.pace.clock,
+        )
+        async with aclosing(self._connection.events(_PATH, body, reader)) as events:
+            async for event in events:
+                yield event
+        prompt = compact(chat_asked(body))
+        yield reader.finished(
+            identity=self._identity,
+            prompt_text=prompt,
+            prompt_sha256=hashlib.sha256(prompt.encode()).hexdigest(),
+        )
+
+    async def warm(self, request: ModelRequest) -> None:
+        """Have the server read a prompt in advance (see `ReadsAhead`).
+
+        Raises:
+            ModelError: as `stream`.
+        """
+        await read_ahead(self, request)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+
+def require_promised(constraint: Constraint) -> None:
+    """Refuse a constraint that the protocol has no word for.
+
+    `required` is its `tool_choice`. Its `auto` promises nothing of a call's arguments, so that the
+    constraint `auto` would only be a word.
+
+    Raises:
+        UsageError: the constraint is `auto`, or none.
+    """
+    if constraint not in ("off", "required"):
+        raise UsageError(
+            f"the dialect {OPENAI} cannot promise --constrain {constraint}: give off, required, "
+            "or a dialect of lhkit's own"
+        )

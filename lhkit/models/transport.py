@@ -1,0 +1,296 @@
+"""One OpenAI-compatible server over aiohttp: its session, its streams, second tries.
+
+What is asked of it, and what its answers mean, is the business of `vllm`, `llama_cpp` and
+`openai_chat`.
+"""
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yarl
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from lhkit.errors import ModelError, RequestRefusedError, UsageError
+from lhkit.models.bounds import (
+    MOST_BODY_BYTES,
+    MOST_ERROR_BYTES,
+    StreamBounds,
+    first_bytes,
+    plain_chunks,
+)
+from lhkit.models.dialects.base import Constraint
+from lhkit.models.errors import (
+    no_address,
+    not_a_server,
+    redirected,
+    refusal,
+    stalled,
+    too_much,
+    transport_faults,
+)
+from lhkit.models.refused_fields import without_refused
+from lhkit.models.response import ResponseReader
+from lhkit.models.retry import Backoff
+from lhkit.redaction import hide, masked
+from lhkit.responses import ModelEvent
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 300.0
+"""Longest silence in a stream. On a CPU the first token waits for the prompts ahead of it."""
+
+_OK = 200
+_PORTS = 65_536
+_REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a model is served. `base_url` may end in `/v1` or not; `api_key` is optional.
+
+    `retries` is how often a request is sent again that was refused, reset or turned away before
+    any answer began; 0 for never.
+    """
+
+    base_url: str
+    model: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    dialect: str = "json"
+    constraint: Constraint = "off"
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    retries: int = 2
+
+    @property
+    def root(self) -> str:
+        """The address without `/v1`."""
+        return self.base_url.rstrip("/").removesuffix("/v1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Where time and chance come from: given, so that tests need neither."""
+
+    clock: Callable[[], float] = time.perf_counter
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    rng: random.Random = field(default_factory=random.SystemRandom)
+
+
+class Connection:
+    """A session with one server, and which request fields that refuses.
+
+    Many requests may run at once.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, session: "aiohttp.ClientSession", pace: Pace | None = None
+    ) -> None:
+        self.address = endpoint.root
+        self.pace = pace or Pace()
+        self._session = session
+        self._idle_timeout_s = endpoint.idle_timeout_s
+        self._backoff = Backoff(retries=endpoint.retries)
+        self._refused: frozenset[str] = frozenset()
+
+    async def events(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncGenerator[ModelEvent, None]:
+        """Yield what `reader` makes of the streamed answer; closing early closes the request.
+
+        Raises:
+            ModelError: the server refused, failed, broke off or stalled.
+        """
+        with transport_faults(self.address):
+            async with self._accepted(path, body, reader) as response:
+                reader.headers_came()
+                bounds = StreamBounds(self.address, reader.max_tokens)
+                async with aclosing(plain_chunks(response, self.address)) as chunks:
+                    async for chunk in chunks:
+                        bounds.take(chunk)
+                        for event in reader.feed(chunk):
+                            yield event
+                        if reader.is_done:
+                            break
+                        if reader.silent_s > self._idle_timeout_s:
+                            raise stalled(self.address)  # nothing but keep-alive comments
+                    else:
+                        for event in reader.connection_ended():
+                            yield event
+
+    async def get(self, path: str) -> Mapping[str, Any]:
+        """Return a JSON object.
+
+        Raises:
+            ModelError: nothing answers, it refuses, or it answers something else.
+        """
+        return _object(await self.get_json(path), self.address)
+
+    async def get_json(self, path: str) -> Any:
+        """Return any JSON value.
+
+        Raises:
+            ModelError: as `get`.
+        """
+        with transport_faults(self.address):
+            async with self._session.get(self.address + path, allow_redirects=False) as response:
+                return await _json_of(response, self.address)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the JSON object that answers `body`.
+
+        Raises:
+            ModelError: as `get`.
+        """
+        with transport_faults(self.address):
+            async with self._session.post(
+                self.address + path, json=body, allow_redirects=False
+            ) as response:
+                return _object(await _json_of(response, self.address), self.address)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    @asynccontextmanager
+    async def _accepted(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        """Yield the answer to the body, or to the body without what the server refuses of it.
+
+        A field is given up for later requests only if the server accepts the request without it.
+        """
+        refused = self._refused
+        async with AsyncExitStack() as stack:
+            while True:
+                sent = without_refused(body, refused)
+                try:
+                    response = await stack.enter_async_context(self._opened(path, sent, reader))
+                    break
+                except RequestRefusedError as error:
+                    refused |= {error.field}
+                    if without_refused(body, refused) == sent:
+                        raise
+            if new := refused - self._refused:
+                _log.warning("%s refuses %s: sent without", self.address, ", ".join(sorted(new)))
+            self._refused |= refused
+            reader.refused_fields = tuple(sorted(body.keys() - sent.keys()))
+            yield response
+
+    @asynccontextmanager
+    async def _opened(
+        self, path: str, body: Mapping[str, Any], reader: ResponseReader
+    ) -> AsyncIterator["aiohttp.ClientResponse"]:
+        """Yield the answer to the first try that got a stream."""
+        failed, paused_s = 0, 0.0
+        while True:
+            reader.sent()
+            try:
+                response = await self._stream(path, body)
+                break
+            except ModelError as error:
+                failed += 1
+                pause_s = self._backoff.pause_s(
+                    error.__cause__, failed=failed, paused_s=paused_s, rng=self.pace.rng
+                )
+                if pause_s is None:
+                    raise
+                paused_s += pause_s
+                await self.pace.sleep(pause_s)
+        async with response:
+            yield response
+
+    async def _stream(self, path: str, body: Mapping[str, Any]) -> "aiohttp.ClientResponse":
+        with transport_faults(self.address):
+            response = await self._session.post(
+                self.address + path, json=body, allow_redirects=False
+            )
+            if response.status == _OK and response.content_type == "text/event-stream":
+                return response
+            async with response:
+                await _require_ok(response, self.address)
+                raise not_a_server(self.address, f"{response.content_type}, no event stream")
+
+
+def require_address(base_url: str) -> None:
+    """Refuse an address that is none, or that holds a password: it would stand in every record.
+
+    Raises:
+        UsageError: as the summary says; nothing was asked yet.
+    """
+    if "@" in base_url:
+        raise UsageError("give no password in --base-url: set LHKIT_API_KEY instead")
+    try:
+        url = yarl.URL(base_url)
+        is_address = url.scheme in {"http", "https"} and bool(url.host)
+        is_address = is_address and (url.port or 0) in range(1, _PORTS)
+    except ValueError:  # a port beyond all, brackets that do not fit
+        is_address = False
+    if not is_address:
+        raise no_address(base_url)
+
+
+def session_for(endpoint: Endpoint) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    api_key = (endpoint.api_key or "").strip()  # keys are pasted with line ends
+    hide(api_key)
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    headers["Accept-Encoding"] = "identity"
+    timeout = aiohttp.ClientTimeout(
+        total=None,
+        sock_connect=endpoint.connect_timeout_s,
+        sock_read=endpoint.idle_timeout_s,
+    )
+    # No limit: the server queues, not the client. One connection a request: a pooled one may be
+    # closing already (vLLM does so after 5 s), and a request sent into it fails for nothing.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.ClientSession(
+        connector=connector, timeout=timeout, headers=headers, auto_decompress=False
+    )
+
+
+async def _json_of(response: "aiohttp.ClientResponse", address: str) -> Any:
+    await _require_ok(response, address)
+    body = await first_bytes(response, address, MOST_BODY_BYTES + 1)
+    if len(body) > MOST_BODY_BYTES:
+        raise too_much(address, f"more than {MOST_BODY_BYTES >> 20} MiB in one answer")
+    text = body.decode("utf-8", "replace")
+    try:
+        return json.loads(masked(text))
+    except (ValueError, RecursionError) as error:
+        raise not_a_server(address, text) from error
+
+
+def _object(payload: Any, address: str) -> Mapping[str, Any]:
+    if not isinstance(payload, dict):
+        raise not_a_server(address, json.dumps(payload))
+    return payload
+
+
+async def _require_ok(response: "aiohttp.ClientResponse", address: str) -> None:
+    if response.status == _OK:
+        return
+    import aiohttp
+
+    if response.status in _REDIRECTS:
+        raise redirected(str(response.url), response.headers.get("Location", ""))
+    body = await first_bytes(response, address, MOST_ERROR_BYTES)
+    request = response.request_info
+    told = aiohttp.ClientResponseError(  # without the request's headers, which have the key
+        aiohttp.RequestInfo(request.url, request.method, CIMultiDictProxy(CIMultiDict())),
+        (),
+        status=response.status,
+        headers=response.headers,
+    )
+    raise refusal(response.status, body.decode("utf-8", "replace")) from told
