@@ -41,7 +41,7 @@ COMMANDS = [(page.name, line) for page in EVERYWHERE for line in commands_of(pag
 
 
 @pytest.mark.promise("docs.run")
-@pytest.mark.parametrize("page", map(marked, filter(steps, HERE)))
+@pytest.mark.parametrize("page", [marked(page) for page in HERE if steps(page)])
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     for name, text in files(page).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
