@@ -52,7 +52,7 @@ lab: venv  ## the notebooks in JupyterLab, with the default model served
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
-	$(BIN)/python -m pytest -m '(browser or model) and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --dist=loadgroup -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
 nightly: venv browser node  ## what takes long: MCP servers from npm, 20,000 cases for each fuzz target

@@ -37,6 +37,7 @@ def test_it_says_its_version_and_helps() -> None:
     assert all(command in helped.stdout for command in ("chat", "eval", "serve"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "code", "sentence"),
     [
@@ -107,6 +108,7 @@ def test_a_database_that_is_none_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "folder"),
     [

@@ -47,6 +47,7 @@ INVISIBLE = {
 } - {" ", "\n"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_emoji", [False, True])
 def test_visible_escapes_every_invisible_code_point_and_no_other(*, keep_emoji: bool) -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))

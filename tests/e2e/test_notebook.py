@@ -26,7 +26,7 @@ async def test_every_cell_of_the_quickstart_runs_on_the_real_gemma(
     code[0].source = code[0].source.replace(OFFLINE, f'LIVE = "{gemma.identity.base_url}"')
     nbformat.write(notebook, path)  # without cassettes beside it
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
-    command += ["--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-q", "--nbval-lax"]
+    command += ["--rootdir", str(tmp_path), "-n0", "-p", "no:cacheprovider", "-q", "--nbval-lax"]
     command += ["--nbval-current-env", "--nbval-cell-timeout=300", str(path)]
     ran = await anyio.run_process(command, check=False)
     shown = ran.stdout.decode()

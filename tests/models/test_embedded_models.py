@@ -94,6 +94,7 @@ async def test_a_server_of_older_weights_is_not_found_and_keeps_its_file(
     assert (settings.cache_dir / "servers" / "gemma.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("embedded.names")
 async def test_each_name_is_served_from_its_own_weights(
     settings: Settings, monkeypatch: pytest.MonkeyPatch

@@ -269,6 +269,7 @@ def loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
     (base / FOLDER_MANIFEST).write_text("{}")

@@ -33,8 +33,8 @@ def nbval(tmp_path: Path) -> Nbval:
         notebook: Path, *, timeout_s: int = CELL_TIMEOUT_S
     ) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
-        command += ["--rootdir", str(notebook.parent), "-p", "no:cacheprovider", "-vv", "--nbval"]
-        command += ["--nbval-current-env", f"--nbval-cell-timeout={timeout_s}"]
+        command += ["--rootdir", str(notebook.parent), "-n0", "-p", "no:cacheprovider", "-vv"]
+        command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={timeout_s}"]
         command += ["--timeout", "0"]  # the limit of a cell is nbval's, that of the whole ours
         command += ["--nbval-sanitize-with", str(FOLDER / "sanitize.cfg"), str(notebook)]
         return subprocess.run(

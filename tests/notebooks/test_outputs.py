@@ -10,7 +10,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
-pytestmark = pytest.mark.timeout(3600)  # against a hang only
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # against a hang only
 
 Nbval = Callable[..., "CompletedProcess[str]"]
 

@@ -23,7 +23,8 @@ from lhkit.scale import LOG
 from tests.children import search_paths
 from tests.models.fake_vllm import FakeVllm, completion, streams
 
-pytestmark = pytest.mark.timeout(900)  # a busy machine takes minutes to start four nodes
+# A busy machine takes minutes to start four nodes.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 TOOLSET = f"{HERE / 'deeds.py'}:TOOLS"

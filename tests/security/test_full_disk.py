@@ -30,6 +30,8 @@ from lhkit.tool_results import ToolErr, ToolOk
 from lhkit.tools.dispatcher import ToolDispatcher
 from tests.harness.records.test_journal import record
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 6
 
 

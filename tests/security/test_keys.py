@@ -284,6 +284,7 @@ async def bomb() -> AsyncIterator[bytes]:
     yield gzip.compress(b"a" * (64 << 20))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pieces", "headers"),
     [

@@ -26,7 +26,7 @@ from lhkit.harness.store import write_manifest
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 NAMES = [
     "records.jsonl",

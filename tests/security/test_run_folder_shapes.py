@@ -315,6 +315,7 @@ async def test_accept_says_that_the_run_does_not_describe_the_tool(
             accept_all(Run.load(played), tmp_path / "mine.yaml")
 
 
+@pytest.mark.slow
 async def test_run_folder_with_a_wrong_field_is_a_sentence_or_is_read(
     played: Path, tmp_path: Path
 ) -> None:
