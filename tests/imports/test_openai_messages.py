@@ -592,6 +592,7 @@ def mutated_chats(draw: st.DrawFn) -> Any:
     return chat
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

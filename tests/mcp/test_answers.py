@@ -341,6 +341,7 @@ async def test_a_status_of_a_server_at_an_address_is_in_the_sentence_with_a_hint
     assert KEY not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "shown"),
     [

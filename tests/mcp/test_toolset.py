@@ -297,6 +297,7 @@ async def test_a_server_that_dies_or_says_too_much_is_an_error_of_the_call_and_n
             state_of(session)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
 from safetensors import safe_open
 
 from lhkit.models.adapter import MANIFEST
 from lhkit.models.tuned import ADAPTER_CARD, ADAPTER_WEIGHTS, SHIPPED_ADAPTER, require_adapter
 from lhkit.models.weights import weights_folder
 from lhkit.models.wheels import EMBEDDED_GEMMA
+
+pytestmark = pytest.mark.slow
 
 LARGEST_BYTES = 20_000_000
 LINEAR_LAYERS = {

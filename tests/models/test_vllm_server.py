@@ -16,7 +16,7 @@ from lhkit.models import server_reaper
 from lhkit.models.server import HOST, StartProgress
 from lhkit.models.vllm_server import ServerSettings, VllmServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FAKES = Path(__file__).parent / "fakes"
 PATIENCE_S = 240.0  # against a hang only

@@ -7,6 +7,7 @@ from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # zmq sockets closed by the collector
 ]

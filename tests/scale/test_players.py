@@ -246,6 +246,7 @@ async def test_where_replicas_die_again_and_again_the_rest_is_invalid_and_says_w
     assert 6 <= players.deaths <= 7  # the other one may die while the sixth death is counted
 
 
+@pytest.mark.slow
 async def test_where_no_node_can_hold_a_replica_a_sentence_says_so(
     scenarios: Sequence[Scenario], tmp_path: Path
 ) -> None:

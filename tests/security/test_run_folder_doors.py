@@ -16,7 +16,7 @@ from lhkit.harness.run import replay
 from lhkit.lifehelper.shipped import scenario_paths
 from lhkit.notebook.review import Review
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ def test_the_policy_lets_only_our_script_run(full_run: Run, korean: Catalog) -> 
     assert "default-src 'none'" in html
 
 
+@pytest.mark.slow
 @pytest.mark.promise("report.escapes")
 def test_hostile_text_adds_no_script_no_handler_and_no_unknown_element(
     full_run: Run, hostile_run: Run, korean: Catalog, parse: Callable[..., Any]
