@@ -1,7 +1,6 @@
 """The `manifest.json` of a run folder: where the records come from, and what may stand in it. Pure.
 
-Of a manifest that somebody else gave us, unknown fields are left alone: a newer lhkit may have
-written them.
+Of a manifest that somebody else gave us, unknown fields are ignored.
 """
 
 import platform

@@ -17,7 +17,7 @@ _CLAIM_CHARS = 160
 
 def names_of_new(turn: TurnRecord) -> str:
     """Return the names of the tools that came in a turn, for the requests after it."""
-    return ", ".join(str(tool.get("name", "")) for tool in turn.new_tools)
+    return ", ".join(str(tool["name"]) for tool in turn.new_tools)
 
 
 def card_words(summary: Summary, catalog: Catalog) -> str:
