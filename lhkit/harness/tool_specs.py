@@ -33,7 +33,7 @@ def _checked(spec: _Spec) -> _Spec:
 
 
 ToolSpec = Annotated[_Spec, AfterValidator(_checked)]
-"""A tool as `plan.tool_specs` writes it; fields that are not known are left alone."""
+"""A tool as `fingerprint.tool_specs` writes it; fields that are not known are left alone."""
 
 TOOL_SPECS: TypeAdapter[tuple[ToolSpec, ...]] = TypeAdapter(tuple[ToolSpec, ...])
 
