@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from lhkit import embedded
 from lhkit.chat.controller import ChatController
@@ -22,12 +21,9 @@ from lhkit.locales import load_catalog
 from lhkit.models import gemma, served
 from lhkit.models.base import ChatModel
 from lhkit.models.dialects.base import Constraint, ToolSpec
-from lhkit.models.footprint import watched
 from lhkit.models.pool import connected_pool
 from lhkit.models.progress import WeightsReport, silent
 from lhkit.models.request import OPENAI
-from lhkit.models.running_servers import RunningServer, advertised_at
-from lhkit.models.server import LocalServer, ServerPlan
 from lhkit.models.transport import Endpoint, require_address
 from lhkit.models.weights_hash import weights_sha256
 from lhkit.responses import ModelIdentity
@@ -93,41 +89,24 @@ async def _served(
     choice: ModelChoice, settings: Settings, reports: Reports
 ) -> AsyncIterator[Endpoint]:
     if choice.base_url is not None:
-        ours = None if choice.beside else advertised_at(settings.cache_dir, choice.base_url)
-        async with _looked_at(ours, reports):
-            yield Endpoint(
-                base_url=choice.base_url,
-                model=choice.name,
-                api_key=choice.api_key,
-                dialect=choice.dialect,
-                constraint=choice.constraint,
-            )
+        yield Endpoint(
+            base_url=choice.base_url,
+            model=choice.name,
+            api_key=choice.api_key,
+            dialect=choice.dialect,
+            constraint=choice.constraint,
+        )
         return
     name = embedded_name(choice.name)
     running = await embedded.running_server(name, settings)
     if running is not None:
-        async with _looked_at(running, reports):
-            yield _embedded_endpoint(running.base_url, choice)
+        yield _embedded_endpoint(running.base_url, choice)
         return
     is_parsing = choice.dialect == OPENAI
     server = await embedded.own_server(settings, reports, name=name, server_parser=is_parsing)
-    async with server, _looked_at(server, reports):
+    async with server:
         await embedded.require_same_weights(server, settings)
         yield _embedded_endpoint(server.base_url, choice)
-
-
-@asynccontextmanager
-async def _looked_at(
-    server: RunningServer | LocalServer[ServerPlan] | None, reports: Reports
-) -> AsyncIterator[None]:
-    """Have somebody who asks for it told what a server takes, until the end of the block."""
-    if server is None or reports.footprint is None:
-        yield
-        return
-    found = server.model if isinstance(server, RunningServer) else server.settings.model
-    async with watched(server.pid, weights=Path(found), start_s=server.start_s) as told:
-        reports.footprint(told)
-        yield
 
 
 def require_choice(choice: ModelChoice, runtime: Runtime = VLLM) -> None:

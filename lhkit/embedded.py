@@ -1,13 +1,11 @@
 """From the name of an embedded model to its weights, its running server, or how to serve it."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lhkit.errors import UsageError
 from lhkit.models import gemma, light, tuned, weights
-from lhkit.models.footprint import FootprintSource
 from lhkit.models.light import LlamaCppServer, LlamaCppSettings
 from lhkit.models.progress import WeightsReport, silent
 from lhkit.models.running_servers import RunningServer, find_running
@@ -21,15 +19,10 @@ from lhkit.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Who is told how weights and server are coming along.
-
-    `footprint` is given what tells the footprint of the server, if it is one of ours on this
-    machine: only then is it looked at.
-    """
+    """Who is told how weights and server are coming along."""
 
     weights: WeightsReport = silent
     server: StartReport = silent_server
-    footprint: Callable[[FootprintSource], object] | None = None
 
 
 def embedded_weights(name: str, settings: Settings) -> Path:

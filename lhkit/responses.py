@@ -92,21 +92,6 @@ def weights_label(name: str, sha256: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footprint:
-    """What a server that lhkit started takes; None where nobody could know.
-
-    `start_s`: seconds until it answered. `memory_bytes`: the most that its processes were seen to
-    have in memory while it was asked. `weights_bytes`: the file or files that it loaded. `cores`:
-    on how many processors it may compute.
-    """
-
-    start_s: float | None = None
-    memory_bytes: int | None = None
-    weights_bytes: int | None = None
-    cores: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """How to decode. Temperature 0 is greedy; `seed` matters only above it."""
 

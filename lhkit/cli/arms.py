@@ -10,7 +10,7 @@ from lhkit import app, embedded, scale
 from lhkit.cli.progress import opened_model
 from lhkit.cli.provenance import provenance
 from lhkit.cli.replicas import part_of
-from lhkit.cli.source import FootprintReceiver, Opened, choice_of, concurrency_for, source_of
+from lhkit.cli.source import Opened, choice_of, concurrency_for, source_of
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource, plan_run
 from lhkit.harness.results import Run
@@ -39,7 +39,7 @@ class ArmRun:
     settings: Settings
     toolset: Toolset
 
-    async def play(self, source: ModelSource, told: FootprintReceiver) -> Run:
+    async def play(self, source: ModelSource) -> Run:
         """Play what is missing in the arm's folder."""
         model, toolset = self._under_stress(source)
         return await replay(
@@ -50,7 +50,7 @@ class ArmRun:
             repeats=self.suite.repeats,
             user=self.suite.user,
             concurrency=self.suite.concurrency or concurrency_for(source),
-            provenance=replace(await provenance(self.settings), footprint=told.footprint),
+            provenance=await provenance(self.settings),
         )
 
     async def play_placed(self, cluster: Cluster) -> tuple[Opened, Run]:
@@ -158,36 +158,33 @@ class ArmRun:
 class ArmModels:
     """The models that arms ask for; they stay open, and so does a server that was started.
 
-    Before another runtime starts all are closed: two that share a machine are both slower. Arms
-    that share a server have its memory from the first of them on.
+    Before another runtime starts all are closed: two that share a machine are both slower.
     """
 
     stack: AsyncExitStack
     tools: tuple[ToolDefinition, ...]
-    started: dict[str, tuple[str, FootprintReceiver]] = field(default_factory=dict)
+    started: dict[str, str] = field(default_factory=dict)
     runtime: str = ""
 
-    async def open(self, stage: ArmRun) -> tuple[ModelSource, FootprintReceiver]:
-        arm, settings, told = stage.arm, stage.settings, FootprintReceiver()
+    async def open(self, stage: ArmRun) -> ModelSource:
+        arm, settings = stage.arm, stage.settings
         if is_scripted(arm):
-            return SCRIPTED[arm.model.name](), told
+            return SCRIPTED[arm.model.name]()
         choice = replace(arm_choice(arm, settings), tools=self.tools)
         if not choice.is_embedded:
-            opening = opened_model(choice, settings, footprint=told.take)
-            return await self.stack.enter_async_context(opening), told
+            return await self.stack.enter_async_context(opened_model(choice, settings))
         if settings.runtime != self.runtime:
             await self.stack.aclose()
             self.started.clear()
             self.runtime = settings.runtime
         served = app.embedded_name(choice.name)
         if served in self.started:
-            address, told = self.started[served]
+            address = self.started[served]
             choice = replace(choice, name=served, base_url=address, api_key=None)
-            return await self.stack.enter_async_context(opened_model(choice, settings)), told
-        opening = opened_model(choice, settings, footprint=told.take)
-        model = await self.stack.enter_async_context(opening)
-        self.started[served] = model.identity.base_url, told
-        return model, told
+            return await self.stack.enter_async_context(opened_model(choice, settings))
+        model = await self.stack.enter_async_context(opened_model(choice, settings))
+        self.started[served] = model.identity.base_url
+        return model
 
 
 def is_scripted(arm: Arm) -> bool:

@@ -107,12 +107,7 @@ async def evaluate(
                 keep_prompts=options.keep_prompts,
                 keep_states=options.keep_states,
                 report=lambda found: print_lines(resumed(found, catalog)),
-                provenance=replace(
-                    told,
-                    setup_s=setup_s,
-                    server_s=opened.server_s,
-                    footprint=opened.footprint,
-                ),
+                provenance=replace(told, setup_s=setup_s, server_s=opened.server_s),
             )
     words = criterion_words((each.ac for each in scenarios), options.toolset, catalog)
     found = judged(run, thresholds, catalog)

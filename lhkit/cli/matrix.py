@@ -113,7 +113,7 @@ async def _one_by_one(
         for number, stage in enumerate(stages, start=1):
             run = await stage.finished()
             _tell_arm(run, stage, (number, len(stages)), console, catalog)
-            runs.append((stage.arm.name, run or await stage.play(*await models.open(stage))))
+            runs.append((stage.arm.name, run or await stage.play(await models.open(stage))))
     return runs
 
 

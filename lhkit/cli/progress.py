@@ -1,7 +1,7 @@
 """One live line on standard error while weights and server are made ready."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from typing import NoReturn
@@ -14,7 +14,6 @@ from tqdm import tqdm
 from lhkit.app import ModelChoice, open_model
 from lhkit.embedded import Reports
 from lhkit.models.base import ChatModel
-from lhkit.models.footprint import FootprintSource
 from lhkit.models.progress import WeightsProgress, WeightsStage
 from lhkit.models.server import StartProgress, StartReport, silent
 from lhkit.settings import Settings
@@ -23,14 +22,11 @@ from lhkit.text import printable
 
 @asynccontextmanager
 async def opened_model(
-    choice: ModelChoice,
-    settings: Settings,
-    heard: StartReport = silent,
-    footprint: Callable[[FootprintSource], object] | None = None,
+    choice: ModelChoice, settings: Settings, heard: StartReport = silent
 ) -> AsyncIterator[ChatModel]:
     """Yield a connected model, as `app.open_model` does, and show how it is coming along.
 
-    `heard` is also told how the start of a server is coming along; `footprint` as in `Reports`.
+    `heard` is also told how the start of a server is coming along.
 
     Raises:
         LhkitError: the model cannot be had.
@@ -42,7 +38,7 @@ async def opened_model(
                 heard(progress)
                 shown.server(progress)
 
-            reports = replace(shown, server=server, footprint=footprint)
+            reports = replace(shown, server=server)
             model = await stack.enter_async_context(open_model(choice, settings, reports))
         yield model
 

@@ -12,12 +12,11 @@ from lhkit.harness.plan import MOST_CONCURRENCY, ModelSource
 from lhkit.locales import Catalog
 from lhkit.models.base import ModelRequest
 from lhkit.models.dialects.base import Constraint
-from lhkit.models.footprint import FootprintSource
 from lhkit.models.pool import ServerPool
 from lhkit.models.scripted import ScriptedModel
 from lhkit.models.served import UNKNOWN_CONCURRENCY, fitting_concurrency
 from lhkit.models.server import StartProgress
-from lhkit.responses import Footprint, ModelIdentity
+from lhkit.responses import ModelIdentity
 from lhkit.scale import SCRIPTED, RayPlayers
 from lhkit.settings import Settings
 
@@ -26,13 +25,11 @@ from lhkit.settings import Settings
 class Opened:
     """A model that is ready. `server_s` is how long a server started for it took, in seconds.
 
-    Where there are `players`, they play, and `source` only tells who they are. `footprint` is as
-    in `Provenance`.
+    Where there are `players`, they play, and `source` only tells who they are.
     """
 
     source: ModelSource
     server_s: float = 0.0
-    footprint: Callable[[], Footprint | None] = lambda: None
     players: RayPlayers | None = None
 
     @property
@@ -90,9 +87,9 @@ async def opened_source(
             source = source_of(choice, players)
             yield Opened(source=source, server_s=players.server_s, players=players)
         return
-    start, told = _StartTime(), FootprintReceiver()
-    async with opened_model(choice, settings, start, told.take) as model:
-        yield Opened(source=model, server_s=start.elapsed_s, footprint=told.footprint)
+    start = _StartTime()
+    async with opened_model(choice, settings, start) as model:
+        yield Opened(source=model, server_s=start.elapsed_s)
 
 
 async def _expected(choice: app.ModelChoice, settings: Settings) -> ModelIdentity | None:
@@ -146,21 +143,6 @@ class _StartTime:
     def __call__(self, progress: StartProgress) -> None:
         """Keep the time."""
         self.elapsed_s = progress.elapsed_s
-
-
-@dataclass(slots=True)
-class FootprintReceiver:
-    """Holds what tells a server's footprint, if there is such a server."""
-
-    source: FootprintSource | None = None
-
-    def take(self, source: FootprintSource) -> None:
-        """Keep it."""
-        self.source = source
-
-    def footprint(self) -> Footprint | None:
-        """Return what the server has taken until now; None if nobody can know."""
-        return self.source() if self.source else None
 
 
 def left_lines(opened: Opened, catalog: Catalog) -> Iterator[str]:

@@ -152,8 +152,6 @@ def asked_sha256(identity: ModelIdentity, sampling: Sampling) -> str:
     model = asdict(replace(identity, base_url=""))  # it may move to a new port
     if identity.weights_sha256:
         del model["weights"]  # a name of the same content
-    if identity.dtype in {"", "bfloat16"}:
-        del model["dtype"]  # what was asked before there was a choice is the same question
     return sha256({"model": model, "sampling": asdict(sampling)})
 
 

@@ -1,11 +1,10 @@
 """The `manifest.json` of a run folder: where the records come from, and what may stand in it. Pure.
 
-Of a manifest that somebody else gave us, unknown fields are left alone: a newer lhkit may have
-written them.
+Of a manifest that somebody else gave us, unknown fields are ignored.
 """
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
@@ -18,7 +17,6 @@ from lhkit.harness.manifest_changes import Change
 from lhkit.harness.record import SCHEMA
 from lhkit.harness.record_json import MAX_SECONDS, moment_of
 from lhkit.harness.tool_specs import ToolSpec
-from lhkit.responses import Footprint
 
 MAX_REPEATS = 10_000
 """A manifest that asks for more is no run of ours: every repeat becomes a row in memory."""
@@ -68,7 +66,6 @@ class _Invocation(TypedDict, total=False):
     wall_s: _Seconds
     model_s: _Seconds
     writing_s: _Seconds
-    footprint: dict[str, Any] | None
 
 
 @with_config(ConfigDict(strict=True))
@@ -114,7 +111,7 @@ class Provenance:
 
     `command` is the line that began the invocation, if one did. Before it, `setup_s` seconds went
     by until all was ready, and `server_s` more until a server had started for it; None if nobody
-    took the time. `footprint` tells what the server has taken until now, as far as one can know.
+    took the time.
     """
 
     started_at: datetime | None = None
@@ -123,7 +120,6 @@ class Provenance:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     setup_s: float | None = None
     server_s: float | None = None
-    footprint: Callable[[], Footprint | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +131,7 @@ class Invocation:
     `remarks` are sentences on what nobody could know.
     `warmed_up` is how many prompt beginnings the server had read before the first sample. Of
     `wall_s` seconds, in `model_s` a request was open, and in `writing_s` more a record was written;
-    `setup_s` and `server_s` were before (see `metrics.Spent`). `footprint` is what the server took,
-    None where nobody could know any of it.
+    `setup_s` and `server_s` were before (see `metrics.Spent`).
     """
 
     started_at: str | None = None
@@ -154,7 +149,6 @@ class Invocation:
     wall_s: float = 0.0
     model_s: float = 0.0
     writing_s: float = 0.0
-    footprint: Footprint | None = None
 
 
 def manifest_of(

@@ -15,8 +15,6 @@ _IDENTITY = ("model", "weights", "server", "dtype", "dialect", "constraint", "st
 _SAMPLING = ("max_tokens", "temperature", "seed")
 _HASHED = frozenset({"prompt", "tools", "rendering", "texts", "context", "scenario"})
 _HASH_CHARS = 12
-_EARLIER_DTYPE = {"-", "bfloat16"}
-"""A server of lhkit computed in nothing else before it told: see `fingerprint`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +54,7 @@ def _differences(before: Manifest, after: Manifest) -> Iterator[Change]:
         for name in sorted(then.keys() & now.keys()):
             yield from _change("assistant", str(then[name]), str(now[name]), name)
     yield from _contexts(before, after)
-    users = [str(each.get("user", "script")) for each in (before, after)]
-    yield from _change("user", users[0], users[1])
+    yield from _change("user", before.get("user", ""), after.get("user", ""))
     versions = [each.get("versions", {}).get("lhkit", "") for each in (before, after)]
     yield from _change("lhkit", versions[0], versions[1])
     scenarios, others = (each.get("scenarios", {}) for each in (before, after))
@@ -69,8 +66,7 @@ def _sent(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield what differs of who was asked, and of what was asked in all scenarios alike."""
     for what in _IDENTITY:
         told = [_values(each, "models", what) for each in (before, after)]
-        if what != "dtype" or {*told} != _EARLIER_DTYPE:
-            yield from _change(what, told[0], told[1])
+        yield from _change(what, told[0], told[1])
     for name in _SAMPLING:
         values = [_values(each, "sampling", name) for each in (before, after)]
         yield from _change("sampling", values[0], values[1], name)
@@ -82,14 +78,9 @@ def _sent(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _tools(old: Manifest, new: Manifest, locale: str) -> Iterator[Change]:
-    """Yield other tools, or the same in another order: of the tools, or of the words of a schema.
-
-    Where both say the tools themselves, their hashes do not count: an older lhkit took others.
-    """
+    """Yield other tools, or the same ones or the words of a schema in another order."""
     then, now = _asked(old), _asked(new)
-    if not then or not now:
-        yield from _hashes("tools", old, new, locale)
-    elif sorted(map(canonical, then)) != sorted(map(canonical, now)):
+    if sorted(map(canonical, then)) != sorted(map(canonical, now)):
         yield from _change("tools", _sha256(canonical(then)), _sha256(canonical(now)), locale)
     elif compact(then) != compact(now):
         names = [", ".join(str(tool["name"]) for tool in tools) for tools in (then, now)]
@@ -102,7 +93,7 @@ def _tools(old: Manifest, new: Manifest, locale: str) -> Iterator[Change]:
 
 def _asked(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tools without what only tells how their success is claimed."""
-    return [{k: v for k, v in tool.items() if k != "claims"} for tool in told.get("tools") or ()]
+    return [{k: v for k, v in tool.items() if k != "claims"} for tool in told.get("tools", ())]
 
 
 def _contexts(before: Manifest, after: Manifest) -> Iterator[Change]:

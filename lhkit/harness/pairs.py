@@ -1,7 +1,7 @@
 """What two runs say about each other, as a value: pairs, flips, differences. Pure.
 
-A pair is the same scenario and repeat in both runs, valid in both. Making one of two runs is
-`results.compare`'s business, showing it for `fragments` and `report`.
+A pair is the same scenario and repeat in both runs, valid in both. `compare.compare` makes a
+comparison, `words` and `report` show it.
 """
 
 from dataclasses import dataclass

@@ -159,13 +159,13 @@ def _tools(
     """Return the tools of today, with schemas, what they implied and their claims as then.
 
     Those that came in the conversation are as they were.
-
-    A manifest from before anything could be implied or claimed says nothing of it: today's word
-    counts.
     """
     told = manifest.get("locales", {}).get(locale, {}).get("tools", ())
     then = {spec["name"]: spec for spec in told}
-    tools = [_as_then(tool, then.get(tool.name, {})) for tool in counted_tools(session.registry)]
+    tools = [
+        _as_then(tool, then[tool.name]) if tool.name in then else tool
+        for tool in counted_tools(session.registry)
+    ]
     return ToolFacts.of([*tools, *tools_that_came(evidence)], session.today)
 
 
@@ -189,9 +189,9 @@ def _that_came(spec: Mapping[str, Any]) -> ToolDefinition:
 def _as_then(tool: ToolDefinition, spec: Mapping[str, Any]) -> ToolDefinition:
     return replace(
         tool,
-        parameters=spec.get("parameters", tool.parameters),
-        implied=spec.get("implied", tool.implied),
-        claims=spec.get("claims", tool.claims),
+        parameters=spec["parameters"],
+        implied=spec.get("implied", {}),
+        claims=spec.get("claims", {}),
     )
 
 

@@ -245,7 +245,6 @@ async def _replayed(
         remarks=_remarks(resumed),
         setup_s=told.setup_s,
         server_s=told.server_s,
-        footprint=told.footprint(),
     )
     earlier = earlier_invocations(before)
 
@@ -261,8 +260,7 @@ async def _replayed(
             await crew.warm_up(plan.openings(todo()) if concurrency > 1 else ())
             await crew.work(todo(), concurrency, lambda: crew.tell(bar))
     finally:
-        closed = _closed(invocation, crew, len(asked))
-        manifest = file_manifest(replace(closed, footprint=told.footprint()))
+        manifest = file_manifest(_closed(invocation, crew, len(asked)))
     records = _records(asked, crew)
     folder = crew.journal.folder if crew.journal else None
     name = folder.resolve().name if folder else ""

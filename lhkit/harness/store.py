@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from lhkit.errors import RunError
 from lhkit.files import open_regular, open_to_append, write_whole
 from lhkit.harness.manifest import manifest_fault
-from lhkit.harness.record import SampleRecord
+from lhkit.harness.record import SCHEMA, SampleRecord
 from lhkit.harness.record_json import OtherSchemaError, decode_line, encode_record, read_json
 from lhkit.harness.resume import answers
 from lhkit.redaction import masked
@@ -192,7 +192,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
     """Return the manifest of a run folder; empty if there is none.
 
     Raises:
-        RunError: the file is no JSON object, or a field is not as lhkit writes it.
+        RunError: the file is no JSON object, or this version of lhkit writes another one.
     """
     path = folder / MANIFEST
     if not _is_there(path):
@@ -204,6 +204,11 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
         raise RunError(f"{path} is not JSON ({error}): remove it") from error
     if not isinstance(manifest, dict):
         raise RunError(f"{path} is no JSON object: remove it")
+    if (schema := manifest.get("schema", SCHEMA)) != SCHEMA:
+        raise RunError(
+            f"{path} was written by another version of lhkit (its schema is {schema}, and this one "
+            f"reads {SCHEMA}): play the run again under another name"
+        )
     if fault := manifest_fault(manifest):
         raise RunError(f"{path} is no manifest of lhkit ({fault}): mend or remove it")
     return manifest

@@ -1,7 +1,7 @@
 """A suite file (`evals/*.toml`): which scenarios, under which conditions, and what is good enough.
 
 Each combination of models, runtimes, dialects, constraints, prompts and stress is one arm. Playing
-them is `commands.evaluate`'s business.
+them is `cli.matrix`'s business.
 """
 
 import re

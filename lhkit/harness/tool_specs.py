@@ -19,10 +19,10 @@ from lhkit.tool_results import ToolErr
 @with_config(ConfigDict(strict=True))
 class _Spec(TypedDict):
     name: str
+    description: str
     parameters: dict[str, Any]
-    description: NotRequired[str]
+    destructive: bool
     implied: NotRequired[dict[str, Any]]
-    destructive: NotRequired[bool]
     claims: NotRequired[dict[str, list[str]]]
 
 
@@ -33,7 +33,7 @@ def _checked(spec: _Spec) -> _Spec:
 
 
 ToolSpec = Annotated[_Spec, AfterValidator(_checked)]
-"""A tool as `plan.tool_specs` writes it; fields that are not known are left alone."""
+"""A tool as `fingerprint.tool_specs` writes it; fields that are not known are left alone."""
 
 TOOL_SPECS: TypeAdapter[tuple[ToolSpec, ...]] = TypeAdapter(tuple[ToolSpec, ...])
 
@@ -47,10 +47,10 @@ def _fault(spec_json: str) -> str | None:
     spec = json.loads(spec_json)  # valid already; pydantic reads no half of a surrogate pair
     tool = ToolDefinition(
         name=spec["name"],
-        description=spec.get("description", "") or "-",
+        description=spec["description"] or "-",
         parameters=spec["parameters"],
         handler=lambda _args, _deps: ToolErr("not_found", "a tool of a record"),
-        is_destructive=spec.get("destructive", bool(spec.get("claims"))),
+        is_destructive=spec["destructive"],
         implied=spec.get("implied", {}),
         claims=spec.get("claims", {}),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from lhkit.harness.divergence import Divergence
 from lhkit.harness.metrics import Summary
 from lhkit.harness.pairs import Comparison, PersonVotes
 from lhkit.harness.record import FalseClaim, SampleId, TurnRecord
@@ -17,7 +18,7 @@ _CLAIM_CHARS = 160
 
 def names_of_new(turn: TurnRecord) -> str:
     """Return the names of the tools that came in a turn, for the requests after it."""
-    return ", ".join(str(tool.get("name", "")) for tool in turn.new_tools)
+    return ", ".join(str(tool["name"]) for tool in turn.new_tools)
 
 
 def card_words(summary: Summary, catalog: Catalog) -> str:
@@ -84,6 +85,14 @@ def difference_words(comparison: Comparison) -> str:
     if comparison.difference is None:
         return NOTHING
     return _with_ends(comparison.difference, comparison.interval)
+
+
+def divergence_words(found: Divergence, catalog: Catalog) -> str:
+    """Return the place where two conversations diverge."""
+    place = {"turn": found.turn + 1, "message": found.message + 1}
+    if found.token is None:
+        return catalog.text("compare.divergence", **place)
+    return catalog.text("compare.divergence_token", **place, token=found.token + 1)
 
 
 def votes_words(votes: PersonVotes) -> str:

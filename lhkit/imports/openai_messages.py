@@ -199,8 +199,10 @@ class _Writer:
         record = await tried(scenario_of(written), gold_model, self.toolset)
         for claim in record.judgement.false_claims:
             called = {each.call.name for each in self.reader.turns[claim.turn].called}
-            if called & self.toolset.registry.destructive:  # the flag is a guess where all is read
-                losses.append(Loss(code="claim", where=name, detail=claim.words))
+            has_write = bool(called & self.toolset.registry.destructive)
+            code = "claim" if has_write else "claim_kept"  # a guess where all is read
+            losses.append(Loss(code=code, where=name, detail=claim.words))
+            if has_write:
                 written["turns"][claim.turn]["gold"].pop("say", None)
         with opened(self.toolset, world, written["locale"]) as session:
             keys = row_keys_of(session, record.evidence.initial_state)

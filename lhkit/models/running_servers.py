@@ -27,7 +27,7 @@ _SAME_START_S = 2.0
 class RunningServer:
     """A server that was advertised. `pid` lives as long as it, and began `after_boot_s`.
 
-    `options` are the command line arguments that it was started with, `start_s` how long it took.
+    `options` are the command line arguments that it was started with.
     """
 
     served_name: str
@@ -36,7 +36,6 @@ class RunningServer:
     pid: int
     after_boot_s: float
     options: tuple[str, ...] = ()
-    start_s: float | None = None
 
     @property
     def dtype(self) -> str:
@@ -69,14 +68,6 @@ async def find_running(
         return found if await answers_health(session, found.base_url) else None
 
 
-def advertised_at(cache_dir: Path, base_url: str) -> RunningServer | None:
-    """Return the advertised server that lives and answers at an address, if it is one of ours."""
-    root = base_url.rstrip("/").removesuffix("/v1")
-    found = (_read(path) for path in (cache_dir / "servers").glob("*.json"))
-    at_address = (each for each in found if each and each.base_url.removesuffix("/v1") == root)
-    return next(filter(_alive, at_address), None)
-
-
 @asynccontextmanager
 async def advertised(
     cache_dir: Path, server: LocalServer[ServerPlan]
@@ -90,7 +81,6 @@ async def advertised(
         pid=server.pid,
         after_boot_s=after_boot_s(server.pid),
         options=settings.arguments(server.port),
-        start_s=server.start_s,
     )
     path = _path(cache_dir, settings.found_as)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -114,8 +114,7 @@ Plan_co = TypeVar("Plan_co", bound=ServerPlan, covariant=True)
 class LocalServer(ABC, Generic[Plan_co]):
     """A server as a child of ours; a class of its own for each engine.
 
-    `engine` is its name for people, `package` what Python imports of it. `start_s` is how long it
-    took until it answered; None before.
+    `engine` is its name for people, `package` what Python imports of it.
     """
 
     engine: ClassVar[str]
@@ -124,7 +123,6 @@ class LocalServer(ABC, Generic[Plan_co]):
     def __init__(self, settings: Plan_co, *, report: StartReport = silent) -> None:
         self.settings = settings
         self.port = 0
-        self.start_s: float | None = None
         self._report = report
         self._reaper: Process | None = None
 
@@ -156,7 +154,7 @@ class LocalServer(ABC, Generic[Plan_co]):
             self._reaper = await self._spawn()
             if self._reaper.stdin is not None:  # from here on we can end it, so it may begin
                 self._reaper.stdin.write(b"\n")
-            self.start_s = await self._until_ready(self._reaper)
+            await self._until_ready(self._reaper)
         except BaseException:
             await self._end()
             raise
@@ -180,8 +178,8 @@ class LocalServer(ABC, Generic[Plan_co]):
             *reaper, *server, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
         )
 
-    async def _until_ready(self, reaper: Process) -> float:
-        """Wait until it answers, and return how many seconds that took."""
+    async def _until_ready(self, reaper: Process) -> None:
+        """Wait until it answers."""
         import aiohttp
 
         loop = asyncio.get_running_loop()
@@ -208,7 +206,6 @@ class LocalServer(ABC, Generic[Plan_co]):
                     await asyncio.wait_for(reaper.wait(), _POLL_S)
                 if reaper.returncode is not None:
                     raise self._start_fault(reaper.returncode)
-        return loop.time() - began_s
 
     def _start_fault(self, exit_code: int) -> SetupError:
         line = telling_line(self.settings.log_path)

@@ -52,7 +52,7 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     @asynccontextmanager
     async def opened(
-        choice: app.ModelChoice, settings: Settings, heard: StartReport, _footprint: object
+        choice: app.ModelChoice, settings: Settings, heard: StartReport
     ) -> AsyncIterator[ChatModel]:
         heard(StartProgress(elapsed_s=SERVER_S, stage="", log_path=settings.cache_dir))
         identity = await app.expected_identity(choice, settings)

@@ -319,6 +319,23 @@ async def test_a_chat_that_claims_what_did_not_happen_keeps_its_calls_and_loses_
     assert load_scenarios([into / "scenarios.yaml"])[0].turns[0].gold.say is None
 
 
+async def test_a_chat_that_claims_what_its_reads_did_not_do_keeps_its_words_and_is_named(
+    tmp_path: Path,
+) -> None:
+    chat = [
+        user("Move order 7 to Bonn."),
+        calls(("a", "get_order", {"order_id": "7"})),
+        back("a", '{"order_id": "7"}'),
+        said("I've moved your order to Bonn."),
+    ]
+    into, code = await folder_of(tmp_path, {"messages": chat, "tools": TOOLS})
+    assert code == 0
+    assert load_scenarios([into / "scenarios.yaml"])[0].turns[0].gold.say == chat[-1]["content"]
+    notes = (into / "NOTES.md").read_text(encoding="utf-8")
+    (words,) = [line for line in notes.splitlines() if line.startswith("  - chats-1: ")]
+    assert "moved your order to Bonn" in words
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -259,7 +259,7 @@ async def test_the_limit_of_a_result_counts_only_where_it_cuts_one(path: Path) -
     long = replace(whole, result=ToolOk(data={"text": "가" * 2_000}))
     for message in (whole, long):
         await record(path, Playing(EVENTS), with_message(1, message))
-        assert "max_bytes" not in text_of(path)  # as in recordings from before it could be set
+        assert "max_bytes" not in text_of(path)
         other = with_message(1, replace(message, max_bytes=4_096, hint="less, please"))
         replayed = CassetteModel.open(path)
         if message is whole:
@@ -552,8 +552,7 @@ def test_the_whole_file_of_the_broken_ones_is_whole(tmp_path: Path) -> None:
         ('{"cassette": NaN}', "a.json: NaN is not JSON"),
         ("[" * 100_000, "a.json: "),
         ([], "a.json, field cassette"),
-        ({**WHOLE, "cassette": 2}, "field cassette: version 2 was written by a newer lhkit"),
-        ({**WHOLE, "cassette": 0}, "a.json, field cassette: Input should be 1"),
+        ({**WHOLE, "cassette": 2}, "a.json, field cassette: Input should be 1"),
         ({"cassette": 1}, "a.json, field identity: Field required"),
         ({**WHOLE, "nope": 1}, "a.json, field nope: "),
         (

@@ -83,7 +83,8 @@ async def hostile(tmp_path: Path) -> Path:
         for tool in told["tools"]:
             if tool["destructive"]:
                 tool["claims"] = {"ko": ["(?:a+)+$"], "en": ["(?:a+)+$"]}
-        told["tools"].append({"name": "evil", "parameters": schema("^(a+)+$")})
+        evil = {"name": "evil", "description": "", "destructive": False}
+        told["tools"].append({**evil, "parameters": schema("^(a+)+$")})
     file.write_text(json.dumps(manifest))
     line = json.loads((folder / "records.jsonl").read_text())
     line["evidence"]["turns"][0]["reply"] = TEXT

@@ -260,7 +260,14 @@ BROKEN: dict[str, tuple[str, tuple[Any, ...], Any, str]] = {
     "new tool": (
         "records",
         ("evidence", "turns", 0, "new_tools"),
-        [{"name": "f", "parameters": {"type": "object", "required": 5}}],
+        [
+            {
+                "name": "f",
+                "description": "",
+                "destructive": False,
+                "parameters": {"type": "object", "required": 5},
+            }
+        ],
         "evidence.turns.0.new_tools.0: .*required",
     ),
     "name": ("records", ("sample_id", "scenario"), {"x": 5}, "sample_id.scenario: "),

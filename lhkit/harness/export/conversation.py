@@ -72,7 +72,7 @@ def config_of(record: SampleRecord, run: Run, told: Mapping[str, ToolConfig]) ->
     """Return what is known of one conversation's tools: those of its scenario, and what came."""
     known = told.get(record.locale, ToolConfig())
     names = run.manifest.get("tools", {}).get(record.sample_id.scenario)
-    tools = [tool for tool in known.tools if names is None or tool.get("name") in names]
+    tools = [tool for tool in known.tools if names is None or tool["name"] in names]
     came = [tool for turn in record.evidence.turns for tool in turn.new_tools]
     return replace(known, tools=(*tools, *came))
 

@@ -370,10 +370,10 @@ def _tool_error(call: CallRecord) -> Json | None:
 
 def _tool(tool: Mapping[str, Any]) -> Json:
     """Return a tool with what Inspect knows of schemas: of each argument its kind and its words."""
-    schema = tool.get("parameters", {})
+    schema = tool["parameters"]
     return {
         "name": tool["name"],
-        "description": tool.get("description", ""),
+        "description": tool["description"],
         "parameters": {
             "type": "object",
             "properties": {

@@ -10,11 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from lhkit.harness.divergence import first_divergence
 from lhkit.harness.manifest_changes import Change
 from lhkit.harness.pairs import Comparison, Pair, Ratio
 from lhkit.harness.record import SampleId, SampleRecord
 from lhkit.harness.report.terminal import WIDTH
-from lhkit.harness.words import difference_words, votes_words
+from lhkit.harness.words import difference_words, divergence_words, votes_words
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.text import one_line, p_value, part_of, printable
@@ -108,7 +109,7 @@ def _flips(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
             yield catalog.text(f"compare.{key}", count=len(pairs))
         shown = _by_scenario(pairs)[:_SHOWN_FLIPS]
         for repeats in shown:
-            yield from _flip(repeats, comparison)
+            yield from _flip(repeats, comparison, catalog)
         more = len(pairs) - sum(map(len, shown))
         if more:
             yield "  " + catalog.text("compare.more", count=more)
@@ -122,10 +123,14 @@ def _by_scenario(pairs: Sequence[Pair]) -> list[list[Pair]]:
     return list(found.values())
 
 
-def _flip(repeats: Sequence[Pair], comparison: Comparison) -> Iterator[str]:
-    """Yield which samples flipped, and both conversations of the first."""
+def _flip(repeats: Sequence[Pair], comparison: Comparison, catalog: Catalog) -> Iterator[str]:
+    """Yield which samples flipped, and of the first both conversations and where they diverge."""
     yield "  " + first_names([str(pair.sample_id) for pair in repeats])
     first = repeats[0]
+    if found := first_divergence(first.a, first.b):
+        yield f"    {divergence_words(found, catalog)}"
+        yield f"      {comparison.name_a} · {found.a}"
+        yield f"      {comparison.name_b} · {found.b}"
     for name, record in ((comparison.name_a, first.a), (comparison.name_b, first.b)):
         why = f" · {record.judgement.reasons[0]}" if record.judgement.reasons else ""
         yield f"    {name} · {record.judgement.verdict}{why}"

@@ -10,6 +10,7 @@ from html import escape
 from typing import Final
 
 from lhkit.harness.compare import compare
+from lhkit.harness.divergence import first_divergence
 from lhkit.harness.html.samples import failures_first
 from lhkit.harness.metrics import Summary, Tally
 from lhkit.harness.pairs import Comparison
@@ -22,6 +23,7 @@ from lhkit.harness.words import (
     claim_words,
     claims_words,
     criterion_words,
+    divergence_words,
     interval_words,
     numbers,
 )
@@ -155,6 +157,10 @@ def _compared(comparison: Comparison, catalog: Catalog) -> Iterator[str]:
             listed = ", ".join(code(str(pair.sample_id)) for pair in pairs[:_FLIPS])
             more = " …" if len(pairs) > _FLIPS else ""
             yield f"- {catalog.text(f'compare.{key}', count=len(pairs))} {listed}{more}"
+            for pair in pairs[:_FLIPS]:
+                if found := first_divergence(pair.a, pair.b):
+                    where = f"{code(str(pair.sample_id))} {divergence_words(found, catalog)}"
+                    yield f"  - {where}: {code(found.a)} | {code(found.b)}"
     yield ""
 
 

@@ -139,7 +139,7 @@ def read_cassette(path: Path) -> Cassette:
     """Return what a cassette file holds.
 
     Raises:
-        CassetteError: there is none, or it is broken or newer; the message names file and place.
+        CassetteError: there is none, or it is broken; the message names file and place.
     """
     if path.exists() and not path.is_file():  # a pipe, or a device without an end
         raise CassetteError(f"{path} is no file: give the path of a cassette")
@@ -153,12 +153,6 @@ def read_cassette(path: Path) -> Cassette:
         raise _broken(f"{path}:{error.lineno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:
         raise _broken(f"{path}: {error}") from error
-    version = data.get("cassette") if isinstance(data, dict) else None
-    if isinstance(version, int) and version > VERSION:
-        raise CassetteError(
-            f"{path}, field cassette: version {version} was written by a newer lhkit, this one "
-            f"reads {VERSION}: update lhkit or record it again"
-        )
     try:
         return _decoded(data)
     except ValidationError as error:

@@ -147,7 +147,7 @@ class CassetteModel:
             sleep: waits so many seconds.
 
         Raises:
-            CassetteError: there is none, or it is broken or newer.
+            CassetteError: there is none, or it is broken.
             UsageError: `pace` is negative or no number.
         """
         return cls(read_cassette(Path(path)), Path(path), pace=pace, sleep=sleep)

@@ -151,7 +151,7 @@ def _message(message: Message) -> dict[str, Any]:
             is_whole = envelope_bytes(result) <= most
             for name in ("hint", "max_bytes"):
                 if is_whole or getattr(message, name) == getattr(_PLAIN_CALL, name):
-                    told.pop(name, None)  # no model reads it, or it is as it always was
+                    told.pop(name, None)  # no model reads it, or it is the default
             return {"from": "tool", **told, "result": envelope(result)}
         case UserMessage():
             return {"from": "user", **plain(message)}

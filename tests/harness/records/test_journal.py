@@ -210,6 +210,14 @@ def test_a_manifest_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
 
 
+@pytest.mark.parametrize("schema", [1, 3, None])
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path, schema: int | None) -> None:
+    write_manifest(tmp_path, {"schema": schema})
+    told = "was written by another version of lhkit .* play the run again under another name"
+    with pytest.raises(RunError, match=told):
+        read_manifest(tmp_path)
+
+
 @pytest.mark.parametrize("bad", [b"{", b"[]", b"\xff"])
 def test_a_broken_manifest_is_named(tmp_path: Path, bad: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(bad)

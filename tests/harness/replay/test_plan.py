@@ -10,9 +10,8 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.harness import fingerprint, manifest
-from lhkit.harness.manifest_changes import changes
 from lhkit.harness.plan import plan_run
-from lhkit.harness.resume import Resumption, asked_of
+from lhkit.harness.resume import Resumption
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.turn import Turn
@@ -139,20 +138,6 @@ def test_weights_are_their_content_and_where_it_is_unknown_their_name(
     assert asked("tuned", "aa", 1) == asked("renamed", "aa", 2)
     assert asked("tuned", "aa") != asked("tuned", "bb")
     assert asked("tuned", "") != asked("renamed", "")
-
-
-def test_answers_from_before_a_server_told_its_type_of_number_are_those_of_bfloat16(
-    toolset: MakeToolset,
-) -> None:
-    def told(dtype: str) -> dict[str, Any]:
-        identity = replace(IDENTITY, weights_sha256="aa", dtype=dtype)
-        model = ScriptedModel(lambda _: say("hi"), identity=identity)
-        return plan_run([SCENARIO], model, toolset(), repeats=1).facts
-
-    untold, bfloat16, float32 = map(told, ("", "bfloat16", "float32"))
-    assert asked_of(untold) == asked_of(bfloat16) != asked_of(float32)
-    assert [change.what for change in changes(bfloat16, float32)] == ["dtype"]
-    assert not changes(untold, bfloat16)
 
 
 @pytest.mark.anyio

@@ -270,19 +270,6 @@ async def test_what_was_implied_when_the_run_was_made_counts_when_it_is_scored_a
         assert verdicts_of(rescore(run, load(DUE), implying(toolset, today))) == [Verdict.PASS]
 
 
-@pytest.mark.anyio
-async def test_a_run_from_before_anything_was_implied_is_scored_by_what_is_implied_today(
-    play: Play, load: Load, toolset: Any
-) -> None:
-    model = ScriptedModel([call("add_note", text="milk"), say("done")])
-    run = await play(load(DUE), model, toolset=implying(toolset, None))
-    assert verdicts_of(run) == [Verdict.FAIL]
-    assert verdicts_of(rescore(run, load(DUE), implying(toolset, "home"))) == [Verdict.PASS]
-    again = rescore(run, load(DUE), implying(toolset, "work"))
-    assert verdicts_of(again) == [Verdict.FAIL]
-    assert [each.code for each in again.records[0].judgement.violations] == ["forbidden_call"]
-
-
 PLANNED = """\
 - id: planned
   ac: notes

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model
 from lhkit.harness.export import parquet
-from lhkit.harness.record import Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import answers
@@ -28,59 +27,18 @@ from lhkit.imports.imported import scenario_of
 from lhkit.imports.openai_messages import import_messages
 from lhkit.imports.recorded_chats import read_conversations
 from lhkit.messages import ToolCall
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.scripted import Reply, say
 from lhkit.settings import load_settings
 from lhkit.toolset import load as load_toolset
+from tests.harness.results.runs import SCRIPT, TALK, lines, played, record, run_of
 
 pytestmark = pytest.mark.anyio
 
 Load = Callable[[str], tuple[Scenario, ...]]
 
-TALK = r"""
-- id: shop-01
-  ac: AC-1
-  locale: ko
-  world: {notes: [{id: n1, text: 우유}]}
-  final: {notes: [{text: 빵}]}
-  turns:
-    - user: 우유 메모 찾아 줘
-      expect: {calls: [{tool: find_notes, args: {query: 우유}}]}
-      reply: {matches: '\S'}
-    - user: 빵도 적어 줘
-      confirm: accept
-      expect: {calls: [{tool: add_note, args: {text: 빵}}]}
-      reply: {matches: '\S'}
-    - user: 물도 적어 줘
-      confirm: reject
-      expect: {calls: [{tool: add_note, args: {text: 물}, result: cancelled}]}
-      reply: {matches: '\S'}
-"""
-SCRIPT = (
-    Reply(text="찾을게요.", calls=(ToolCall(name="find_notes", args={"query": "우유"}),)),
-    say("우유가 있어요 \U0001f95b."),
-    call("add_note", text="빵"),
-    say("적었어요."),
-    call("add_note", text="물"),
-    say("그만둘게요."),
-)
-
-
-async def played(
-    scenarios: Sequence[Scenario], script: Sequence[Reply], toolset: Any, folder: Path
-) -> Path:
-    def model(*_: Any) -> ScriptedModel:
-        return ScriptedModel(script)
-
-    await replay(scenarios, model, toolset=toolset, run_dir=folder, progress=False)
-    return folder
-
 
 async def exported(folder: Path, **places: Path) -> None:
     assert await export_run(ExportOptions(folder=folder, **places), load_settings()) == 0
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
 def table(file: Path) -> Any:
@@ -98,23 +56,6 @@ def inspect_reads(file: Path) -> dict[str, Any]:
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def record(name: str, question: str = "q", verdict: str = "pass", repeat: int = 0) -> SampleRecord:
-    return SampleRecord(
-        sample_id=SampleId(scenario=name, repeat=repeat),
-        content_hash=question,
-        ac="AC-1",
-        locale="ko",
-        judgement=Judgement(verdict=Verdict(verdict)),
-    )
-
-
-def run_of(folder: Path, *records: SampleRecord, tail: str = "") -> Path:
-    folder.mkdir(exist_ok=True)
-    text = "".join(f"{encode_record(each)}\n" for each in records)
-    (folder / RECORDS).write_text(text + tail, encoding="utf-8")
-    return folder
 
 
 async def test_a_conversation_is_told_as_the_model_had_it(

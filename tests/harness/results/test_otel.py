@@ -26,7 +26,7 @@ from lhkit.cli.options import ExportOptions
 from lhkit.errors import RunError
 from lhkit.harness.scenario import Scenario
 from lhkit.settings import load_settings
-from tests.harness.results.test_export import SCRIPT, TALK, played, record, run_of
+from tests.harness.results.runs import SCRIPT, TALK, played, record, run_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 

@@ -1,7 +1,7 @@
 """Training conversations: from runs, references and reviewed chats, without held-out messages."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from lhkit.harness.author.gold import gold_model
 from lhkit.harness.corrections import MendedCall, MendedTalk, MendedTurn, talk_line
 from lhkit.harness.held_out import HeldOut
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.sft import (
@@ -27,11 +28,12 @@ from lhkit.models.base import ModelRequest
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.dialects.training import training_text
 from lhkit.models.request import request_body
-from lhkit.models.scripted import Reply, ScriptedModel, call, say
+from lhkit.models.scripted import ScriptedModel, call, say
 from lhkit.responses import ModelIdentity
 from lhkit.settings import load_settings
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import load as load_toolset
+from tests.harness.results.runs import lines, played
 
 pytestmark = pytest.mark.anyio
 
@@ -71,19 +73,6 @@ SCRIPT = (
 )
 
 
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-async def recorded(
-    scenarios: Sequence[Scenario], toolset: Any, folder: Path, script: Sequence[Reply] = SCRIPT
-) -> Any:
-    def model(*_: Any) -> ScriptedModel:
-        return ScriptedModel(script)
-
-    return await replay(scenarios, model, toolset=toolset, run_dir=folder, progress=False)
-
-
 async def exported(tmp_path: Path, **options: Any) -> list[dict[str, Any]]:
     file = tmp_path / "sft.jsonl"
     assert await export_run(ExportOptions(sft=file, **options), load_settings()) == 0
@@ -94,7 +83,7 @@ async def test_run_passed_samples_have_instructions_calls_and_results(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     scenarios = load(NOTES)
-    run = await recorded(scenarios, toolset, tmp_path / "run")
+    run = Run.load(await played(scenarios, SCRIPT, toolset, tmp_path / "run"))
     (conversation,) = run_conversations(run, toolset, scenarios)
     messages = conversation.data["messages"]
     assert [message["role"] for message in messages] == [
@@ -118,14 +107,14 @@ async def test_run_passed_samples_have_instructions_calls_and_results(
 
 async def test_run_failed_samples_are_left_out(load: Load, toolset: Any, tmp_path: Path) -> None:
     scenarios = load(NOTES)
-    run = await recorded(scenarios, toolset, tmp_path / "run", script=(say("몰라요."),))
+    run = Run.load(await played(scenarios, (say("몰라요."),), toolset, tmp_path / "run"))
     assert list(run_conversations(run, toolset, scenarios)) == []
 
 
 async def test_run_without_its_scenarios_is_refused(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
-    run = await recorded(load(NOTES), toolset, tmp_path / "run")
+    run = Run.load(await played(load(NOTES), SCRIPT, toolset, tmp_path / "run"))
     with pytest.raises(UsageError, match=r"notes-1: .*--scenarios"):
         list(run_conversations(run, toolset))
 
@@ -134,7 +123,7 @@ async def test_run_of_another_prompt_scenario_or_toolset_is_refused(
     load: Load, toolset: Any, tmp_path: Path
 ) -> None:
     scenarios = load(NOTES)
-    run = await recorded(scenarios, toolset, tmp_path / "run")
+    run = Run.load(await played(scenarios, SCRIPT, toolset, tmp_path / "run"))
     changed = load(NOTES.replace("우유 메모가", "그 메모가"))
     with pytest.raises(UsageError, match="notes-1: the scenario has changed"):
         list(run_conversations(run, toolset, changed))

@@ -1,0 +1,117 @@
+"""The first place where the model's messages of two conversations differ."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from lhkit.events import EndReason
+from lhkit.harness.compare import compare
+from lhkit.harness.divergence import Divergence, first_divergence
+from lhkit.harness.record import (
+    Evidence,
+    Judgement,
+    ModelCallRecord,
+    SampleId,
+    SampleRecord,
+    TurnRecord,
+    Verdict,
+)
+from lhkit.harness.report.comparison import comparison_table
+from lhkit.harness.report.markdown import markdown
+from lhkit.harness.results import Run
+from lhkit.locales import load_catalog
+from lhkit.responses import Finished
+
+CALL = '{"name": "search_protocols", "parameters": {"query": "'
+
+
+def response(text: str, *ids: int) -> Finished:
+    return Finished(reason="stop", raw_text=text, token_ids=ids)
+
+
+def conversation(*turns: tuple[Finished, ...], verdict: Verdict = Verdict.PASS) -> SampleRecord:
+    return SampleRecord(
+        sample_id=SampleId(scenario="s"),
+        content_hash="q",
+        ac="AC-1",
+        locale="en",
+        judgement=Judgement(verdict=verdict),
+        evidence=Evidence(
+            turns=tuple(
+                TurnRecord(
+                    user="hi",
+                    ended=EndReason.ANSWERED,
+                    model_calls=tuple(ModelCallRecord(response=each) for each in turn),
+                )
+                for turn in turns
+            )
+        ),
+    )
+
+
+SAME = (response("same", 1, 2),)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "turn", "message", "token", "quotes"),
+    [
+        (
+            (SAME, (response("one", 1), response("ab", 5, 6))),
+            (SAME, (response("one", 1), response("ac", 5, 7))),
+            1,
+            1,
+            1,
+            ("ab", "ac"),
+        ),
+        ((SAME,), ((response("same!", 1, 2, 3),),), 0, 0, 2, ("same", "same!")),
+        (((response("one"),),), (SAME,), 0, 0, None, ("one", "same")),
+        (((response("x", 1, 9),),), ((response("x", 1, 8),),), 0, 0, 1, ("#9", "#8")),
+        ((SAME,), ((*SAME, response("more", 3)),), 0, 1, None, ("", "more")),
+        ((SAME,), (SAME, SAME), 1, 0, None, ("", "same")),
+        (((response("a\nb"),),), ((response("a b"),),), 0, 0, None, ("a\\nb", "a b")),
+    ],
+)
+def test_divergence_is_the_first_differing_token_or_character(
+    a: tuple[tuple[Finished, ...], ...],
+    b: tuple[tuple[Finished, ...], ...],
+    turn: int,
+    message: int,
+    token: int | None,
+    quotes: tuple[str, str],
+) -> None:
+    found = first_divergence(conversation(*a), conversation(*b))
+    assert found == Divergence(turn=turn, message=message, token=token, a=quotes[0], b=quotes[1])
+
+
+def test_divergence_is_none_where_the_model_wrote_the_same() -> None:
+    assert first_divergence(conversation(SAME, SAME), conversation(SAME, SAME)) is None
+
+
+def test_divergence_quotes_only_the_text_around_the_place() -> None:
+    texts = [f"{CALL}{query}{' and so on' * 20}" for query in ("coffee", "tea")]
+    a, b = (conversation((response(text),)) for text in texts)
+    found = first_divergence(a, b)
+    assert found is not None
+    assert found.a == '…rs": {"query": "coffee and so on and so on and s…'
+    assert found.b == '…rs": {"query": "tea and so on and so on and so o…'
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"), [((1, 2), "message 1, token 2"), ((), "message 1")], ids=["ids", "text"]
+)
+def test_compare_shows_where_a_flipped_scenario_diverges(ids: tuple[int, ...], words: str) -> None:
+    a = conversation((response(f"{CALL}coffee", *ids),))
+    b = conversation((response(f"{CALL}tea", *(each * 3 - 2 for each in ids)),))
+    lost = replace(b, judgement=Judgement(verdict=Verdict.FAIL))
+    old, new = (
+        Run(records=(each,), manifest={}, name=n) for n, each in (("old", a), ("new", lost))
+    )
+    console = Console(file=StringIO(), width=100)
+    console.print(comparison_table(compare(old, new), load_catalog("en")), soft_wrap=True)
+    text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    where = f"first difference: turn 1, {words}"
+    assert f'    {where}\n      old · …rs": {{"query": "coffee\n      new · …' in text
+    told = markdown(new, load_catalog("en"), name="new", baseline=old)
+    assert f"  - `s` {where}: `…" in told
