@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(BIN)/python requirements/install.py
 PACKAGES := $(VENV)/.packages-installed
 STAMP := $(VENV)/.lhkit-installed
+FINETUNE := $(VENV)/.finetune-installed
 PLATFORM := $(shell uname -sm)
 LOCKS := requirements/lock.txt requirements/lock-gemma.txt
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
@@ -21,7 +22,7 @@ ARGS ?=
 LIGHT := .venv-light
 LIGHT_STAMP := $(LIGHT)/.lhkit-installed
 
-.PHONY: help try venv eval chat serve test nightly lint browser node format bench bench-model lock clean data-check
+.PHONY: help try venv eval chat serve test nightly lint browser node finetune format bench bench-model lock clean data-check
 
 help:  ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,11 +46,11 @@ chat: venv  ## talk to the default model in the terminal
 serve: venv  ## keep the default model served, for eval and chat to find
 	@$(BIN)/python -m lhkit serve $(ARGS)
 
-lab: venv  ## the notebooks in JupyterLab, with the default model served
+lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 # Two sessions of pytest: the browser's loop and coroutine tests cannot share a process.
-test: lint browser  ## all checks: lint, then every test
+test: lint browser finetune  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
 	$(BIN)/python -m pytest --dist=loadgroup -m '(browser or model) and not nightly' || status=$$?; \
@@ -80,7 +81,7 @@ bench: venv  ## measure what lhkit itself costs, beside bare libraries
 bench-model: venv  ## measure the way to the embedded Gemma, beside vLLM's own benchmark (half an hour)
 	@for each in throughput main_job results; do $(BIN)/python evals/benchmarks/$$each.py; done
 
-lock: venv  ## pin what .venv holds now into requirements/
+lock: venv finetune  ## pin what .venv holds now into requirements/
 	@$(BIN)/python requirements/renew.py
 
 clean:  ## remove caches of tools (not .venv, not the weights)
@@ -113,6 +114,10 @@ ifeq ($(NPM),)
 	fi
 endif
 
+# TRL, for the notebook that trains.
+finetune: venv $(FINETUNE)
+	@:
+
 # Modules are compiled when they are first imported, so that few of them are.
 $(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
 	@'$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -124,6 +129,13 @@ $(LIGHT_STAMP): requirements/lock-light.txt pyproject.toml
 	@$(LIGHT)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), \
 	  "lhkit.pth").write_text(str(pathlib.Path.cwd()) + "\n")'
 	@touch $(LIGHT_STAMP)
+
+$(FINETUNE): requirements/lock-finetune.txt $(PACKAGES)
+ifeq ($(PLATFORM),Linux x86_64)
+	@echo 'finetune: TRL and its data sets (0.06 GB, 0.2 GB on disk)'
+	@$(INSTALL) requirements/lock-finetune.txt
+endif
+	@touch $(FINETUNE)
 
 # The packages, whenever the locks change; lhkit itself, whenever its metadata does.
 $(PACKAGES): $(LOCKS)

@@ -22,7 +22,7 @@ from lab import served
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent
-CELL_TIMEOUT_S = 600
+CELL_TIMEOUT_S = 3600  # against a hang only
 
 DEFAULT_MODEL = "gemma"
 OFFLINE = "LIVE = False"

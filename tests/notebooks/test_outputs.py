@@ -8,7 +8,8 @@ import nbformat
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+TRAINING = FOLDER / "05_finetune.ipynb"
+NOTEBOOKS = sorted(path for path in FOLDER.glob("*.ipynb") if path != TRAINING)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # against a hang only
 
@@ -42,6 +43,12 @@ def require_all_passed(ran: "CompletedProcess[str]", path: Path) -> None:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
     require_all_passed(nbval(path), path)
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("base_weights")
+def test_the_training_notebook_trains_and_shows_again_what_it_shows(nbval: Nbval) -> None:
+    require_all_passed(nbval(TRAINING), TRAINING)
 
 
 def test_a_notebook_finds_the_modules_that_the_tests_find(

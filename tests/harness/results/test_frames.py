@@ -1,6 +1,7 @@
 """A run as pandas sees it: one row each, types that do not depend on the data, units in names."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,15 @@ async def test_types_do_not_depend_on_the_data(
     types = [dict(getattr(run, name).dtypes) for run in runs]
     assert types[0] == types[1] == types[2] == types[3]
     assert list(types[0]) == [column.name for column in (*frames.SAMPLE, *TABLES[name])]
+
+
+@pytest.mark.anyio
+async def test_frames_hold_text_that_utf8_cannot_encode(
+    load: Load, toolset: Any, clock: Any
+) -> None:
+    run = await played(load, toolset, clock, gold_model)
+    records = [replace(record, ac="\ud800") for record in run.records]
+    assert set(frames.scenarios_frame(records)["ac"]) == {"\ud800"}
 
 
 @pytest.mark.parametrize("name", TABLES)
