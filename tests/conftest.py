@@ -1,6 +1,6 @@
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +40,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("browser"))
         elif item.get_closest_marker("model"):
             item.add_marker(pytest.mark.xdist_group("model"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape lone surrogates in a report: the workers of xdist cannot send them, and would end."""
+    report = yield
+    report.sections = [(name, _encodable(text)) for name, text in report.sections]
+    if report.failed and _encodable(report.longreprtext) != report.longreprtext:
+        report.longrepr = _encodable(report.longreprtext)
+    return report
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _is_in_browser(item: pytest.Item) -> bool:
