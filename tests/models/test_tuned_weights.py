@@ -30,7 +30,7 @@ from lhkit.models.tuned import (
 from lhkit.models.weights import weights_folder
 from lhkit.models.wheels import EMBEDDED_GEMMA, WeightsSource
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 SOURCE = replace(EMBEDDED_GEMMA, name="tiny", notice="tiny is under terms", gguf_bytes=100)
 
@@ -269,7 +269,6 @@ def loaded(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder)
 
 
-@pytest.mark.slow
 def test_a_real_merge_leaves_the_bases_manifest_behind(tiny_gemma: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(tiny_gemma, tmp_path / "base"))
     (base / FOLDER_MANIFEST).write_text("{}")

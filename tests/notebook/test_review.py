@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
 
 from lhkit.errors import RunError, UsageError
 from lhkit.harness.author.gold import gold_model
@@ -352,6 +351,8 @@ async def test_two_reviewers_are_compared_and_every_difference_is_listed(chats: 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min_size=1, max_size=60))
 def test_kappa_and_its_interval_are_those_of_statsmodels(pairs: list[tuple[str, str]]) -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa as reference_kappa
+
     found = cohens_kappa(pairs)
     assert found is not None
     table = [[pairs.count((a, b)) for b in "abc"] for a in "abc"]

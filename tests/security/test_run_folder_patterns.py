@@ -20,7 +20,7 @@ from lhkit.notebook.review import Review
 from lhkit.tools.patterns import matches
 from lhkit.tools.validation import ArgumentValidator, value_fault
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.timeout(60)]
 
 BOMB = "(a|aa)+$"
 TEXT = "a" * 60 + "!"
@@ -41,7 +41,6 @@ def test_pattern_refuses_a_search_that_takes_too_long() -> None:
         matches(BOMB, TEXT)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ENDS)
 @pytest.mark.parametrize("key", ["pattern", "patternProperties", "additionalProperties"])
 def test_validation_of_a_hostile_schema_ends(pattern: str, key: str) -> None:
@@ -97,7 +96,6 @@ async def test_rescore_of_a_hostile_run_ends(hostile: Path) -> None:
     assert rescore(Run.load(hostile), [scenario]).records
 
 
-@pytest.mark.slow
 async def test_rescore_is_invalid_where_a_claim_takes_too_long(hostile: Path) -> None:
     file = hostile / "manifest.json"
     file.write_text(file.read_text().replace("(?:a+)+$", BOMB))

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import kstest
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.proportion import proportion_confint
 
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.shares import Interval, pass_at_k, pass_hat_k, wilson
@@ -22,10 +19,14 @@ from lhkit.harness.statistics import (
 )
 from tests.harness.figures.coverage import difference_coverage, share_coverage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
 @pytest.mark.parametrize(("successes", "n"), [(0, 5), (5, 5), (3, 22), (21, 22), (500, 1000)])
 def test_wilson_is_statsmodels(successes: int, n: int, level: float) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
     low, high = proportion_confint(successes, n, 1 - level, method="wilson")
     interval = wilson(successes, n, level)
     assert (interval.low, interval.high) == pytest.approx((low, high))
@@ -52,7 +53,6 @@ def clustered(rng: np.random.Generator, clusters: int, repeats: int) -> list[lis
     return [list(rng.binomial(1, rate, size=repeats).astype(float)) for rate in rates]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats"), [(12, 4), (30, 3), (200, 2)])
 def test_the_cluster_bootstrap_covers_the_truth_about_95_percent_of_the_time(
@@ -112,7 +112,6 @@ def test_the_interval_of_a_paired_difference_covers_it_about_95_percent_of_the_t
     assert np.mean([0.1 in each for each in intervals]) == pytest.approx(0.95, abs=0.025)
 
 
-@pytest.mark.slow
 @pytest.mark.promise("statistics.coverage")
 @pytest.mark.parametrize(("clusters", "repeats", "slack"), [(22, 1, 0.03), (60, 2, 0.02)])
 def test_the_interval_of_a_median_covers_it(clusters: int, repeats: int, slack: float) -> None:
@@ -151,6 +150,8 @@ def test_a_rate_gets_the_interval_that_fits_its_data(
 @pytest.mark.parametrize("repeats", [2, 3, 5])
 def test_clusters_that_agree_are_worth_one_result_each(clusters: int, repeats: int) -> None:
     """Which is the exact interval of Clopper and Pearson for that many."""
+    from statsmodels.stats.proportion import proportion_confint
+
     for hit in (0, 1, clusters // 2, clusters):
         passed = [repeats] * hit + [0] * (clusters - hit)
         found = clustered_interval(passed, [repeats] * clusters)
@@ -226,6 +227,8 @@ def pairs(b: int, c: int) -> list[int]:
 
 @pytest.mark.parametrize(("b", "c"), [(1, 0), (6, 0), (3, 3), (10, 2), (40, 60), (400, 300)])
 def test_mcnemar_is_statsmodels(b: int, c: int) -> None:
+    from statsmodels.stats.contingency_tables import mcnemar
+
     reference = mcnemar([[0, b], [c, 0]], exact=True).pvalue
     assert sign_flip(pairs(b, c)) == pytest.approx(reference, rel=1e-9)
     assert sign_flip(pairs(c, b)) == pytest.approx(reference, rel=1e-9)
@@ -263,6 +266,8 @@ def null_differences(rng: np.random.Generator, clusters: int, repeats: int) -> l
 @pytest.mark.parametrize("repeats", [1, 4])
 def test_p_values_are_uniform_where_there_is_no_difference(repeats: int) -> None:
     """Counts are discrete: what was seen itself counts a random part of its chance."""
+    from scipy.stats import kstest
+
     rng = np.random.default_rng(16)
     p_values = []
     for _ in range(1500):

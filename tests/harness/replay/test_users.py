@@ -98,6 +98,7 @@ async def test_a_careful_user_lets_through_what_the_turn_expects_each_call_once(
     )
 
 
+@pytest.mark.slow
 async def test_what_the_card_is_worth_has_intervals_wherever_a_run_is_shown(
     play: Play, load: Load
 ) -> None:

@@ -15,6 +15,8 @@ from lhkit.harness.report.picture import picture, svg_of
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
+pytestmark = pytest.mark.slow
+
 OF_A_RUN = (charts.pass_rates, charts.latencies, charts.confusion, charts.violations)
 
 

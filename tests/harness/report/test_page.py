@@ -16,6 +16,8 @@ from lhkit.harness.report.page import html_page
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog, load_catalog
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -42,7 +44,6 @@ def test_nothing_in_the_file_points_outside_it(
             assert re.findall(r'(?:href|src)="(?!#)', svg) == []
 
 
-@pytest.mark.slow
 def test_no_reason_is_cut_off_before_its_not(full_run: Run, korean: Catalog) -> None:
     """`add_note was expected and…` says the opposite of what it begins to say."""
     rules = re.findall(r"([^{}]*\.lhr-reason) \{([^}]*)\}", html_page(full_run, korean, name="r"))
@@ -59,7 +60,6 @@ def test_the_policy_lets_only_our_script_run(full_run: Run, korean: Catalog) -> 
     assert "default-src 'none'" in html
 
 
-@pytest.mark.slow
 @pytest.mark.promise("report.escapes")
 def test_hostile_text_adds_no_script_no_handler_and_no_unknown_element(
     full_run: Run, hostile_run: Run, korean: Catalog, parse: Callable[..., Any]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from statsmodels.stats.contingency_tables import mcnemar
 
 from lhkit.events import EndReason
 from lhkit.harness.compare import compare
@@ -97,6 +96,8 @@ def test_pairs_are_the_same_scenario_and_repeat_valid_in_both() -> None:
 
 @pytest.mark.promise("eval.compare")
 def test_one_pair_a_scenario_is_mcnemars_exact_test() -> None:
+    from statsmodels.stats.contingency_tables import mcnemar
+
     found = compare(run("pppppppppffp"), run("fffffffpppfp"))
     assert (found.passed_a, found.passed_b) == (10, 4)
     assert (len(found.gained), len(found.lost)) == (1, 7)
