@@ -49,11 +49,11 @@ serve: venv  ## keep the default model served, for eval and chat to find
 lab: venv finetune  ## the notebooks in JupyterLab, with the default model served
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
-# Two sessions of pytest: the browser's loop and coroutine tests cannot share a process.
+# Two sessions of pytest. The second has one worker for the browser and one for the model servers.
 test: lint browser finetune  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
-	$(BIN)/python -m pytest --dist=loadgroup -m '(browser or model) and not nightly' || status=$$?; \
+	$(BIN)/python -m pytest --dist=loadscope -m '(browser or model) and not nightly' || status=$$?; \
 	exit $$status
 
 nightly: venv browser node  ## what takes long: MCP servers from npm, 20,000 cases for each fuzz target
