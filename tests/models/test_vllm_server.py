@@ -50,6 +50,14 @@ def alive(pid: int) -> bool:
         return False
 
 
+def is_left(process: psutil.Process) -> bool:
+    """Return whether just this process still runs, not another of its number."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - other processes set no Event
@@ -121,14 +129,18 @@ async def test_no_process_outlives_an_owner_that_ends_by(
     async with asyncio.timeout(PATIENCE_S):
         assert await owner.stdout.readline() == b"ready\n"
     await until(lambda: len(started(tmp_path)) == 3)
-    tree = [process.pid for process in psutil.Process(owner.pid).children(recursive=True)]
+    tree = psutil.Process(owner.pid).children(recursive=True)
     assert len(tree) == 5  # the reaper, the three, and Python's resource tracker
     if isinstance(end, signal.Signals):
         owner.send_signal(end)
     owner.stdin.write(b"\n" if end == "crash" else b"")
-    await until(lambda: not any(map(alive, [*tree, *started(tmp_path)])))
-    owner.stdin.close()
-    await owner.communicate()
+    try:
+        await until(lambda: not any(map(is_left, tree)))
+    except TimeoutError:
+        raise AssertionError([each for each in tree if is_left(each)]) from None
+    finally:
+        owner.stdin.close()
+        await owner.communicate()
 
 
 async def test_a_server_that_dies_at_start_is_told_in_one_sentence(
