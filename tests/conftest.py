@@ -1,4 +1,5 @@
 import shutil
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,15 @@ def browser() -> "Iterator[Browser]":
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_are_as_before() -> Iterator[None]:
+    """Put the handler of SIGINT back: a process that is started while it is ignored ignores it."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -25,5 +26,6 @@ async def own(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever was inherited
     with asyncio.Runner() as runner:
         runner.run(own(Path(sys.argv[1])))
