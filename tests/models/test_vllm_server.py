@@ -43,17 +43,11 @@ def started(folder: Path) -> list[int]:
     return [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
 
 
-def alive(pid: int) -> bool:
+def alive(process: int | psutil.Process) -> bool:
+    """Return whether it runs; of a `Process`, whether just this one does, not its number's next."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def is_left(process: psutil.Process) -> bool:
-    """Return whether just this process still runs, not another of its number."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        found = psutil.Process(process) if isinstance(process, int) else process
+        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
@@ -135,9 +129,9 @@ async def test_no_process_outlives_an_owner_that_ends_by(
         owner.send_signal(end)
     owner.stdin.write(b"\n" if end == "crash" else b"")
     try:
-        await until(lambda: not any(map(is_left, tree)))
+        await until(lambda: not any(map(alive, tree)))
     except TimeoutError:
-        raise AssertionError([each for each in tree if is_left(each)]) from None
+        raise AssertionError([each for each in tree if alive(each)]) from None
     finally:
         owner.stdin.close()
         await owner.communicate()
