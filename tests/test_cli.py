@@ -11,6 +11,8 @@ import pytest
 from lhkit import __version__
 from lhkit.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 
 def lhkit(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

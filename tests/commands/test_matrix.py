@@ -139,6 +139,7 @@ async def test_a_suite_names_tools_of_ones_own_as_seen_from_its_folder(
         await bench.play(arms, toolset="own_kitchen.py:toolset", scenarios="dev")
 
 
+@pytest.mark.slow
 async def test_embedded_arms_share_one_server_and_finished_ones_need_none(
     bench: Bench, asked: list[app.ModelChoice], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,7 @@ def test_lint_ends_with_1_for_a_fault_and_0_for_none(
     assert lhkit_command("lint", faulty)[0] == 1
 
 
+@pytest.mark.slow
 def test_eval_ends_with_130_when_interrupted(scenario: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"

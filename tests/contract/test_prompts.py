@@ -31,6 +31,7 @@ def test_prompt_of_life_helper_is_unchanged(
     assert prompt == recorded(f"prompt_{dialect}_{locale}", prompt)
 
 
+@pytest.mark.slow
 def test_context_lines_of_life_helper_are_unchanged(recorded: Recorded) -> None:
     lines: dict[str, list[str]] = {}
 

@@ -32,6 +32,7 @@ def broken_rules(record: dict[str, Any]) -> list[str]:
     return sorted(name for name in names if not name.endswith(" false_claim"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_rescore_gives_the_recorded_verdicts(name: str, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(MODELS / name, tmp_path / name))

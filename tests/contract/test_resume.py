@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import lhkit
 
 SCENARIO = """
@@ -37,6 +39,7 @@ def look(n: int) -> dict:
 """
 
 
+@pytest.mark.slow
 def test_eval_resumes_after_kill_9(tmp_path: Path) -> None:
     scenarios = tmp_path / "look.yaml"
     scenarios.write_text("".join(SCENARIO.format(n=n) for n in range(12)), encoding="utf-8")

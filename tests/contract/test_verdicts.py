@@ -70,6 +70,7 @@ def scores(run: lhkit.Run) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model"),
     [("reference", lhkit.gold_model), ("silent", SILENT), ("calls_everything", calls_everything)],

@@ -30,6 +30,7 @@ def test_the_card_names_the_hash_of_the_file() -> None:
     assert hashlib.sha256(FILE.read_bytes()).hexdigest() in card
 
 
+@pytest.mark.slow
 def test_every_row_has_an_id_of_its_own_a_language_and_messages(frame: Any) -> None:
     assert list(frame.columns) == ["id", "kind", "locale", "messages", "tools"]
     assert len(frame) == ROWS

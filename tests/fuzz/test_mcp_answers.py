@@ -5,6 +5,7 @@ import pytest
 from tests.fuzz.mcp_answers import NOT_OPENED, fuzz
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.timeout(600)
 @pytest.mark.promise("mcp.hostile")

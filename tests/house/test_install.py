@@ -46,6 +46,7 @@ def install(lock: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_packages_are_counted_and_not_listed(lock: Path) -> None:
     done = install(lock)
     assert (done.returncode, done.stderr) == (0, "")
@@ -59,6 +60,7 @@ def test_packages_are_counted_and_not_listed(lock: Path) -> None:
     assert (lock.parent / "here" / "lhkit_sample_h.py").exists()
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_shown_with_pips_own_words_and_code(lock: Path) -> None:
     with lock.open("a", encoding="utf-8") as file:
         file.write("lhkit-sample-z==1.0\n")

@@ -4,6 +4,10 @@ import ast
 import tomllib
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[1]
 
 

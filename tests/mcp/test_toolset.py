@@ -490,6 +490,7 @@ async def test_what_a_server_says_of_a_variable_is_in_no_message(
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("mcp.variables")
 async def test_a_server_gets_what_a_variable_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path

@@ -300,6 +300,7 @@ async def test_a_cache_that_can_not_be_written_is_one_sentence(world: World) -> 
         await world.ensure()
 
 
+@pytest.mark.slow
 async def test_pip_fetches_a_wheel_from_the_users_own_index(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +312,7 @@ async def test_pip_fetches_a_wheel_from_the_users_own_index(
     assert [path.name for path in target.iterdir()] == ["tiny_part0-1.0-py3-none-any.whl"]
 
 
+@pytest.mark.slow
 async def test_a_package_that_pip_can_not_fetch_is_one_sentence_with_the_next_step(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

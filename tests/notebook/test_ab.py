@@ -153,6 +153,7 @@ async def test_a_vote_says_the_same_whoever_stands_where(make_ab: MakeAB, tmp_pa
     assert [each.judgement.verdict for each in tuned] == [Verdict.PASS, Verdict.FAIL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after a vote", "between the two"])
 def test_a_killed_kernel_loses_no_vote(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)

@@ -102,6 +102,7 @@ def board_press(panel: Any, name: str, value: str, message: str = "") -> None:
     panel._board.take_message(content)
 
 
+@pytest.mark.slow
 @given(actions=ACTIONS)
 @settings(deadline=None, max_examples=60)
 async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_was_run(
@@ -141,6 +142,7 @@ async def test_each_side_of_an_ab_panel_writes_exactly_as_often_as_its_own_card_
         assert tools.wrote == allowed
 
 
+@pytest.mark.slow
 @given(actions=ACTIONS)
 @settings(deadline=None, max_examples=30)
 async def test_a_review_and_a_kept_chat_that_nobody_answers_write_nothing(

@@ -126,6 +126,7 @@ async def test_nothing_is_kept_unless_the_panel_was_told_to_and_it_says_so(
     assert told.state.needs_opt_in
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after a turn", "half a line"])
 def test_a_killed_kernel_loses_no_finished_turn(moment: str, tmp_path: Path) -> None:
     run_to_its_death(DYING, moment, folder=tmp_path)

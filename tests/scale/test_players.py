@@ -46,7 +46,7 @@ from lhkit.scale.replica import Replica
 from lhkit.settings import Settings
 from tests.children import search_paths
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FEW = 12
 PART = Part(toolset="life-helper", max_tokens=None, model="silent", at_once=2)

@@ -80,6 +80,7 @@ def outside(paths: list[str], *folders: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_an_eval_writes_under_its_run_and_cache_folders_and_calls_nobody(tmp_path: Path) -> None:
     args = ("eval", "--model", "gold", "--limit", "2", "--name", "mine")
     seen, said = watched(tmp_path, *args)
@@ -134,6 +135,7 @@ def test_ten_megabytes_of_a_tool_become_one_short_envelope() -> None:
     assert json.loads(text)["data"]["_truncated"] is True
 
 
+@pytest.mark.slow
 def test_durations_come_from_clocks_that_cannot_go_back() -> None:
     """So none is negative when the wall clock is set back, and no retry waits for it."""
     told: list[str] = []

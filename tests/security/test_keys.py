@@ -140,6 +140,7 @@ def files_under(folder: Path) -> list[Path]:
     return [file for file in folder.rglob("*") if file.is_file()]
 
 
+@pytest.mark.slow
 async def test_a_run_has_no_key_in_records_reports_or_logs(
     tmp_path: Path,
 ) -> None:

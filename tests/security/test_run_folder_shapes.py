@@ -295,6 +295,7 @@ async def test_run_folder_names_the_file_and_the_field_that_is_broken(
             list(Run.load(played, keep_records=keep_records).records)
 
 
+@pytest.mark.slow
 async def test_run_folder_that_is_whole_goes_through_every_door(
     played: Path, tmp_path: Path
 ) -> None:

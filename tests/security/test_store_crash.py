@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from lhkit.lifehelper.catalog import load_protocols
 from lhkit.lifehelper.store import Store
 
@@ -24,6 +26,7 @@ with Store.open(Path(sys.argv[1]), load_protocols()) as store:
 """
 
 
+@pytest.mark.slow
 def test_killed_between_statements_ten_times_the_database_holds_whole_writes_only(
     tmp_path: Path,
 ) -> None:

@@ -89,6 +89,7 @@ def notebooks(database: Path, count: int) -> Iterator[list[Notebook]]:
         yield opened
 
 
+@pytest.mark.slow
 def test_two_notebooks_on_one_database_lose_nothing_and_break_no_rule_together(
     tmp_path: Path,
 ) -> None:

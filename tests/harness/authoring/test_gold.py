@@ -198,6 +198,7 @@ async def test_models_of_a_run_refuse_what_has_no_tool_as_often_as_asked(load: L
     assert (await said(make(scenario, only_add("tea")), *after())).calls
 
 
+@pytest.mark.slow
 def test_models_of_a_run_hold_no_tools_of_samples_that_are_over(load: Load) -> None:
     """Each session may have tools of its own, which hold its world."""
     scenarios = [load(f"{HEAD}      expect: {{calls: [{ANY_KIND}]}}\n")[0] for _ in range(3)]

@@ -73,6 +73,7 @@ def survivors(report: MutationReport) -> set[str]:
     return {each.key for each in report.survivors}
 
 
+@pytest.mark.slow
 async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> None:
     report = await reported(load, TIGHT)
     assert survivors(report) == set()
@@ -202,6 +203,7 @@ async def test_a_scenario_whose_gold_fails_is_refused(load: Load) -> None:
         await reported(load, TIGHT.replace("result: cancelled", "result: ok"))
 
 
+@pytest.mark.slow
 async def test_known_survivors_are_checked_both_ways(load: Load, tmp_path: Path) -> None:
     text = TIGHT.replace('      reply: {contains_any: ["추가"]}\n', "")
     report = await reported(load, text)

@@ -53,6 +53,7 @@ def changes(report: MutationReport, scenario: str, kind: str) -> Mapping[str, st
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scenario", "lie"),
     [

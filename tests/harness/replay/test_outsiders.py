@@ -343,6 +343,7 @@ class Vandal:
         return session
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("domain", "text"), DOMAINS)
 async def test_what_changes_all_that_it_gets_changes_no_scenario(
     load: Load, domain: Callable[[], Toolset], text: str

@@ -584,6 +584,7 @@ def test_a_scenario_that_asks_for_no_results_is_still_the_one_that_it_was() -> N
 # ---------------------------------------------------------------------------------------- editors
 
 
+@pytest.mark.slow
 def test_an_editor_is_told_each_matcher_with_an_example_that_holds() -> None:
     schema = scenario_json_schema()
     described = schema["$defs"]["Matcher"]["anyOf"][:-1]

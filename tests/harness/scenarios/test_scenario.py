@@ -276,6 +276,7 @@ def test_dates_stay_text_and_anchors_may_be_used() -> None:
     assert document.faults == ()
 
 
+@pytest.mark.slow
 def test_anchors_that_explode_are_stopped() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]

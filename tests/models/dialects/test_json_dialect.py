@@ -374,6 +374,7 @@ def test_an_open_brace_in_prose_does_not_swallow_what_follows() -> None:
     assert (result.text, names(result)) == ("괄호 { 하나, 인용 {'여기\n끝", ["f"])
 
 
+@pytest.mark.slow
 @given(raw=ADVERSARIAL)
 @example(raw="{" * 100_000)
 @example(raw="{'name': '" + "\\" * 100_001)
