@@ -18,7 +18,6 @@ from lhkit.harness.fingerprint import (
     contexts_sha256,
     scenario_hash,
 )
-from lhkit.harness.manifest import MAX_REPEATS
 from lhkit.harness.record import SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
@@ -32,48 +31,8 @@ from lhkit.toolset import Toolset, name_of, opened, require_isolated, runs_on_of
 
 _SHOWN_FAULTS = 10
 
-MOST_SAMPLES = 100_000
-"""The most samples of one run: their records are in memory when it is shown."""
-MOST_CONCURRENCY = 4_096
-MOST_ATTEMPTS = 100
-MOST_TOKENS = 1_000_000
-"""The most tokens of one model message: more than any context has."""
-
-_Count: TypeAlias = tuple[str, int, int]
-
 ModelSource: TypeAlias = ChatModel | Callable[[Scenario, ToolRegistry], ChatModel]
 """One model for all samples, or a maker of one for each (it is closed after its sample)."""
-
-
-def require_playable(
-    scenarios: int,
-    *,
-    repeats: int = 1,
-    concurrency: int = 1,
-    max_attempts: int = 1,
-    max_tokens: int = 1,
-) -> None:
-    """Refuse numbers that no run can have.
-
-    Raises:
-        UsageError: one is below 1 or beyond all use, or all samples together are too many.
-    """
-    counts: tuple[_Count, ...] = (
-        ("repeats", repeats, MAX_REPEATS),
-        ("concurrency", concurrency, MOST_CONCURRENCY),
-        ("max_attempts", max_attempts, MOST_ATTEMPTS),
-        ("max_tokens", max_tokens, MOST_TOKENS),
-    )
-    for name, number, most in counts:
-        if number < 1:
-            raise UsageError(f"{name}={number}: give at least 1")
-        if number > most:
-            raise UsageError(f"{name}={number}: give at most {most}")
-    if scenarios * repeats > MOST_SAMPLES:
-        raise UsageError(
-            f"repeats={repeats} of {scenarios} scenarios are more than {MOST_SAMPLES} samples: "
-            "give fewer, or several runs with files of their own"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

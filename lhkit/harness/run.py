@@ -32,17 +32,19 @@ from lhkit.harness.manifest import (
     manifest_of,
     versions,
 )
-from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run, require_playable
+from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import decode_record, encode_record
 from lhkit.harness.results import Run
 from lhkit.harness.resume import Answered, Questions, Resumption, answered, answers, resumption
+from lhkit.harness.run_options import PlayOptions
 from lhkit.harness.sample import SampleStage, play_sample, sample_record, warm_up
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.store import Journal, open_journal, read_manifest, write_manifest
 from lhkit.harness.stored_records import stored_answered, stored_records
 from lhkit.harness.wall_time import WallTime
 from lhkit.locales import load_catalog
+from lhkit.settings import checked
 from lhkit.text import percent
 from lhkit.toolset import DEFAULT, ToolsetSource, toolset_of
 
@@ -167,13 +169,20 @@ async def replay(
         sleep: waits for so many seconds.
 
     Raises:
-        UsageError: a number below 1 or beyond all use (`require_playable`); or scenarios that
+        UsageError: a number below 1 or beyond all use (`PlayOptions`); or scenarios that
             cannot be played (`ScenarioError`).
         RunError: the folder is in use, or cannot be read or written.
     """
-    require_playable(
-        len(scenarios), repeats=repeats, concurrency=concurrency, max_attempts=max_attempts
+    options = checked(
+        PlayOptions,
+        repeats=repeats,
+        user=user,
+        concurrency=concurrency,
+        max_attempts=max_attempts,
+        keep_prompts=keep_prompts,
+        keep_states=keep_states,
     )
+    options.require_few(len(scenarios))
     keep_records = keep_records and players is None
     _require_folder(run_dir, players, keep_records=keep_records)
     wall = WallTime(asyncio.get_running_loop().time)  # also where `clock` is a recording's

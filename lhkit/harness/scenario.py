@@ -7,11 +7,11 @@ toolset's to say.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError, WithJsonSchema
 
-from lhkit.errors import ScenarioError, UsageError
+from lhkit.errors import ScenarioError
 from lhkit.harness.documents import Document, paths_in, shape_faults
 from lhkit.harness.faults import Fault, Path, shown_path
 from lhkit.harness.relative_dates import dates_resolved
@@ -34,18 +34,6 @@ User: TypeAlias = Literal["script", "careful", "hasty"]
 DIFFICULTIES = ("plain", "hard")
 """Tags that say how much a conversation asks: a plain one has one or two turns, one wish and no
 trap. A table tells both apart: one number of easy and hostile talks says little."""
-
-
-def user_of(word: str) -> User:
-    """Return the user that a word names.
-
-    Raises:
-        UsageError: it names none.
-    """
-    users: Mapping[str, User] = {user: user for user in get_args(User)}
-    if word in users:
-        return users[word]
-    raise UsageError(f"no user {word!r}: choose one of {', '.join(users)}")
 
 
 _World: TypeAlias = Annotated[
