@@ -50,6 +50,8 @@ lab: venv finetune  ## the notebooks in JupyterLab, with the default model serve
 	@$(BIN)/python notebooks/lab.py $(ARGS)
 
 # Two sessions of pytest. The second has one worker for the browser and one for the model servers.
+# Hundreds of programs are started: bytecode is kept, whatever the shell says.
+test nightly: export PYTHONDONTWRITEBYTECODE :=
 test: lint browser  ## all checks: lint, then every test
 	@status=0; \
 	$(BIN)/python -m pytest --hypothesis-profile=thorough -m 'not browser and not model and not nightly' || status=$$?; \
