@@ -25,7 +25,7 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.report.terminal import summary_table
+from lhkit.harness.report.terminal import summary_view
 from lhkit.harness.timings import Latency, latency, percentile
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing, Usage
@@ -143,7 +143,7 @@ def test_nothing_measured_has_no_percentiles() -> None:
 
 def shown(summary: Summary, **options: dict[str, str]) -> str:
     console = Console(file=io.StringIO(), width=100, color_system=None)
-    console.print(summary_table(summary, load_catalog("en"), **options))
+    console.print(summary_view(summary, load_catalog("en"), **options))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -190,7 +190,7 @@ def test_a_wide_table_stays_within_a_hundred_columns(locale: str) -> None:
         for n in range(240)
     ]
     console = Console(file=io.StringIO(), width=120, color_system=None)
-    console.print(summary_table(summarise(records), catalog, words))
+    console.print(summary_view(summarise(records), catalog, words))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert max(map(cell_len, lines)) <= 100

@@ -10,8 +10,8 @@ from lhkit.errors import MissingPackageError
 from lhkit.harness.compare import compare
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.report import charts
+from lhkit.harness.report.charts import picture, svg_of
 from lhkit.harness.report.page import html_page
-from lhkit.harness.report.picture import picture, svg_of
 from lhkit.harness.results import Run
 from lhkit.locales import Catalog
 
@@ -88,7 +88,7 @@ def test_an_empty_run_can_be_drawn(chart: Callable[..., Any]) -> None:
     assert svg_of(chart(Run(records=(), manifest={})).to_dict()).startswith("<svg")
 
 
-@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+@pytest.mark.parametrize("package", ["altair", "vl_convert"])
 def test_a_missing_package_is_named_with_the_way_to_get_it(
     package: str, full_run: Run, korean: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,8 +97,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
         html_page(full_run, korean, name="x")
 
 
-def test_a_picture_has_words_and_a_version_for_each_theme(full_run: Run) -> None:
-    html = picture(charts.pass_rates(full_run), 'rates "of" <all>')
-    assert 'alt="rates &quot;of&quot; &lt;all&gt;"' in html
-    assert 'media="(prefers-color-scheme: dark)"' in html
-    assert html.count("data:image/svg+xml;base64,") == 2
+def test_a_picture_has_a_version_for_each_theme(full_run: Run) -> None:
+    drawn = picture(charts.pass_rates(full_run))
+    assert drawn.light != drawn.dark
+    assert all(each.startswith("data:image/svg+xml;base64,") for each in (drawn.light, drawn.dark))

@@ -26,9 +26,10 @@ from lhkit.harness.record import (
     Verdict,
     Violation,
 )
-from lhkit.harness.report.comparison import comparison_table, sentence
+from lhkit.harness.report.terminal import comparison_view
 from lhkit.harness.results import Run
 from lhkit.harness.statistics import sign_flip
+from lhkit.harness.tables import sentence
 from lhkit.locales import load_catalog
 from lhkit.responses import Finished, ModelIdentity, Timing
 
@@ -215,7 +216,7 @@ def test_another_question_under_the_same_name_is_pointed_out() -> None:
 
 def shown(comparison: Comparison, locale: str = "en") -> str:
     console = Console(file=io.StringIO(), width=100)
-    console.print(comparison_table(comparison, load_catalog(locale)), soft_wrap=True)
+    console.print(comparison_view(comparison, load_catalog(locale)), soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
