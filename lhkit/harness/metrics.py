@@ -18,8 +18,6 @@ from lhkit.harness.record import (
     SampleId,
     SampleRecord,
     Severity,
-    TurnRecord,
-    TurnScore,
     Verdict,
 )
 from lhkit.harness.repeats import Flips, Repeats, by_scenario, flips, repeats
@@ -57,8 +55,9 @@ class Tally:
     clusters (`statistics.clustered_interval`); a cluster is a scenario.
     `right_calls` of `counted_calls` (due or surplus) were right as the client read them,
     `strict_right_calls` without a repair; `strict_passed` samples passed without one.
-    Violations are by code. `turn` is the time of a user turn without waiting for a person;
-    `first_token` and `call_ready` are of a request, from its sending.
+    `behaviour` has the scores of `BEHAVIOUR` by name. Violations are by code. `turn` is the time
+    of a user turn without waiting for a person; `first_token` and `call_ready` are of a request,
+    from its sending.
     """
 
     name: str
@@ -71,23 +70,13 @@ class Tally:
     strict_right_calls: int = 0
     counted_calls: int = 0
     selection: Selection = field(default_factory=Selection)
-    restraint: Share = field(default_factory=Share)
-    recovery: Share = field(default_factory=Share)
-    state: Share = field(default_factory=Share)
+    behaviour: Mapping[str, Share] = field(default_factory=dict)
     repeats: Repeats = field(default_factory=Repeats)
     attempted: Mapping[str, int] = field(default_factory=dict)
     escaped: Mapping[str, int] = field(default_factory=dict)
     turn: Latency = field(default_factory=Latency)
     first_token: Latency = field(default_factory=Latency)
     call_ready: Latency = field(default_factory=Latency)
-
-    @property
-    def behaviour(self) -> Mapping[str, Share]:
-        """How the model behaves around its calls: what table and page show, a line for each.
-
-        The names are those of `table.behaviour` and `report.score` in the locales.
-        """
-        return {"restraint": self.restraint, "recovery": self.recovery, "state": self.state}
 
     @property
     def valid(self) -> int:
@@ -225,9 +214,7 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         strict_right_calls=sum(score.strict_right_calls for score in scores),
         counted_calls=sum(score.due_calls + score.surplus_calls for score in scores),
         selection=selection(scores),
-        restraint=_restraint(scores),
-        recovery=_recovery(valid),
-        state=_state(valid),
+        behaviour={name: score(valid) for name, score in BEHAVIOUR.items()},
         repeats=repeats(records),
         attempted=_counted(records, Severity.ATTEMPTED),
         escaped=_counted(records, Severity.ESCAPED),
@@ -237,12 +224,17 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     )
 
 
-def _restraint(scores: Iterable[TurnScore]) -> Share:
+def _restraint(records: Iterable[SampleRecord]) -> Share:
     """Return, of the turns that expect no call at all, those without one.
 
     A call that such a turn tolerates (`extra`) is no breach.
     """
-    return share_of(score.surplus_calls == 0 for score in scores if _expects_none(score))
+    return share_of(
+        score.surplus_calls == 0
+        for record in records
+        for score in record.judgement.scores
+        if score.due_calls == 0 and all(row.expected is None for row in score.calls)
+    )
 
 
 def _recovery(records: Iterable[SampleRecord]) -> Share:
@@ -251,7 +243,7 @@ def _recovery(records: Iterable[SampleRecord]) -> Share:
         score.passed
         for record in records
         for turn, score in zip(record.evidence.turns, record.judgement.scores, strict=False)
-        if _met_an_error(turn)
+        if any(call.result.get("status") == "error" for call in turn.calls)
     )
 
 
@@ -264,12 +256,13 @@ def _state(records: Iterable[SampleRecord]) -> Share:
     )
 
 
-def _expects_none(score: TurnScore) -> bool:
-    return score.due_calls == 0 and all(row.expected is None for row in score.calls)
-
-
-def _met_an_error(turn: TurnRecord) -> bool:
-    return any(call.result.get("status") == "error" for call in turn.calls)
+BEHAVIOUR: Mapping[str, Callable[[Sequence[SampleRecord]], Share]] = {
+    "restraint": _restraint,
+    "recovery": _recovery,
+    "state": _state,
+}
+"""Scores of valid samples around the calls; each has its words in `table.behaviour` and
+`report.score` of the locales, and is shown wherever scores are."""
 
 
 def _interval(valid: Sequence[SampleRecord]) -> Interval | None:
