@@ -56,8 +56,7 @@ class Tally:
     `right_calls` of `counted_calls` (due or surplus) were right as the client read them,
     `strict_right_calls` without a repair; `strict_passed` samples passed without one.
     `behaviour` has the scores of `BEHAVIOUR` by name. Violations are by code. `turn` is the time
-    of a user turn without waiting for a person; `first_token` and `call_ready` are of a request,
-    from its sending.
+    of a user turn without waiting for a person.
     """
 
     name: str
@@ -75,8 +74,6 @@ class Tally:
     attempted: Mapping[str, int] = field(default_factory=dict)
     escaped: Mapping[str, int] = field(default_factory=dict)
     turn: Latency = field(default_factory=Latency)
-    first_token: Latency = field(default_factory=Latency)
-    call_ready: Latency = field(default_factory=Latency)
 
     @property
     def valid(self) -> int:
@@ -202,7 +199,6 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
     valid = [record for record in records if record.judgement.verdict is not Verdict.INVALID]
     scores = [score for record in valid for score in record.judgement.scores]
     turns = [turn for record in valid for turn in record.evidence.turns]
-    timings = [call.response.timing for turn in turns for call in turn.model_calls]
     return Tally(
         name=name,
         passed=verdicts[Verdict.PASS],
@@ -219,8 +215,6 @@ def tally(name: str, records: Sequence[SampleRecord]) -> Tally:
         attempted=_counted(records, Severity.ATTEMPTED),
         escaped=_counted(records, Severity.ESCAPED),
         turn=latency(turn.active_s for turn in turns),
-        first_token=latency(timing.first_token_s for timing in timings),
-        call_ready=latency(timing.call_ready_s for timing in timings),
     )
 
 

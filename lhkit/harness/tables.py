@@ -239,13 +239,13 @@ def _repeat_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
 
 
 def _time_lines(summary: Summary, catalog: Catalog) -> Iterator[str]:
-    total, tokens = summary.total, summary.tokens
+    times, tokens = summary.times, summary.tokens
     yield catalog.text(
         "table.latency_line",
-        first_token=_percentiles(total.first_token),
-        call_ready=_percentiles(total.call_ready),
+        first_token=_percentiles(times["first_token"]),
+        call_ready=_percentiles(times["call_ready"]),
     )
-    warm, cold = summary.times["first_token_warm"], summary.times["first_token_cold"]
+    warm, cold = times["first_token_warm"], times["first_token_cold"]
     if warm.n or cold.n:
         shown = [f"{_percentiles(each)} ({each.n})" if each.n else NOTHING for each in (warm, cold)]
         yield catalog.text("table.cache_line", warm=shown[0], cold=shown[1])
@@ -553,12 +553,12 @@ def divergence_line(found: Divergence, catalog: Catalog) -> str:
 
 
 def matrix_table(
-    arms: Sequence[tuple[str, Tally, Comparison | None]], catalog: Catalog, *, title: str
+    arms: Sequence[tuple[str, Summary, Comparison | None]], catalog: Catalog, *, title: str
 ) -> Table:
     """Return the runs of a suite side by side.
 
     Args:
-        arms: name, total, and the comparison with the first arm (None for the first itself).
+        arms: name, numbers, and the comparison with the first arm (None for the first itself).
         catalog: the texts.
         title: what the suite is called.
     """
@@ -572,8 +572,9 @@ def matrix_table(
 
 
 def _arm(
-    name: str, total: Tally, comparison: Comparison | None, catalog: Catalog
+    name: str, summary: Summary, comparison: Comparison | None, catalog: Catalog
 ) -> tuple[Cell, ...]:
+    total = summary.total
     rate = f"{total.passed}/{total.valid} {percent(total.pass_rate)}{bracketed(total.interval)}"
     if total.invalid:
         rate += f"\n{catalog.text('matrix.invalid', count=total.invalid)}"
@@ -587,6 +588,6 @@ def _arm(
         f"{percent(total.strict_accuracy)} → {percent(total.tool_accuracy)}",
         _violation_counts(total),
         _half_and_most(total.turn),
-        _half_and_most(total.first_token),
+        _half_and_most(summary.times["first_token"]),
         difference,
     )

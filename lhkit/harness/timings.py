@@ -6,6 +6,7 @@ person's answer is taken out of everything but `waiting_time`.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import quantiles
 from typing import Any, TypeAlias
 
 from lhkit.events import GateOutcome
@@ -159,19 +160,12 @@ def tokens(requests: Sequence[ModelCallRecord]) -> Tokens:
 
 def latency(durations_s: Iterable[float | None]) -> Latency:
     """Return the percentiles of the durations that were measured."""
-    measured = sorted(value for value in durations_s if value is not None)
+    measured = [value for value in durations_s if value is not None]
     if not measured:
         return Latency()
-    p50_s, p90_s, p95_s, p99_s = (percentile(measured, each) for each in (50, 90, 95, 99))
-    return Latency(n=len(measured), p50_s=p50_s, p90_s=p90_s, p95_s=p95_s, p99_s=p99_s)
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of sorted values, linearly interpolated (NumPy's default method)."""
-    place = (len(ordered) - 1) * percent / 100
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    # NumPy's default method; one value has no quantiles, two of it have
+    cuts = quantiles(measured if len(measured) > 1 else measured * 2, n=100, method="inclusive")
+    return Latency(n=len(measured), p50_s=cuts[49], p90_s=cuts[89], p95_s=cuts[94], p99_s=cuts[98])
 
 
 def _per_token_s(request: ModelCallRecord) -> float | None:

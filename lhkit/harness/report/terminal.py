@@ -61,7 +61,7 @@ def matrix_view(
     """Return one row for each (arm, run), and how it differs from the first."""
     first = runs[0][1]
     arms = [
-        (name, run.summary().total, compare(first, run) if number else None)
+        (name, run.summary(), compare(first, run) if number else None)
         for number, (name, run) in enumerate(runs)
     ]
     return _laid_out(matrix_table(arms, catalog, title=title), title=title)

@@ -90,8 +90,6 @@ NO_SCORES = {
     "selection.confusion",  # a picture: charts.confusion
     "repeats.scenarios",  # how many the means are of
     "turn",  # times: `latency_table`
-    "first_token",
-    "call_ready",
 }
 NOT_IN_THE_PAGE = {
     *("flips.verdicts", "flips.calls", "flips.texts"),  # shown flip by flip
