@@ -255,8 +255,10 @@ BEHAVIOUR: Mapping[str, Callable[[Sequence[SampleRecord]], Share]] = {
     "recovery": _recovery,
     "state": _state,
 }
-"""Scores of valid samples around the calls; each has its words in `table.behaviour` and
-`report.score` of the locales, and is shown wherever scores are."""
+"""Scores of valid samples around their calls, shown wherever scores are.
+
+Each has its name in `report.score` of the locales.
+"""
 
 
 def _interval(valid: Sequence[SampleRecord]) -> Interval | None:

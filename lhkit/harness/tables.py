@@ -214,7 +214,7 @@ def _score_lines(total: Tally, catalog: Catalog) -> Iterator[str]:
         exact=part_of(chosen.exact, chosen.chosen),
     )
     yield "; ".join(
-        f"{catalog.text(f'table.behaviour.{name}')} {part_of(share.part, share.whole)}"
+        f"{catalog.text(f'report.score.{name}')} {part_of(share.part, share.whole)}"
         for name, share in total.behaviour.items()
     )
 

@@ -6,7 +6,7 @@ light and once for dark pages: an `img` never runs what is in it.
 
 import base64
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -123,52 +123,51 @@ def confusion(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
 
 def violations(run: Run, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """Return how often each rule was broken, really and in vain."""
-    alt, text = _altair(), load_catalog(locale).text
-    total = run.summary().total
-    names = {"escaped": text("table.escaped"), "attempted": text("table.attempted")}
-    counted = {"escaped": total.escaped, "attempted": total.attempted}
-    rows = [
-        {"code": _shown(code), "severity": names[severity], "count": count}
-        for severity, codes in counted.items()
-        for code, count in codes.items()
-    ]
-    colours = alt.Scale(domain=list(names.values()), range=[_ESCAPED, _ATTEMPTED])
-    drawn: Chart = (
-        alt.Chart(_data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("count:Q", title=text("report.count"), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("code:N", sort="-x", title=None),
-            color=alt.Color("severity:N", scale=colours, title=None),
-            tooltip=["code:N", "severity:N", "count:Q"],
-        )
-        .properties(width=_WIDTH, height=_height(len({row["code"] for row in rows})))
+    text, total = load_catalog(locale).text, run.summary().total
+    return _bars(
+        [
+            {"name": _shown(code), "kind": text(f"table.{severity}"), "count": count}
+            for severity, codes in (("escaped", total.escaped), ("attempted", total.attempted))
+            for code, count in codes.items()
+        ],
+        {text("table.escaped"): _ESCAPED, text("table.attempted"): _ATTEMPTED},
+        sort="-x",
+        title=text("report.count"),
     )
-    return drawn
 
 
 def flips(comparison: Comparison, *, locale: str = DEFAULT_LOCALE) -> "Chart":
     """Return how many samples of each acceptance criterion were lost and gained."""
-    alt, text = _altair(), load_catalog(locale).text
-    names = {"lost": text("report.lost"), "gained": text("report.gained")}
+    text = load_catalog(locale).text
     sides = (("lost", -1, comparison.lost), ("gained", 1, comparison.gained))
     counts = Counter((pair.a.ac, side, sign) for side, sign, pairs in sides for pair in pairs)
-    rows = [
-        {"ac": _shown(ac), "side": names[side], "count": sign * count}
-        for (ac, side, sign), count in counts.items()
-    ]
-    order = [_shown(pair.a.ac) for pair in comparison.pairs]
-    colours = alt.Scale(domain=list(names.values()), range=[_ESCAPED, _BLUE])
+    return _bars(
+        [
+            {"name": _shown(ac), "kind": text(f"report.{side}"), "count": sign * count}
+            for (ac, side, sign), count in counts.items()
+        ],
+        {text("report.lost"): _ESCAPED, text("report.gained"): _BLUE},
+        sort=list(dict.fromkeys(_shown(pair.a.ac) for pair in comparison.pairs)),
+        title=text("report.count"),
+    )
+
+
+def _bars(
+    rows: list[dict[str, Any]], colours: Mapping[str, str], *, sort: Any, title: str
+) -> "Chart":
+    """Return counts by name as bars, in the colour of their kind."""
+    alt = _altair()
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     drawn: Chart = (
         alt.Chart(_data(rows))
         .mark_bar()
         .encode(
-            x=alt.X("count:Q", title=text("report.count"), axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("ac:N", sort=list(dict.fromkeys(order)), title=None),
-            color=alt.Color("side:N", scale=colours, title=None),
-            tooltip=["ac:N", "side:N", "count:Q"],
+            x=alt.X("count:Q", title=title, axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("name:N", sort=sort, title=None),
+            color=alt.Color("kind:N", scale=scale, title=None),
+            tooltip=["name:N", "kind:N", "count:Q"],
         )
-        .properties(width=_WIDTH, height=_height(len({row["ac"] for row in rows})))
+        .properties(width=_WIDTH, height=_height(len({row["name"] for row in rows})))
     )
     return drawn
 

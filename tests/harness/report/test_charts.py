@@ -63,8 +63,8 @@ def test_confusion_counts_what_was_due_against_what_was_called(full_run: Run) ->
 def test_violations_are_counted_by_severity(full_run: Run) -> None:
     rows = values(charts.violations(full_run, locale="en"))
     assert rows == [
-        {"code": "unconfirmed_write", "severity": "violations happened", "count": 1},
-        {"code": "r7_framing", "severity": "violations blocked", "count": 1},
+        {"name": "unconfirmed_write", "kind": "violations happened", "count": 1},
+        {"name": "r7_framing", "kind": "violations blocked", "count": 1},
     ]
 
 
@@ -73,7 +73,7 @@ def test_flips_are_counted_by_criterion(
 ) -> None:
     good = make_record("one", verdict=Verdict.PASS)
     chart = charts.flips(compare(make_run(good), make_run(make_record("one"))), locale="en")
-    assert values(chart) == [{"ac": "AC-4", "side": "lost", "count": -1}]
+    assert values(chart) == [{"name": "AC-4", "kind": "lost", "count": -1}]
 
 
 @pytest.mark.parametrize("chart", OF_A_RUN)

@@ -257,15 +257,14 @@ def test_repeats_of_a_scenario_are_named_together_and_shown_once() -> None:
     assert text.count("new · fail") == 1
 
 
-@pytest.mark.parametrize("locale", ["ko", "en"])
 @pytest.mark.parametrize(
-    ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("p" * 20, "p" * 20)]
+    ("a", "b"), [("pf", "fp"), ("i", "p"), ("p" * 8, "f" * 8), ("f" * 8, "p" * 8)]
 )
-def test_the_verdict_is_one_sentence_with_both_names(locale: str, a: str, b: str) -> None:
-    said = sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog(locale))
-    assert "old" in said
-    assert "new" in said
-    assert "\n" not in said
+def test_the_verdict_is_one_sentence_with_both_names(a: str, b: str) -> None:
+    text = sentence(compare(run(a, name="old"), run(b, name="new")), load_catalog("ko"))
+    assert "old" in text
+    assert "new" in text
+    assert "\n" not in text
 
 
 def test_hostile_words_of_a_model_stay_words() -> None:
