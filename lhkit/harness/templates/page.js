@@ -15,7 +15,7 @@
   const texts = new WeakMap();
   const escaped = (words) =>
     words.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
-      .replaceAll('"', "&quot;").replaceAll("'", "&#x27;");
+      .replaceAll('"', "&#34;").replaceAll("'", "&#39;");
   const searchable = (sample) => {
     if (!texts.has(sample)) {
       const inner = sample.querySelector(":scope > noscript");
