@@ -3,10 +3,11 @@
 For notebooks and tests that must run without a server. It proves nothing about a model: a request
 that was not recorded is refused, never guessed.
 
-A cassette is a file of JSON lines. The first line has the format's version and the model's identity,
-each other line one response: its request and its events. Members of a request that are the same as
-on the line before (instructions, tools, sampling) are left out. Only what a model is sent identifies
-a request: handlers, summaries and time limits of tools do not, nor hints to the user.
+A cassette is a file of JSON lines. The first line has the version of the format and the identity of
+the model, each other line one response: its request and its events. Members of a request that are
+the same as on the line before (instructions, tools, sampling) are left out. Only what a model is
+sent identifies a request: handlers, summaries and time limits of tools do not, nor hints to the
+user.
 """
 
 import asyncio
@@ -329,25 +330,22 @@ def read_cassette(path: Path) -> Cassette:
         raise CassetteError(
             f"no cassette can be read at {path} ({error}): record one with RecordingModel"
         ) from error
-    number = 1
+    head: _Head | None = None
+    responses: list[Response] = []
+    request: dict[str, Any] = {}
     try:
         head = _HEAD.validate_python(_json(lines[0]), extra="forbid")
-        responses: list[Response] = []
-        request: dict[str, Any] = {}
-        for number, text in enumerate(lines[1:], start=2):
+        for text in lines[1:]:
             line = _json(text)
             if isinstance(line, dict) and isinstance(line.get("request"), dict):
                 request |= line["request"]
                 line["request"] = dict(request)
             responses.append(_response(_LINE.validate_python(line, extra="forbid")))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "cassette"
-        raise _broken(path, number, f"field {where}: {first['msg']}") from error
-    except json.JSONDecodeError as error:
-        raise _broken(path, number, error.msg) from error
     except (ValueError, RecursionError) as error:
-        raise _broken(path, number, str(error)) from error
+        place = f"{path}:{1 if head is None else len(responses) + 2}"
+        raise CassetteError(
+            f"{place}: {_fault(error)}: mend the cassette or record it again"
+        ) from error
     return Cassette(identity=head.identity, responses=tuple(responses))
 
 
@@ -452,8 +450,15 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _broken(path: Path, line: int, fault: str) -> CassetteError:
-    return CassetteError(f"{path}:{line}: {fault}: mend the cassette or record it again")
+def _fault(error: Exception) -> str:
+    match error:
+        case ValidationError():
+            first = error.errors(include_url=False)[0]
+            return f"field {'.'.join(map(str, first['loc'])) or 'cassette'}: {first['msg']}"
+        case json.JSONDecodeError(msg=message):
+            return message
+        case _:
+            return str(error)
 
 
 def _changes(recorded: RequestParts, asked: RequestParts) -> dict[str, tuple[Any, Any]]:

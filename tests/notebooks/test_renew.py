@@ -28,7 +28,7 @@ bare = (
     if LIVE
     else lhkit.CassetteModel.open("cassettes/before.jsonl")
 )
-tuned = await lhkit.connect(LIVE["gemma"]) if LIVE else lhkit.CassetteModel.open("cassettes/x.jsonl")
+tuned = await lhkit.connect(LIVE["gemma"]) if LIVE else lhkit.CassetteModel.open("x.jsonl")
 """
 
 
