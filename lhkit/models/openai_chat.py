@@ -8,9 +8,8 @@ from lhkit.errors import UsageError
 from lhkit.json_values import compact
 from lhkit.models.base import ModelRequest
 from lhkit.models.chat_content import ChatContent
-from lhkit.models.chat_messages import names_of
 from lhkit.models.client import Exchange, HttpModel
-from lhkit.models.dialects.base import Constraint
+from lhkit.models.dialects.base import Constraint, names_of
 from lhkit.models.identity import connecting
 from lhkit.models.request import OPENAI, chat_asked, chat_body
 from lhkit.models.response import ResponseReader
