@@ -46,6 +46,7 @@ def test_a_notebook_shows_again_what_it_shows(path: Path, nbval: Nbval) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.nightly
 @pytest.mark.usefixtures("base_weights")
 def test_the_training_notebook_trains_and_shows_again_what_it_shows(nbval: Nbval) -> None:
     require_all_passed(nbval(TRAINING), TRAINING)
