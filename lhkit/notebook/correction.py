@@ -10,7 +10,6 @@ from lhkit.confirm.form import (
     UnsupportedFormError,
     field_of,
     typed_as,
-    value_of,
 )
 from lhkit.harness.reviews import Held
 from lhkit.notebook.review_state import CorrectionForm, ReviewState
@@ -39,24 +38,6 @@ def new_form(
     fields = argument_fields(state.schemas.get(name, {}))
     values = {each.name: typed_as(each, given[each.name]) for each in fields if each.name in given}
     return CorrectionForm(number=number, held=held, tool=name, values=values, say=say)
-
-
-def arguments_of(form: CorrectionForm, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that stand in a form; what is empty is left out.
-
-    Raises:
-        ValueError: a field that is no text holds no JSON; the message is its name.
-    """
-    found: dict[str, Any] = {}
-    for each in argument_fields(schema):
-        text = form.values.get(each.name, "")
-        if text == "":
-            continue
-        try:
-            found[each.name] = value_of(each, text)
-        except ValueError as error:
-            raise ValueError(each.name) from error
-    return found
 
 
 def typed_in(fields: Mapping[str, str], number: int) -> dict[str, str]:

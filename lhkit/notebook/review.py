@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lhkit.confirm.form import Form, filled
 from lhkit.errors import LhkitError, UsageError
 from lhkit.files import write_whole
 from lhkit.harness.author.accept import (
@@ -32,7 +33,14 @@ from lhkit.harness.store import RECORDS
 from lhkit.json_values import shown
 from lhkit.locales import DEFAULT_LOCALE, load_catalog
 from lhkit.notebook.board import Board, Press
-from lhkit.notebook.correction import MENDING, arguments_of, new_form, tool_in, typed_in, words_in
+from lhkit.notebook.correction import (
+    MENDING,
+    argument_fields,
+    new_form,
+    tool_in,
+    typed_in,
+    words_in,
+)
 from lhkit.notebook.events import PanelNotice
 from lhkit.notebook.loop import HomeLoop
 from lhkit.notebook.review_state import (
@@ -386,15 +394,13 @@ class Review:
         typed = replace(
             form, tool=tool, values=typed_in(fields, form.number), number=self._forms, say=say
         )
-        try:
-            args = arguments_of(typed, self._state.schemas.get(tool, {}))
-            fault = self._fault_of(tool, args)
-        except ValueError as error:
-            fault = self._catalog.text("review.no_json", name=str(error))
-        if fault:
-            self._take(FormShown(form=replace(typed, fault=fault)))
+        asked = Form(fields=argument_fields(self._state.schemas.get(tool, {})))
+        done = filled(asked, typed.values, self._catalog)
+        fault = "" if done.faults else self._fault_of(tool, done.values)
+        if fault or done.faults:
+            self._take(FormShown(form=replace(typed, fault=fault, faults=done.faults)))
         else:
-            self.judge(form.held, tool=tool, args=args, say=say)
+            self.judge(form.held, tool=tool, args=done.values, say=say)
 
     def _compare(self) -> None:
         others = [each for each in reviewers_of(self._folder) if each != self._state.reviewer]

@@ -26,6 +26,7 @@ class CorrectionForm:
     tool: str
     values: Mapping[str, str]
     say: str = ""
+    faults: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
 
 

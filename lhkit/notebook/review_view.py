@@ -199,6 +199,7 @@ def _entry(form: CorrectionForm, field: FormField, *, is_first: bool) -> FieldEn
     return FieldEntry(
         name=f"{form.number}:{ARG_FIELD}{field.name}",
         typed=typed,
+        fault=form.faults.get(field.name, ""),
         more=f'{focus} data-enter="save" data-fresh',
     )
 
