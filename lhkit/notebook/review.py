@@ -19,12 +19,13 @@ from lhkit.harness.corrections import MendedTalk, mended, scenario_of_review, ta
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.results import Run
-from lhkit.harness.review_agreement import Reviewed, compare_reviews
 from lhkit.harness.reviews import (
     CallPlace,
     Held,
     Label,
+    Reviewed,
     ReviewFile,
+    compare_reviews,
     reviewers_of,
     turn_of,
     turn_sha256,

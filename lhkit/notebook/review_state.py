@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
 from lhkit.harness.record import CallRecord, SampleRecord
-from lhkit.harness.review_agreement import Reviewed
-from lhkit.harness.reviews import CallPlace, Held, Label, places_of
+from lhkit.harness.reviews import CallPlace, Held, Label, Reviewed, places_of
 from lhkit.notebook.events import PanelNotice
 
 CALL_KEYS = {"1": Held.RIGHT, "2": Held.WRONG, "3": Held.SHOULD_BE}

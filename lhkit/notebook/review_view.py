@@ -5,8 +5,7 @@ from html import escape
 
 from lhkit.confirm.form import FormField
 from lhkit.harness.record import CallRecord, TurnRecord
-from lhkit.harness.review_agreement import Agreement, Reviewed
-from lhkit.harness.reviews import CallPlace, Held, Label
+from lhkit.harness.reviews import Agreement, CallPlace, Held, Label, Reviewed
 from lhkit.json_values import json_or_repr
 from lhkit.locales import Catalog
 from lhkit.notebook.correction import ARG_FIELD, MENDING, SAY_FIELD, TOOL_FIELD, argument_fields

@@ -15,8 +15,7 @@ from lhkit.harness.corrections import read_talks
 from lhkit.harness.loader import read_sources
 from lhkit.harness.record import Verdict
 from lhkit.harness.results import Run
-from lhkit.harness.review_agreement import cohens_kappa
-from lhkit.harness.reviews import Held, ReviewFile, places_of
+from lhkit.harness.reviews import Held, ReviewFile, cohens_kappa, places_of
 from lhkit.harness.run import replay
 from lhkit.harness.shares import wilson
 from lhkit.locales import load_catalog
