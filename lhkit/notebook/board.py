@@ -130,7 +130,7 @@ class Board(ABC, Generic[StateT]):
     def _show(self, state: StateT) -> None:
         """Show another state from now on."""
         self._state = state
-        self._board.parts = list(self._parts())
+        self._board.parts = [str(each) for each in self._parts()]
 
     def _change(self, **changes: Any) -> None:
         self._show(replace(self._state, **changes))

@@ -131,6 +131,16 @@ class Correction:
     faults: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
 
+    @property
+    def has_call(self) -> bool:
+        """True if it comes with the call that should have been made."""
+        return self.held in WITH_CALL
+
+    @property
+    def has_words(self) -> bool:
+        """True if it comes with the words that should have been said."""
+        return self.held in WITH_WORDS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewState(BoardState):

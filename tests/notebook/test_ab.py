@@ -191,7 +191,7 @@ async def test_nothing_tells_the_models_apart_before_the_vote_and_all_is_told_af
     panel.vote("left")
     panel.unblind()
     after = shown(panel)
-    for told in ("bare", "tuned", "write {&quot;a&quot;:1} → ok code_yes", "Raw text"):
+    for told in ("bare", "tuned", "write {&#34;a&#34;:1} → ok code_yes", "Raw text"):
         assert told in after
     with pytest.raises(UsageError, match="until the names are known"):
         panel.vote("right")
