@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.lifehelper.rules import RuleLimits
-from lhkit.lifehelper.state_rules import broken_rules
+from lhkit.lifehelper.rules import RuleLimits, broken_rules
 from lhkit.lifehelper.toolset import LifeHelperToolset
 
 TODAY = date(2026, 6, 17)  # a Wednesday
