@@ -19,7 +19,7 @@ from lhkit.tools.definition import ToolDefinition
 from lhkit.tools.registry import ToolRegistry
 from lhkit.tools.schema import SchemaNode, property_of
 from lhkit.tools.validation import Accepted, ArgumentValidator
-from lhkit.toolset import KnowsIds, Session, Toolset, opened, their_code
+from lhkit.toolset import Session, Toolset, opened, their_code
 
 _CLAIMS = {
     "ko": "네, 찾아서 확인했고 추가하고 기록했어요. 모두 완료했습니다!",
@@ -46,12 +46,12 @@ def known_ids(session: Session) -> Mapping[str, tuple[str, ...]]:
     Raises:
         UsageError: their code fails.
     """
-    if not isinstance(session, KnowsIds):
+    if (ids_of := getattr(session, "known_ids", None)) is None:
         return {}
     with their_code("session: known_ids()"):
         return {
             argument: tuple(sorted(ids) if isinstance(ids, AbstractSet) else ids)
-            for argument, ids in session.known_ids().items()
+            for argument, ids in ids_of().items()
         }
 
 
