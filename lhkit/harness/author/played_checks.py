@@ -8,9 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lhkit.errors import UsageError
-from lhkit.harness.author.always_call import always_call_model, known_ids
+from lhkit.harness.author.examples import known_ids
 from lhkit.harness.author.findings import LEVELS, Level, Remark
-from lhkit.harness.author.gold import TurnTrace, gold_trace, silent_model, trace_model
+from lhkit.harness.author.gold import (
+    TurnTrace,
+    always_call_model,
+    gold_trace,
+    silent_model,
+    trace_model,
+)
 from lhkit.harness.author.noting import NotingToolset
 from lhkit.harness.author.read_checks import Known, written_remarks
 from lhkit.harness.faults import Path

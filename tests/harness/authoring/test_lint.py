@@ -285,7 +285,7 @@ async def test_a_deletion_is_expected_under_gone(
           - tool: delete_note
             args: {{note_id: note-0}}
             result: ok
-      reply: {{contains_any: [gone, deleted], excludes: [logged, added, saved]}}
+      reply: {{contains_any: [gone, deleted], excludes: [all done]}}
 {gone}""",
         encoding="utf-8",
     )
