@@ -25,7 +25,7 @@ from rich.text import Text
 
 from lhkit.cli.finish import finish
 from lhkit.cli.mutate import SURVIVORS
-from lhkit.harness.author.findings import NO_GOLD, Finding, Level
+from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mistakes import ADVICE
 from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors

@@ -94,7 +94,6 @@ async def test_a_tight_scenario_notices_every_kind_of_mistake(load: Load) -> Non
     ("old", "new", "survivor"),
     [
         ("            result: ok\n        order: strict\n", "            result: ok\n", None),
-        ('^나는 하루 한 번 네모 호흡을 한다$"', '.+"', "alter_argument@0.1.framed_text"),
         ('      reply: {contains_any: ["추가"]}\n', "", "say_nothing@0"),
         ('      reply: {contains_any: ["추가"]}\n', "", "unrelated_answer@0"),
         (

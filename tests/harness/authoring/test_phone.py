@@ -10,6 +10,7 @@ from lhkit.harness.author.gold import always_call_model, gold_model
 from lhkit.harness.author.lint import lint
 from lhkit.harness.author.mutate import MutationReport, mutate
 from lhkit.harness.loader import load_scenarios, read_sources
+from lhkit.harness.record import Verdict
 from lhkit.harness.sample import tried
 from lhkit.tools.registry import ToolRegistry
 from lhkit.toolset import ToolsetAround
@@ -68,7 +69,7 @@ async def test_lies_in_the_words_of_the_domain_are_tried_and_found(
 ) -> None:
     told = [each for each in report.outcomes if lie in each.change and each.scenario == scenario]
     assert told
-    assert all(each.is_noticed for each in told)
+    assert all(each.verdict is Verdict.FAIL for each in told)
 
 
 @pytest.mark.parametrize(
