@@ -32,7 +32,7 @@ from lhkit.harness.run_options import RunOptions
 from lhkit.harness.store import RECORDS
 from lhkit.harness.stored_records import stored_answered
 from lhkit.harness.stress import parse_stress
-from lhkit.harness.words import criterion_words
+from lhkit.harness.tables import criterion_words
 from lhkit.lifehelper.shipped import scenario_paths, scenarios_at
 from lhkit.locales import load_catalog
 from lhkit.scale import Placement

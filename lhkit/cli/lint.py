@@ -12,7 +12,7 @@ from rich.text import Text
 from lhkit.cli.command import Options, command
 from lhkit.cli.console import print_json
 from lhkit.cli.options import Paths
-from lhkit.harness.author.findings import Finding, Level
+from lhkit.harness.author.checks import Finding, Level
 from lhkit.harness.author.lint import lint
 from lhkit.harness.loader import read_sources
 from lhkit.harness.run_options import ToolsetReference

@@ -27,7 +27,7 @@ from lhkit.cli.thresholds import Thresholds, judged, require_percent
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.loader import load_scenarios
 from lhkit.harness.plan import ModelSource
-from lhkit.harness.report.matrix import matrix_rows, render_matrix
+from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results import Run
 from lhkit.harness.resume import unsure_models
 from lhkit.harness.run_options import RunOptions
@@ -86,7 +86,7 @@ async def run_matrix(options: MatrixOptions, settings: Settings) -> int:
     console = console if console.is_terminal else Console(width=_WIDTH)
     matrix = _Matrix(evaluations, console, catalog)
     runs = await (matrix.play() if placement is None else matrix.play_placed(placement))
-    console.print(render_matrix(matrix_rows(runs), catalog, title=options.suite.stem))
+    console.print(matrix_view(runs, catalog, title=options.suite.stem))
     return _exit_code(runs, suite, console, catalog)
 
 
