@@ -50,8 +50,8 @@ _CONVERSATION: tuple[Message, ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
-    """What a model is told in all scenes alike, in hashes.
+class PromptFingerprint:
+    """Hashes of what reaches the model in all scenarios alike.
 
     `tools_sha256` is of the tools as they are told, in their order and that of their words.
     `rendering_sha256` is of what a server is sent for a conversation with all kinds of messages:
@@ -91,18 +91,18 @@ class Fingerprints:
 
     def __init__(self) -> None:
         self._tools: dict[int, tuple[ToolRegistry, list[dict[str, Any]], str]] = {}
-        self._told: dict[tuple[Any, ...], tuple[Briefing, str]] = {}
+        self._told: dict[tuple[Any, ...], tuple[PromptFingerprint, str]] = {}
         self._lhkit = versions()["lhkit"]
 
-    def told(
+    def prompt(
         self,
         locale: str,
         registry: ToolRegistry,
         assistant: Assistant,
         identity: ModelIdentity,
         runs_on: Mapping[str, str],
-    ) -> tuple[Briefing, str]:
-        """Return what a model is told, and its hash."""
+    ) -> tuple[PromptFingerprint, str]:
+        """Return the fingerprint of a prompt, and its hash."""
         tools, tools_sha256 = self._tools_of(registry)
         limits = {
             each.name: plain_json(getattr(assistant, each.name))
@@ -112,7 +112,7 @@ class Fingerprints:
         others = canonical([limits, runs_on])
         key = (locale, tools_sha256, assistant.instructions, others, identity)
         if key not in self._told:
-            told = Briefing(
+            told = PromptFingerprint(
                 instructions=assistant.instructions,
                 tools=tools,
                 tools_sha256=tools_sha256,

@@ -172,12 +172,6 @@ def manifest_of(
     }
 
 
-def earlier_invocations(manifest: Mapping[str, Any]) -> list[Any]:
-    """Return the invocations that a folder's manifest tells of; empty if it tells none."""
-    earlier = manifest.get("invocations", [])
-    return earlier if isinstance(earlier, list) else []
-
-
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that verdicts depend on."""
     return {

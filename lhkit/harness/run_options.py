@@ -78,27 +78,29 @@ class PlayOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     toolset: ToolsetReference = DEFAULT_TOOLSET
-    limit: Count | None = Field(None, ge=1, description="The first N scenarios.")
+    limit: Count | None = Field(default=None, ge=1, description="The first N scenarios.")
     user: User = Field(
-        "script",
+        default="script",
         description="Who clicks: script (the scenario), careful (yes to expected calls only), "
         "hasty (yes to all). Where a scenario says no, lists answers or has nobody to ask, that "
         "stays.",
     )
-    repeats: Count = Field(1, ge=1, le=MAX_REPEATS, description="Times to play each scenario.")
+    repeats: Count = Field(
+        default=1, ge=1, le=MAX_REPEATS, description="Times to play each scenario."
+    )
     concurrency: Count | None = Field(
-        None,
+        default=None,
         ge=1,
         le=MOST_CONCURRENCY,
         description="Conversations at once; by default what fits the server.",
     )
-    max_attempts: Count = Field(3, ge=1, le=MOST_ATTEMPTS)
+    max_attempts: Count = Field(default=3, ge=1, le=MOST_ATTEMPTS)
     max_tokens: Count = Field(
-        REPLY_TOKENS, ge=1, le=MOST_TOKENS, description="Tokens of one model message."
+        default=REPLY_TOKENS, ge=1, le=MOST_TOKENS, description="Tokens of one model message."
     )
-    keep_prompts: bool = Field(False, description="Keep prompt texts in records.")
+    keep_prompts: bool = Field(default=False, description="Keep prompt texts in records.")
     keep_states: bool = Field(
-        False, description="Keep whole states in records, not only what changed."
+        default=False, description="Keep whole states in records, not only what changed."
     )
 
     def require_few(self, scenarios: int) -> None:
@@ -123,7 +125,7 @@ class RunOptions(PlayOptions):
 
     model: ModelName = None
     base_urls: tuple[str, ...] = Field(
-        (),
+        default=(),
         description="A running OpenAI-compatible vLLM server, such as http://127.0.0.1:8000. "
         "Several of one model: give it again, or @FILE with one address a line.",
         json_schema_extra={"option": "--base-url"},
@@ -133,6 +135,6 @@ class RunOptions(PlayOptions):
     dtype: DtypeName = None
     runtime: RuntimeName = None
     stress: str = Field(
-        "", description="Make it harder: distractors=10, shuffle, seed=1; joined by commas."
+        default="", description="Make it harder: distractors=10, shuffle, seed=1; joined by commas."
     )
     instructions: Mapping[str, str] = Field(default_factory=dict)

@@ -12,7 +12,7 @@ from pathlib import Path
 from lhkit import app, embedded
 from lhkit.errors import LhkitError, UsageError
 from lhkit.harness.manifest import versions
-from lhkit.harness.plan import Job, ModelSource, Scene, plan_run
+from lhkit.harness.plan import Job, ModelSource, PlannedScenario, plan_run
 from lhkit.harness.run import Played
 from lhkit.harness.sample import SampleStage, play_sample, warm_up
 from lhkit.harness.scenario import Scenario
@@ -44,7 +44,7 @@ class Replica:
         self._scenarios = scenarios
         self._stack = AsyncExitStack()
         self._stage: SampleStage | None = None
-        self._scenes: dict[int, Scene] = {}
+        self._planned: dict[int, PlannedScenario] = {}
         self._playing: set[asyncio.Task[None]] = set()
         self._done: list[tuple[int, Played]] = []
         self._server_log: Path | None = None
@@ -75,8 +75,7 @@ class Replica:
             model=model,
             toolset=toolset,
             clock=time.perf_counter,
-            keep_prompts=options.keep_prompts,
-            keep_states=options.keep_states,
+            options=options,
             begun_s=time.perf_counter(),
             started_at=settings.now(),
         )
@@ -138,10 +137,11 @@ class Replica:
             UsageError: it is another one.
         """
         scenario, stage = self._scenarios[asked.scenario], self._ready()
-        if asked.scenario not in self._scenes:
-            plan = plan_run([scenario], stage.model, stage.toolset, repeats=1)
-            (self._scenes[asked.scenario],) = plan.scenes
-        job = self._scenes[asked.scenario].job(asked.repeat)
+        if asked.scenario not in self._planned:
+            repeats = self._part.options.repeats
+            plan = plan_run([scenario], stage.model, stage.toolset, repeats=repeats)
+            (self._planned[asked.scenario],) = plan.scenarios
+        job = self._planned[asked.scenario].job(asked.repeat)
         if job.content_hash != asked.content_hash:
             raise UsageError(
                 f"{scenario.id} would be asked otherwise than where the run was planned: the "
