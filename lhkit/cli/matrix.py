@@ -26,6 +26,7 @@ from lhkit.cli.source import Opened, left_lines
 from lhkit.cli.thresholds import Thresholds, judged, require_percent
 from lhkit.errors import ModelError, UsageError
 from lhkit.harness.loader import load_scenarios
+from lhkit.harness.manifest import Manifest
 from lhkit.harness.plan import ModelSource
 from lhkit.harness.report.terminal import matrix_view
 from lhkit.harness.results import Run
@@ -210,7 +211,7 @@ async def finished_run(evaluation: Evaluation) -> Run | None:
 
 def _recorded(evaluation: Evaluation) -> ModelIdentity | None:
     """Return the model that the folder names, if it is the one that is asked for."""
-    models = read_manifest(evaluation.folder).get("models", [])
+    models = Manifest.of(read_manifest(evaluation.folder)).models
     try:
         (identity,) = TypeAdapter(tuple[ModelIdentity, ...]).validate_python(models)
     except (ValidationError, ValueError):

@@ -18,7 +18,8 @@ from lhkit.harness.fingerprint import (
     contexts_sha256,
     scenario_hash,
 )
-from lhkit.harness.record import SampleId, SampleRecord, Verdict
+from lhkit.harness.manifest import Manifest, versions
+from lhkit.harness.record import SCHEMA, SampleId, SampleRecord, Verdict
 from lhkit.harness.resume import Answered, Questions
 from lhkit.harness.scenario import Scenario, User
 from lhkit.harness.scripted_faults import breaking
@@ -131,8 +132,8 @@ class Plan:
         return tuple(job for beginning, job in first.items() if counted[beginning] > 1)
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What the manifest contains: toolset, models, sampling, hashes of all that was asked.
+    def manifest(self) -> Manifest:
+        """What the manifest says of the plan: models, sampling, and hashes of all that was asked.
 
         Under `tools` are the names of the tools of each scenario that has not all of its language.
         """
@@ -152,23 +153,26 @@ class Plan:
             for each in self.scenarios
             if len(each.prompt.tools) < len(tools[each.scenario.locale])
         }
+        more: dict[str, Any] = {"tools": own_tools} if own_tools else {}
         identities = dict.fromkeys(each.identity for each in self.scenarios)
         samplings = dict.fromkeys(each.sampling for each in self.scenarios)
-        return {
-            "models": [asdict(each) for each in identities],
-            "sampling": [asdict(each) for each in samplings],
-            "repeats": self.repeats,
-            "toolset": self.toolset,
-            "user": self.user,
-            "locales": {
-                locale: {**prompt.facts(), "tools": list(tools[locale].values())}
+        return Manifest.model_construct(
+            schema_version=SCHEMA,
+            versions=versions(),
+            models=[asdict(each) for each in identities],
+            sampling=[asdict(each) for each in samplings],
+            repeats=self.repeats,
+            toolset=self.toolset,
+            user=self.user,
+            locales={
+                locale: prompt.facts(list(tools[locale].values()))
                 for locale, prompt in prompts.items()
             },
-            **({"tools": own_tools} if own_tools else {}),
-            "scenarios": scenarios,
-            "contexts": contexts,
-            "questions": questions,
-        }
+            scenarios=scenarios,
+            contexts=contexts,
+            questions=questions,
+            **more,
+        )
 
 
 def clock_of(source: ModelSource, *, concurrency: int) -> Callable[[], float]:

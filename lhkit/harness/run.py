@@ -7,10 +7,10 @@ inside one conversation is in `sample`, its verdict in `scoring`.
 import asyncio
 import json
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,12 +25,7 @@ from lhkit.errors import (
     UsageError,
 )
 from lhkit.harness.assignment import FEW, load_solver
-from lhkit.harness.manifest import (
-    Invocation,
-    Provenance,
-    manifest_of,
-    versions,
-)
+from lhkit.harness.manifest import Invocation, Manifest, Provenance
 from lhkit.harness.plan import Job, ModelSource, Plan, clock_of, plan_run
 from lhkit.harness.record import Evidence, Judgement, SampleId, SampleRecord, Verdict
 from lhkit.harness.record_json import decode_record, encode_record
@@ -234,9 +229,9 @@ async def _replayed(
     report: Callable[[Resumption], object],
 ) -> Run:
     folder = crew.journal.folder if crew.journal else None
-    before = read_manifest(folder) if folder else {}
-    facts, asked = plan.facts, plan.questions
-    resumed = resumption(asked, crew.answered(), before, {"versions": versions(), **facts})
+    before = Manifest.of(read_manifest(folder) if folder else {})
+    manifest, asked = plan.manifest, plan.questions
+    resumed = resumption(asked, crew.answered(), before, manifest)
     report(resumed)
     kept = crew.take_up(asked)
 
@@ -248,18 +243,23 @@ async def _replayed(
         started_at=crew.stage.moment(),
         concurrency=concurrency,
         kept=len(kept),
-        changes=list(resumed.changes),
+        changes=[asdict(each) for each in resumed.changes],
         remarks=[load_catalog("en").text("eval.unsure", models=unsure)] if unsure else [],
         setup_s=provenance.setup_s,
         server_s=provenance.server_s,
     )
-    earlier = before.get("invocations", [])
 
-    def file_manifest(present: Invocation) -> Mapping[str, Any]:
-        manifest = manifest_of(facts, provenance, [*earlier, asdict(present)])
+    def file_manifest(present: Invocation) -> dict[str, Any]:
+        facts = {
+            "git_commit": provenance.git_commit,
+            "command": list(provenance.command),
+            "hardware": dict(provenance.hardware),
+            "invocations": [*before.invocations, present.model_dump(warnings=False)],
+        }
+        told = manifest.model_copy(update=facts).plain()
         if folder:
-            write_manifest(folder, manifest)
-        return manifest
+            write_manifest(folder, told)
+        return told
 
     file_manifest(invocation)
     try:
@@ -268,23 +268,22 @@ async def _replayed(
             await crew.work(todo(), concurrency, lambda: crew.tell(bar))
     finally:
         played = crew.verdicts.total()
-        closed = replace(
-            invocation,
-            ended_at=crew.stage.moment(),
-            played=played,
-            invalid=crew.verdicts[Verdict.INVALID],
-            finished=played + len(kept) == len(asked),
-            warmed_up=crew.warmed_up,
+        ended = {
+            "ended_at": crew.stage.moment(),
+            "played": played,
+            "invalid": crew.verdicts[Verdict.INVALID],
+            "finished": played + len(kept) == len(asked),
+            "warmed_up": crew.warmed_up,
             **crew.wall.seconds(),
-        )
-        manifest = file_manifest(closed)
+        }
+        filed = file_manifest(invocation.model_copy(update=ended))
     records: Sequence[SampleRecord]
     if folder and not crew.keep_records:
         records = stored_records(folder, asked)
     else:
         records = tuple(crew.done[sample] for sample in asked)
     name = folder.resolve().name if folder else ""
-    return Run(records=records, manifest=manifest, kept=len(kept), name=name, folder=folder)
+    return Run(records=records, manifest=filed, kept=len(kept), name=name, folder=folder)
 
 
 @dataclass(slots=True, kw_only=True)
