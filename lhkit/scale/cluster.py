@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _SAID_CHARS = 300
 _STARTS = 3
 _VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
+_ACCESS_HINT = (
+    "if the cluster asks for a token, set RAY_AUTH_MODE=token, and RAY_AUTH_ACCESS_HINT or "
+    "RAY_AUTH_TOKEN_PATH as its head has them (by default it keeps the token in ~/.ray/auth_token)"
+)
 _STORE_BYTES = 80 * 2**20
 """Of a cluster of our own: records pass through it, none stays."""
 
@@ -78,16 +82,10 @@ async def connected(placement: Placement, toolset: str, log: Path) -> AsyncItera
 def _join_fault(error: Exception, placement: Placement, folder: Path | None) -> SetupError:
     """Return the error for a cluster that did not let us in."""
     address, told = placement.address, _one_line(error)
-    if "InvalidAuthToken" in str(error):
-        return SetupError(
-            f"--ray {address}: the cluster asks for a token that this command does not have: set "
-            "RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its head has them "
-            "(by default it keeps the token in ~/.ray/auth_token)"
-        )
     if isinstance(error, ConnectionError | TimeoutError):
         return SetupError(
             f"--ray {address}: no cluster answers there: start one with `ray start --head`, give "
-            "its HOST:PORT, or `local` for one that ends with this command"
+            f"its HOST:PORT, or `local` for one that ends with this command; {_ACCESS_HINT}"
         )
     if "Version mismatch" in told and len(found := _VERSIONS.findall(str(error))) == 2:
         (ray, python), (our_ray, our_python) = found
@@ -103,8 +101,8 @@ def _join_fault(error: Exception, placement: Placement, folder: Path | None) -> 
         )
     travelled = f"; the folder {folder} was to travel to the nodes" if folder else ""
     return SetupError(
-        f"--ray {address} did not come about ({told}{travelled}): mend that, or give the same "
-        "command again"
+        f"--ray {address} cannot be joined ({told}{travelled}): fix that, or give the same command "
+        f"again; {_ACCESS_HINT}"
     )
 
 
