@@ -305,7 +305,7 @@ def _add_bfcl(imports: typer.Typer, run: Run) -> None:
     def bfcl_(path: BfclFolder, into: NewFolder, jsonl: AsJsonl = False) -> None:
         """BFCL's multi-turn conversations, played with its own classes."""
         from lhkit.cli.imports import import_benchmark
-        from lhkit.imports.bfcl_scenarios import import_bfcl
+        from lhkit.imports.bfcl import import_bfcl
 
         finish(
             run,
