@@ -23,11 +23,10 @@ from rich.text import Text
 
 from lhkit.cli.finish import finish
 from lhkit.cli.mutate import SURVIVORS
-from lhkit.harness.author.findings import NO_GOLD, Finding, Level
+from lhkit.harness.author.checks import NO_GOLD, Finding, Level
 from lhkit.harness.author.lint import lint
-from lhkit.harness.author.mutants import ADVICE
-from lhkit.harness.author.mutate import mutate
-from lhkit.harness.author.survivors import MutationReport, Survivors, read_survivors
+from lhkit.harness.author.mistakes import ADVICE
+from lhkit.harness.author.mutate import MutationReport, Survivors, mutate, read_survivors
 from lhkit.harness.loader import Sources, read_sources
 from lhkit.harness.scenario import DIFFICULTIES, Scenario
 from lhkit.harness.similarity import NEAR, near_duplicates

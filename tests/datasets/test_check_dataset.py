@@ -9,7 +9,7 @@ import pytest
 from evals.ac_coverage import checksum
 from evals.check_dataset import CHECKS, check_data
 from lhkit.cli.mutate import SURVIVORS
-from lhkit.harness.author.survivors import read_survivors
+from lhkit.harness.author.mutate import read_survivors
 from lhkit.harness.loader import read_sources
 from lhkit.lifehelper.shipped import scenario_folder
 
