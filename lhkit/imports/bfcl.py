@@ -38,7 +38,7 @@ TODAY = date(2024, 9, 1)
 MAX_TURNS = 40
 """BFCL gives a model 20 steps a turn, each of several calls; its longest turn has 34."""
 
-Attributes: TypeAlias = Mapping[str, list[dict[str, Any]]]
+Attributes: TypeAlias = Mapping[str, tuple[dict[str, Any], ...]]
 """Rows by class: `name` and `value` of each public attribute."""
 
 _PACKAGE = "bfcl_eval"
@@ -113,11 +113,11 @@ def read_package(path: str) -> Package:
 def attributes(objects: Mapping[str, Any]) -> Attributes:
     """Return the state as rows: one table a class, one row a public attribute, as BFCL compares."""
     return {
-        owner: [
+        owner: tuple(
             {"name": name, "value": _plain(value)}
             for name, value in vars(thing).items()
             if not name.startswith("_")
-        ]
+        )
         for owner, thing in objects.items()
         if owner not in _STATELESS
     }
@@ -385,11 +385,7 @@ def _changes(
 
 
 def _changed(before: Attributes, after: Attributes) -> dict[str, Any]:
-    return changes(_tuples(before), _tuples(after), dict.fromkeys(before, ("name",)))
-
-
-def _tuples(state: Attributes) -> dict[str, tuple[dict[str, Any], ...]]:
-    return {table: tuple(rows) for table, rows in state.items()}
+    return changes(before, after, dict.fromkeys(before, ("name",)))
 
 
 def _call(told: str, registry: ToolRegistry) -> ToolCall:
