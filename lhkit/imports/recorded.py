@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from lhkit.errors import LhkitError, UsageError
-from lhkit.imports.functions import playing_back, registry_of_tools, tools_in, utf8_json
+from lhkit.imports.functions import (
+    json_or_text,
+    playing_back,
+    registry_of_tools,
+    tools_in,
+    utf8_json,
+)
 from lhkit.imports.imported import Loss
 from lhkit.json_values import canonical, compact
 from lhkit.messages import ToolCall
@@ -128,7 +134,7 @@ def _chat(entry: Any, where: str) -> RecordedChat:
     ):
         return RecordedChat(where=where, fault=f"{where} is no conversation: {_HOW}")
     given = (
-        unpacked_json(entry.get("tools") or entry.get("functions")) if messages is not entry else ()
+        json_or_text(entry.get("tools") or entry.get("functions")) if messages is not entry else ()
     )
     try:
         tools = tools_in(given) if given else ()
@@ -137,16 +143,6 @@ def _chat(entry: Any, where: str) -> RecordedChat:
     except LhkitError as error:
         return RecordedChat(where=where, fault=f"{where}: {error}")
     return RecordedChat(where=where, messages=tuple(messages), tools=tools)
-
-
-def unpacked_json(value: Any) -> Any:
-    """Return what a JSON text contains; any other value, and any other text, as it is."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return utf8_json(json.loads(value))
-    except (ValueError, RecursionError):
-        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,12 +318,12 @@ def _calls_of(message: Mapping[str, Any], where: str) -> Iterator[tuple[str | No
     Raises:
         UsageError: one is no object with a name.
     """
-    calls = unpacked_json(message.get("tool_calls") or [])
+    calls = json_or_text(message.get("tool_calls") or [])
     if not isinstance(calls, list):
         raise UsageError(f"{where} is no conversation: tool_calls is no list")
-    old = unpacked_json(message.get("function_call"))
+    old = json_or_text(message.get("function_call"))
     for number, call in enumerate([*calls, *([{"function": old}] if old else [])]):
-        function = unpacked_json(call.get("function", call)) if isinstance(call, Mapping) else None
+        function = json_or_text(call.get("function", call)) if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise UsageError(f"{where} is no conversation: tool_calls[{number}] names no function")
         yield _id_of(call.get("id")), function["name"], function.get("arguments")
@@ -339,7 +335,7 @@ def _id_of(value: Any) -> str | None:
 
 def _arguments(written: Any) -> dict[str, Any] | None:
     """Return the arguments as an object; None if they are none."""
-    unpacked = {} if written in (None, "") else unpacked_json(written)
+    unpacked = {} if written in (None, "") else json_or_text(written)
     return dict(unpacked) if isinstance(unpacked, Mapping) else None
 
 

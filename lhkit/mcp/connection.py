@@ -246,7 +246,7 @@ class McpConnection:
             mode=mode,
         ) as client:
             self._client, self._info = client, client.server_info
-            # Whether a result is what was promised is asked later (promise.py): the SDK would make
+            # `output_fault` checks what was promised of a result later: the SDK would make
             # an error of the connection of it, without an end where a schema has none.
             client.session.validate_tool_result = _any_shape  # type: ignore[method-assign, assignment]
             self._read_leniently(client)
