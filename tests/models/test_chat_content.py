@@ -254,9 +254,6 @@ def test_content_after_the_end_is_a_broken_stream() -> None:
         list(content.feed({"delta": {"content": "네"}}))
 
 
-# --- servers that contradict themselves (their fault, never the model's)
-
-
 @pytest.mark.parametrize("reason", ["tool_calls", "function_call", "tool_use"])
 @pytest.mark.parametrize("deltas", [[], [{"content": "네"}], [{"tool_calls": [{"index": 0}]}]])
 def test_announced_calls_that_never_come_are_a_broken_stream(
@@ -325,9 +322,6 @@ def test_a_message_that_repeats_the_deltas_is_left_out(more: dict[str, Any]) -> 
     end = {"delta": {"function_call": None}, "finish_reason": "tool_calls", **more}
     _, result = parsed([{"delta": whole}, end])
     assert (result.text, [call.args for call in result.calls]) == ("네", [WEATHER])
-
-
-# --- what servers do loosely and still says one thing
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,6 @@ def chunk(**choice: Any) -> bytes:
     return event({"choices": [{"index": 0, **choice}]})
 
 
-# --- what is kept
-
-
 def test_everything_the_server_told_is_in_the_last_event() -> None:
     events, last = read(*completion(TOKENS, cached_tokens=3))
     assert [type(e) for e in events] == [TextDelta, TextDelta, ToolCallParsed, TextDelta]
@@ -150,9 +147,6 @@ def test_text_held_back_for_a_call_that_never_came_is_streamed_at_the_end(held: 
     assert "".join(e.text for e in events if isinstance(e, TextDelta)) == last.text == held.strip()
 
 
-# --- only a whole one
-
-
 def test_no_prefix_of_a_stream_is_an_answer() -> None:
     body = b"".join(completion(TOKENS, cached_tokens=3))
     for end in range(len(body) - 1):  # the very last byte is an empty line
@@ -205,9 +199,6 @@ def _words(events: Sequence[ModelEvent]) -> list[object]:
         else:
             merged.append(each.text if isinstance(each, TextDelta) else each)
     return merged
-
-
-# --- faults
 
 
 @pytest.mark.parametrize(
@@ -264,9 +255,6 @@ def test_what_is_no_completion_is_a_fault_with_a_sentence(
     for before in (b"", chunk(text="네", token_ids=[1])):
         with pytest.raises(error, match=sentence):
             read(before, body, DONE)
-
-
-# --- timing
 
 
 def test_times_are_those_of_the_arriving_bytes() -> None:

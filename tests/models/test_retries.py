@@ -183,9 +183,6 @@ async def test_second_tries_are_told_and_no_other_time_contains_them() -> None:
     assert (came.timing.retries, came.timing.retried_s) == (0, 0.0)
 
 
-# --- the pauses
-
-
 def turned_away(status: int = 503, **headers: str) -> aiohttp.ClientResponseError:
     told: Any = {name.replace("_", "-"): value for name, value in headers.items()}
     return aiohttp.ClientResponseError(None, (), status=status, headers=told)  # type: ignore[arg-type] # no request is looked at

@@ -36,7 +36,6 @@ from lhkit.responses import (
     Finished,
     ModelEvent,
     ModelIdentity,
-    Sampling,
     TextDelta,
     ToolCallParsed,
     Usage,
@@ -107,9 +106,6 @@ async def fault_of(behaviour: Behaviour, **endpoint: Any) -> LhkitError:
     return caught.value
 
 
-# --- the request
-
-
 async def test_the_request_is_exactly_this() -> None:
     _, server = await answer_of(streams(HELLO))
     assert server.bodies == [
@@ -160,14 +156,6 @@ async def test_a_required_call_without_any_tool_is_misuse_and_nothing_is_sent() 
     assert server.bodies == []
 
 
-async def test_sampling_is_sent() -> None:
-    sampling = Sampling(max_tokens=7, temperature=0.5, seed=3)
-    async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
-        await said(model, ModelRequest(messages=REQUEST.messages, sampling=sampling))
-    sent = server.bodies[0]
-    assert (sent["max_tokens"], sent["temperature"], sent["seed"]) == (7, 0.5, 3)
-
-
 async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
     async with FakeVllm(streams(HELLO)) as server, connected(server) as model:
         await said(model, ModelRequest(messages=(UserMessage(text="a\ud800"),)))
@@ -181,9 +169,6 @@ async def test_text_that_is_no_unicode_is_sent_as_something_that_is() -> None:
 async def test_the_api_key_goes_with_every_request(api_key: str | None, header: str | None) -> None:
     _, server = await answer_of(streams(HELLO), api_key=api_key)
     assert [sent.get("Authorization") for sent in server.headers] == [header] * 3
-
-
-# --- the response
 
 
 async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
@@ -205,7 +190,7 @@ async def test_words_are_streamed_and_the_evidence_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 64])
+@pytest.mark.parametrize("size", [1, 7])
 async def test_bytes_may_be_cut_anywhere(size: int) -> None:
     pieces = ["한", "글\u2028", "🙂", '{"name": "f", "parameters": {"a": "나"}}']
     body = b": keep-alive\n\n" + b"".join(completion(pieces))
@@ -253,9 +238,6 @@ async def test_many_conversations_at_once_do_not_mix() -> None:
         answers_ = await asyncio.gather(*(said(model) for _ in words))
     texts = [events[-1].text for events in answers_ if isinstance(events[-1], Finished)]
     assert sorted(texts) == sorted(words)
-
-
-# --- faults
 
 
 @pytest.mark.parametrize(
@@ -319,15 +301,6 @@ async def test_silence_ends_at_the_idle_limit_and_frees_the_server(behaviour: Be
         await asyncio.wait_for(server.was_left.wait(), 120)
 
 
-async def test_a_stream_is_no_answer_wherever_the_connection_drops() -> None:
-    ends = range(0, len(BODY) - len(DONE), 97)
-    behaviours = [streams([BODY[:end]], "drop") for end in ends]
-    async with FakeVllm(*behaviours) as server, connected(server) as model:
-        for _ in ends:
-            with pytest.raises(StreamBrokenError):
-                await said(model)
-
-
 async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url, retries=0))
@@ -337,9 +310,6 @@ async def test_a_server_that_dies_is_reported_and_one_that_comes_back_is_used() 
             await said(model)
         async with FakeVllm(streams(HELLO), port=server.port):
             assert isinstance((await said(model))[-1], Finished)
-
-
-# --- leaving early
 
 
 async def test_closing_the_stream_closes_the_request_on_the_server() -> None:
@@ -364,9 +334,6 @@ async def test_cancelling_the_task_closes_the_request_on_the_server() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.wait_for(server.was_left.wait(), 120)
-
-
-# --- connecting
 
 
 async def connect_fault(base_url: str, **endpoint: Any) -> LhkitError:
@@ -399,7 +366,7 @@ async def test_a_password_in_the_address_is_refused_before_it_stands_in_a_record
     assert "secret" not in str(fault)
 
 
-@pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/", "//"])
+@pytest.mark.parametrize("suffix", ["", "/v1/"])
 async def test_an_address_may_end_in_v1_and_slashes(suffix: str) -> None:
     async with FakeVllm(streams(HELLO)) as server:
         model = await VllmHttp.connect(Endpoint(base_url=server.base_url + suffix))
@@ -584,9 +551,6 @@ async def test_a_wildcard_alone_is_no_model(listing: str) -> None:
         fault = await connect_fault(server.base_url)
     assert type(fault) is UnknownModelError
     assert "not exactly one model" in str(fault)
-
-
-# --- detokenize
 
 
 async def test_the_server_tells_how_it_read_our_prompt() -> None:
