@@ -90,9 +90,9 @@ class LlamaCppHttp(HttpModel):
         self._stops: tuple[str, ...] | None = None
 
     async def _exchange(self, request: ModelRequest) -> Exchange:
-        asked = completion_body(request, self._identity)
-        prompt: str = asked["prompt"]
-        prompt_ids = await self._tokenized(prompt)
+        prompt: str = completion_body(request, self._identity)["prompt"]
+        asked = {"content": prompt, "add_special": False, "parse_special": True}
+        prompt_ids = integers(await self._connection.post("/tokenize", asked), "tokens")
         reader = _Reader(
             content=CompletionContent(self._dialect.incremental(request.tools)),
             max_tokens=request.sampling.max_tokens,
@@ -123,11 +123,6 @@ class LlamaCppHttp(HttpModel):
         if not isinstance(text := told.get("content"), str):
             raise not_a_server(self._connection.address, "no content at /detokenize")
         return text
-
-    async def _tokenized(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt that has its own `<bos>`."""
-        asked = {"content": prompt, "add_special": False, "parse_special": True}
-        return integers(await self._connection.post("/tokenize", asked), "tokens")
 
     async def _stop_texts(self) -> tuple[str, ...]:
         if self._stops is None:
