@@ -19,7 +19,7 @@ from lhkit.errors import StreamBrokenError
 from lhkit.json_values import json_or_repr, plain_json
 from lhkit.messages import ToolCall
 from lhkit.models.dialects.parser import ParsedEvent, ParseResult
-from lhkit.models.payload import no_completion, typed, whole_number
+from lhkit.models.sse import no_completion, typed, whole_number
 from lhkit.responses import TextDelta, ThinkingDelta, ToolCallParsed
 
 _THINKING_KEYS = ("reasoning", "reasoning_content")

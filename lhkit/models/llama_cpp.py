@@ -13,9 +13,9 @@ from lhkit.models.client import Exchange, HttpModel
 from lhkit.models.dialects import DIALECTS
 from lhkit.models.errors import not_a_server
 from lhkit.models.identity import LLAMA_CPP
-from lhkit.models.payload import integers, typed
 from lhkit.models.request import completion_body
 from lhkit.models.response import CompletionContent, ResponseReader
+from lhkit.models.sse import integers, typed
 from lhkit.models.transport import Connection
 from lhkit.responses import ModelEvent, ModelIdentity
 
