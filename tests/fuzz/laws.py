@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from lhkit.errors import CassetteError, LhkitError, ModelError
 from lhkit.events import EndReason, ModelCalled, ModelFinished, TurnEnded, TurnStarted
-from lhkit.harness.html.display import SampleView
+from lhkit.harness.html import SampleView
 from lhkit.harness.loader import read_sources
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import Evidence, Judgement, SampleRecord
