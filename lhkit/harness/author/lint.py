@@ -161,19 +161,20 @@ def _reference_remarks(played: SampleRecord) -> Iterator[Remark]:
         last = judgement.reasons[-1].strip().splitlines()[-1] if judgement.reasons else ""
         yield Remark("gold", (), f"the gold trace cannot be played: {last}")
         return
-    turns: dict[int | None, list[str]] = {}
+    turns: dict[int, list[str]] = {}
+    rest: list[str] = []
     for reason in judgement.reasons:
-        turn = re.match(r"turn (\d+): ", reason)
-        text = reason[turn.end() :] if turn else reason
-        turns.setdefault(int(turn[1]) if turn else None, []).append(text)
-    rest = turns.pop(None, [])
+        if turn := re.match(r"turn (\d+): ", reason):
+            turns.setdefault(int(turn[1]), []).append(reason[turn.end() :])
+        else:
+            rest.append(reason)
     for number, reasons in turns.items():
         yield Remark("gold", ("turns", number), f"the gold trace fails: {'; '.join(reasons)}")
     for violation in judgement.violations:
         text = f"{violation.code}: {violation.detail}"
-        number = violation.turn
-        if violation.code != "unlisted_write" and text not in turns.get(number, ()):
-            path: Path = () if number is None else ("turns", number)
+        path: Path = () if violation.turn is None else ("turns", violation.turn)
+        known = () if violation.turn is None else turns.get(violation.turn, ())
+        if violation.code != "unlisted_write" and text not in known:
             yield Remark("violation", path, f"the gold trace breaks a rule: {text}")
             rest = [reason for reason in rest if reason != text]
     replies = [
