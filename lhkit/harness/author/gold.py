@@ -230,9 +230,9 @@ def always_call_model(scenario: Scenario, toolset: Toolset) -> ScriptedModel:
 def _everything(user: str, locale: str, session: Session) -> TurnTrace:
     """Return all reads in one message, then one write a message: only one is asked about."""
     ids, registry, today = known_ids(session), session.registry, session.today
+    claims = [_CLAIMS.get(locale, _CLAIMS["en"])]
     reads: list[ToolCall] = []
     writes: list[ToolCall] = []
-    claims = [_CLAIMS.get(locale, _CLAIMS["en"])]
     for tool in registry.definitions:
         validator = registry.validator(tool.name)
         guesses = plausible_calls(tool, validator, ids=ids, text=user, today=today)
