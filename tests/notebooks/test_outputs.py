@@ -86,5 +86,5 @@ def test_a_question_that_was_not_recorded_is_refused_and_shown(copies: Path, nbv
     change(path, "안녕? 뭘 도와줄 수 있어?", "안녕? 이름이 뭐야?")
     ran = nbval(path)
     assert ran.returncode == 1
-    assert "cassettes/quickstart.json has no answer to this request" in ran.stdout
+    assert "cassettes/quickstart.jsonl has no answer to this request" in ran.stdout
     assert "이름이 뭐야?" in ran.stdout

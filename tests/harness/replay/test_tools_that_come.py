@@ -11,7 +11,7 @@ import pytest
 
 from lhkit.chat.controller import Assistant
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.played_checks import played_remarks
+from lhkit.harness.author.lint import scenario_remarks
 from lhkit.harness.export.openai_messages import write_openai_messages
 from lhkit.harness.html import SampleView
 from lhkit.harness.record import Verdict
@@ -168,10 +168,10 @@ async def test_lint_knows_a_tool_that_comes_where_the_gold_says_its_call() -> No
     first, second = told("box")["turns"]
     words = {"reply": {"contains_any": ["taken"]}}
     fits = Scenario.from_data(told("box", turns=[first, {**second, **gold, **words}]))
-    codes = {each.code for each in await played_remarks(fits, Boxes())}
+    codes = {each.code for each in await scenario_remarks(fits, Boxes())}
     assert not codes & {"unknown_tool", "gold", "underivable", "final_state"}
     late = Scenario.from_data(told("box", turns=[first, {**second, **words}]))
-    (remark,) = [e for e in await played_remarks(late, Boxes()) if e.code == "unknown_tool"]
+    (remark,) = [e for e in await scenario_remarks(late, Boxes()) if e.code == "unknown_tool"]
     assert "there is no tool 'take'" in remark.message
 
 
