@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias
 
+from pydantic import TypeAdapter
+
 from lhkit.errors import ScenarioError
 from lhkit.harness.assignment import (
     Pairs,
@@ -19,8 +21,8 @@ from lhkit.harness.assignment import (
     transitive,
 )
 from lhkit.harness.equality import equal
-from lhkit.harness.matchers import Slot, parse_alternatives
-from lhkit.harness.mismatch import arguments_reasons
+from lhkit.harness.matchers import arguments_reasons, parsed
+from lhkit.harness.turn import ExpectedCall
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
 
@@ -86,34 +88,6 @@ def values_equal(expected: Any, actual: Any, schema: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """A call that is expected, with the matchers of each set of arguments that is right."""
-
-    tool: str
-    alternatives: Sequence[Mapping[str, Slot]]
-    optional: bool = False
-    result: str | None = None
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> "Expectation":
-        """Return the expectation in plain data, as `match_calls` takes it.
-
-        Raises:
-            ScenarioError: it is malformed.
-        """
-        tool, args = raw.get("tool"), raw.get("args")
-        args = {} if args is None else args
-        if not isinstance(tool, str) or not isinstance(args, Mapping):
-            raise ScenarioError("it needs a tool's name and a mapping of args")
-        return cls(
-            tool=tool,
-            alternatives=parse_alternatives(args),
-            optional=raw.get("optional") is True,
-            result=raw.get("result"),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MadeCall:
     """A call that was made; `result` is what it came to, None where nobody knows.
 
@@ -138,7 +112,7 @@ class MadeCall:
 
 
 def match_calls(
-    expected: Sequence[Expectation | Mapping[str, Any]],
+    expected: Sequence[ExpectedCall | Mapping[str, Any]],
     actual: Sequence[MadeCall | Mapping[str, Any]],
     *,
     schemas: Mapping[str, Mapping[str, Any]],
@@ -150,7 +124,7 @@ def match_calls(
     """Compare the calls that were expected with those that were made.
 
     Args:
-        expected: parsed expectations, or plain data: `{"tool": name, "args": {argument: matcher},
+        expected: calls of a scenario, or plain data: `{"tool": name, "args": {argument: matcher},
             "optional"?: bool, "result"?: ok | cancelled | error code}` each; see `matchers` for the
             grammar. `args` may list several sets that are right: `{"any_of": [{…}, {…}]}`.
         actual: calls, or plain data: `{"tool": name, "args": {…}, "result"?: …}` each, in order of
@@ -168,7 +142,7 @@ def match_calls(
         ScenarioError: an expectation or the order is malformed.
     """
     wishes = [
-        each if isinstance(each, Expectation) else _expectation(index, each)
+        each if isinstance(each, ExpectedCall) else _expectation(index, each)
         for index, each in enumerate(expected)
     ]
     calls = [each if isinstance(each, MadeCall) else MadeCall.of(each) for each in actual]
@@ -187,9 +161,13 @@ def match_calls(
     return result if result.matched or not before else verdict.of(assign(problem))
 
 
-def _expectation(index: int, raw: Mapping[str, Any]) -> Expectation:
+_EXPECTED = TypeAdapter(ExpectedCall)
+
+
+def _expectation(index: int, raw: Mapping[str, Any]) -> ExpectedCall:
+    given = {key: raw[key] for key in ExpectedCall.model_fields if raw.get(key) is not None}
     try:
-        return Expectation.of(raw)
+        return parsed(_EXPECTED, given)
     except ScenarioError as error:
         raise ScenarioError(f"expected[{index}]: {error}") from error
 
@@ -213,7 +191,7 @@ class _Reasons:
 
 
 def _reasons(
-    wish: Expectation, call: MadeCall, schemas: Mapping[str, Mapping[str, Any]], today: date | None
+    wish: ExpectedCall, call: MadeCall, schemas: Mapping[str, Mapping[str, Any]], today: date | None
 ) -> _Reasons | None:
     """Return what is wrong if `call` is taken for `wish`; None for another tool."""
     if wish.tool != call.tool or call.is_deferred:
@@ -224,15 +202,16 @@ def _reasons(
     if not isinstance(call.args, Mapping):
         return _Reasons({"(all)": f"expected an object, got {shown(call.args)}"}, outcome)
     schema = schemas.get(wish.tool, {})
-    each = [
-        _Reasons(arguments_reasons(slots, call.args, schema, extra=False, today=today), outcome, i)
-        for i, slots in enumerate(wish.alternatives)
-    ]
+    found = (
+        arguments_reasons(matchers, call.args, schema, extra=False, today=today)
+        for matchers in wish.alternatives
+    )
+    each = (_Reasons(reasons, outcome, i) for i, reasons in enumerate(found))
     return max(each, key=lambda reasons: (reasons.is_exact, reasons.share_right))
 
 
 def _problem(
-    wishes: Sequence[Expectation],
+    wishes: Sequence[ExpectedCall],
     tolerated: Sequence[bool],
     table: Sequence[Sequence[_Reasons | None]],
 ) -> Problem:
@@ -278,7 +257,7 @@ def _before(order: Order, n: int) -> Pairs:
 class _Verdict:
     """Turns an assignment into a `MatchResult`."""
 
-    wishes: Sequence[Expectation]
+    wishes: Sequence[ExpectedCall]
     calls: Sequence[MadeCall]
     tolerated: Sequence[bool]
     table: Sequence[Sequence[_Reasons | None]]

@@ -241,10 +241,14 @@ async def reviewed_conversations(
 def _scenario(name: str, talk: MendedTalk, toolset: Toolset) -> Scenario:
     destructive = registry_of(toolset, talk.world, talk.locale).destructive
     turns = tuple(
-        Turn(user=turn.user, confirm=_answers(turn, destructive), expect=Expect(extra="any"))
+        Turn.model_construct(
+            user=turn.user, confirm=_answers(turn, destructive), expect=Expect(extra="any")
+        )
         for turn in talk.turns
     )
-    return Scenario(id=name, ac=_AC, locale=talk.locale, world=dict(talk.world), turns=turns)
+    return Scenario.model_construct(  # a chat as it was: nobody wrote it as a scenario
+        id=name, ac=_AC, locale=talk.locale, world=dict(talk.world), turns=turns
+    )
 
 
 def _answers(turn: MendedTurn, destructive: Collection[str]) -> _Answers:

@@ -17,8 +17,7 @@ from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, shown_path
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
-from lhkit.harness.matchers import ANY_OF, MATCHER_KEYS, AnyValue, parse_slot
-from lhkit.harness.mismatch import Place, mismatch
+from lhkit.harness.matchers import ANY_OF, MATCHER_KEYS, AnyValue, Place, parse_matcher
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.text_forms import folded
@@ -207,8 +206,8 @@ def _widened(place: Found, value: str) -> str:
 
 
 def _refuse_unless_accepted(text: str, path: Path, value: Any, place: Place) -> None:
-    slot = parse_slot(_value_at(text, path))
-    if isinstance(slot.matcher, AnyValue) or mismatch(slot.matcher, value, place) is not None:
+    matcher = parse_matcher(_value_at(text, path))
+    if isinstance(matcher, AnyValue) or not matcher.fits(value, place):
         raise ScenarioError(f"{shown_path(path[1:])}: cannot be edited: widen it by hand")
 
 

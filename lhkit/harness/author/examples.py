@@ -8,89 +8,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from math import inf
-from typing import Any, assert_never
+from typing import Any
 
-from lhkit.harness.matchers import (
-    AnyValue,
-    Approx,
-    Equals,
-    Fields,
-    Items,
-    Matcher,
-    Matches,
-    OneOf,
-    Slot,
-    Text,
-)
-from lhkit.harness.relative_dates import DateIs
+from lhkit.harness.matchers import ArgumentSet, Place, example_arguments
 from lhkit.tools.schema import SchemaNode, item_of, property_of
 
 _EXAMPLE_DATE = date(2026, 1, 1)
 _EXAMPLE_TEXT = "sample"
 
 
-class Underivable(Exception):  # noqa: N818 - a question that has no answer, caught by its asker
-    """No value follows from a matcher; the message is the path to it."""
-
-
 def derived(
-    slots: Mapping[str, Slot], schema: Mapping[str, Any], *, today: date | None = None
+    expected: ArgumentSet, schema: Mapping[str, Any], *, today: date | None = None
 ) -> dict[str, Any]:
     """Return arguments that fit every matcher; optional ones are left out.
 
     Raises:
         Underivable: a required `matches`, of which only an author knows what fits.
     """
-    return _ExampleArguments(today).object(slots, SchemaNode.of(schema))
-
-
-class _ExampleArguments:
-    def __init__(self, today: date | None) -> None:
-        self._today = today
-
-    def object(self, slots: Mapping[str, Slot], node: SchemaNode) -> dict[str, Any]:
-        branch = node.branches()[0]
-        return {
-            name: self.at(name, slot.matcher, node.at(property_of(branch, name)))
-            for name, slot in slots.items()
-            if not slot.optional
-        }
-
-    def at(self, name: str, matcher: Matcher, node: SchemaNode) -> Any:
-        try:
-            return self.value(matcher, node)
-        except Underivable as inner:
-            raise Underivable(f"{name}.{inner}") from inner
-
-    def value(self, matcher: Matcher, node: SchemaNode) -> Any:
-        match matcher:
-            case Equals(value=value) | Approx(value=value):
-                found = value
-            case OneOf(options=options):
-                found = self.value(options[0], node)
-            case AnyValue():
-                found = example(node, self._today)
-            case DateIs():
-                found = matcher.resolved(self._today)
-            case Text(text=text):
-                found = text
-            case Fields(fields=fields):
-                found = self.object(fields, node)
-            case Items():
-                found = self._items(matcher, node)
-            case Matches():
-                raise Underivable("matches")
-            case _:
-                assert_never(matcher)
-        return found
-
-    def _items(self, matcher: Items, node: SchemaNode) -> list[Any]:
-        branch = node.branches()[0]
-        return [
-            self.at(f"items[{i}]", slot.matcher, node.at(item_of(branch, i)))
-            for i, slot in enumerate(matcher.items)
-            if not slot.optional
-        ]
+    top = Place(SchemaNode.of(schema), today)
+    return example_arguments(expected, top, lambda place: example(place.node, place.today))
 
 
 def example(node: SchemaNode, today: date | None = None) -> Any:

@@ -12,7 +12,8 @@ from operator import is_
 from typing import Any, assert_never
 
 from lhkit.errors import ScenarioError
-from lhkit.harness.author.examples import Underivable, derived
+from lhkit.harness.author.examples import derived
+from lhkit.harness.matchers import Underivable
 from lhkit.harness.relative_dates import dates_resolved
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.reply import reply_reasons

@@ -10,9 +10,8 @@ from typing import Any
 
 from lhkit.harness.author.always_call import known_ids, plausible_calls
 from lhkit.harness.author.gold import TurnTrace, gold_trace, trace_model
-from lhkit.harness.matchers import Slot
+from lhkit.harness.matchers import ArgumentSet, Place, arguments_reasons
 from lhkit.harness.matching import MadeCall, match_calls
-from lhkit.harness.mismatch import Place, arguments_reasons
 from lhkit.harness.record import CallRecord, Evidence, RowKeys, SampleRecord
 from lhkit.harness.sample import tried
 from lhkit.harness.scenario import Scenario
@@ -179,7 +178,7 @@ class Setting:
             return False
         return any(True for _ in self.fitting(wish, call))
 
-    def fitting(self, wish: ExpectedCall, call: ToolCall) -> Iterator[Mapping[str, Slot]]:
+    def fitting(self, wish: ExpectedCall, call: ToolCall) -> Iterator[ArgumentSet]:
         """Yield each set of right arguments that a call of the expected tool fits."""
         schema = self.place_of(call.name).node.root
         for slots in wish.alternatives:
@@ -241,7 +240,7 @@ def _parts(
     for t, (script, played) in enumerate(zip(scenario.turns, gold.evidence.turns, strict=False)):
         wishes = script.expect.calls
         found = match_calls(
-            [wish.expectation for wish in wishes],
+            wishes,
             [MadeCall(tool=c.tool, args=c.raw_args, result=c.outcome) for c in played.calls],
             schemas=schemas,
             extra="any",

@@ -9,18 +9,8 @@ from typing import Any
 
 from lhkit.harness.author.findings import Remark
 from lhkit.harness.faults import Path, did_you_mean
-from lhkit.harness.matchers import (
-    MATCHER_KEYS,
-    Equals,
-    Matcher,
-    Matches,
-    OneOf,
-    Slot,
-    Text,
-    alternatives,
-)
-from lhkit.harness.patterns import Pattern
-from lhkit.harness.relative_dates import DateIs
+from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches, alternatives
+from lhkit.harness.patterns import is_found
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.reply import reply_reasons
 from lhkit.harness.turn import ExpectedCall, ExpectedReply, ForbiddenCall, Turn
@@ -88,9 +78,7 @@ def _expected_remarks(
                 yield from _id_remarks(name, value, (*at, name), known)
 
 
-def _sets(
-    call: ExpectedCall | ForbiddenCall, path: Path
-) -> Iterator[tuple[Path, Mapping[str, Slot]]]:
+def _sets(call: ExpectedCall | ForbiddenCall, path: Path) -> Iterator[tuple[Path, ArgumentSet]]:
     """Yield each set of a call's arguments, with its place."""
     places = (at for at, _ in alternatives(call.args))
     for at, slots in zip(places, call.alternatives, strict=True):
@@ -164,33 +152,17 @@ def _id_remarks(name: str, value: Any, path: Path, known: Known) -> Iterator[Rem
         yield Remark("unknown_id", path, message)
 
 
-def _literals(slots: Mapping[str, Slot], today: date | None) -> Iterator[tuple[str, Any]]:
+def _literals(slots: ArgumentSet, today: date | None) -> Iterator[tuple[str, Any]]:
     """Yield every value that a matcher names, with its argument."""
-    for name, slot in slots.items():
-        for value in _named(slot.matcher, today):
+    for name, matcher in slots.items():
+        for value in matcher.named(today):
             yield name, value
 
 
-def _named(matcher: Matcher, today: date | None) -> Iterator[Any]:
-    match matcher:
-        case Equals(value=value):
-            yield value
-        case Text(text=text):
-            yield text
-        case DateIs():
-            yield matcher.resolved(today)
-        case OneOf(options=options):
-            for option in options:
-                yield from _named(option, today)
-        case _:
-            pass
-
-
-def _pattern_remarks(slots: Mapping[str, Slot], path: Path) -> Iterator[Remark]:
-    for name, slot in slots.items():
-        matcher = slot.matcher
-        if isinstance(matcher, Matches) and matcher.pattern.is_in(""):
-            yield Remark("empty_pattern", (*path, name), _EMPTY.format(matcher.pattern.text))
+def _pattern_remarks(slots: ArgumentSet, path: Path) -> Iterator[Remark]:
+    for name, matcher in slots.items():
+        if isinstance(matcher, Matches) and is_found(matcher.matches, ""):
+            yield Remark("empty_pattern", (*path, name), _EMPTY.format(matcher.matches))
 
 
 _EMPTY = "/{}/ matches an empty text, so it asks for nothing: demand at least one character"
@@ -210,7 +182,7 @@ def _reply_remarks(turn: Turn, path: Path) -> Iterator[Remark]:
             "(`cancelled`): demand other words, or name the tool delete_… or remove_…"
         )
         yield Remark("ambiguous_reply", path, message)
-    if pattern is not None and Pattern(pattern).is_in(""):
+    if pattern is not None and is_found(pattern, ""):
         yield Remark("empty_pattern", (*path, "matches"), _EMPTY.format(pattern))
     elif not reply_reasons(expected, ""):
         yield Remark("unchecked_reply", path, "silence passes: demand words (contains_any, …)")

@@ -19,8 +19,7 @@ from lhkit.harness.author.examples import example, texts_like
 from lhkit.harness.author.mutants import GoldStep, Mutant, Setting, Untried
 from lhkit.harness.author.wrong_calls import replaced
 from lhkit.harness.equality import equal, is_number
-from lhkit.harness.matchers import AnyValue, OneOf, Slot
-from lhkit.harness.mismatch import mismatch
+from lhkit.harness.matchers import AnyValue, ArgumentSet, Matcher, OneOf
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode, default_of, nfc
 from lhkit.tools.validation import Accepted
@@ -45,9 +44,7 @@ def dropped_arguments(setting: Setting) -> Iterator[Mutant]:
                     yield _mutant(setting, part, kind, name, f"without {name}", args=args)
 
 
-def _is_asked_for(
-    setting: Setting, tool: str, slots: Mapping[str, Slot], name: str, value: Any
-) -> bool:
+def _is_asked_for(setting: Setting, tool: str, slots: ArgumentSet, name: str, value: Any) -> bool:
     node = setting.place_of(tool).node
     is_default = equal(default_of(node.schema, name, node.root), value, SchemaNode.of({}))
     slot = slots.get(name)
@@ -98,9 +95,7 @@ def added_arguments(setting: Setting) -> Iterator[Mutant]:
                     break
 
 
-def _is_added(
-    setting: Setting, part: GoldStep, slots: Mapping[str, Slot], name: str, value: Any
-) -> bool:
+def _is_added(setting: Setting, part: GoldStep, slots: ArgumentSet, name: str, value: Any) -> bool:
     """Return True if a value of an argument that gold leaves out says something else."""
     node = setting.place_of(part.call.name).node
     is_right = name in slots and _accepts(setting, part, name, slots[name], value)
@@ -145,7 +140,7 @@ def altered_quotations(setting: Setting) -> Iterator[Mutant]:
     for part, slots in _described(setting):
         for name, value in part.call.args.items() if part.is_write else ():
             slot = slots.get(name)
-            if slot is None or isinstance(slot.matcher, AnyValue | OneOf):
+            if slot is None or isinstance(slot, AnyValue | OneOf):
                 continue
             if not _is_dictated(setting, part, value):
                 continue
@@ -167,7 +162,7 @@ def _bare(text: str) -> str:
     return " ".join(nfc(text).split()).strip(" .!,")
 
 
-def _described(setting: Setting) -> Iterator[tuple[GoldStep, Mapping[str, Slot]]]:
+def _described(setting: Setting) -> Iterator[tuple[GoldStep, ArgumentSet]]:
     """Yield the calls that matter and that something is known of, with the matchers they fit.
 
     Of a call whose result is awaited and that nobody lists, any argument may be wrong.
@@ -181,10 +176,10 @@ def _described(setting: Setting) -> Iterator[tuple[GoldStep, Mapping[str, Slot]]
             yield part, {}
 
 
-def _accepts(setting: Setting, part: GoldStep, name: str, slot: Slot, value: Any) -> bool:
+def _accepts(setting: Setting, part: GoldStep, name: str, slot: Matcher, value: Any) -> bool:
     place = setting.place_of(part.call.name)
     inner = place.at(setting.schema_of(part.call.name, name))
-    return mismatch(slot.matcher, value, inner) is None
+    return slot.fits(value, inner)
 
 
 def _mutant(

@@ -232,7 +232,7 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None)
     ]
     order = script.expect.order
     return match_calls(
-        [wish.expectation for wish in script.expect.calls],
+        script.expect.calls,
         made,
         schemas=tools.schemas,
         order=order.before if isinstance(order, Before) else order,

@@ -15,7 +15,7 @@ from datetime import date
 from typing import Any
 
 from lhkit.events import EndReason, GateOutcome
-from lhkit.harness.mismatch import arguments_reasons
+from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.ids import id_places, ids_of, without_id, words_of
