@@ -4,7 +4,7 @@ Pure: no model, no notebook, no server. Arguments are compared by typed equality
 optimally (`assignment`), and nothing missing or surplus goes unreported.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, TypeAlias
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from lhkit.errors import ScenarioError
+from lhkit.harness.arguments import parsed
 from lhkit.harness.assignment import (
     Pairs,
     Problem,
@@ -21,7 +22,7 @@ from lhkit.harness.assignment import (
     transitive,
 )
 from lhkit.harness.equality import equal
-from lhkit.harness.matchers import arguments_reasons, parsed
+from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.turn import ExpectedCall
 from lhkit.json_values import shown
 from lhkit.tools.schema import SchemaNode
@@ -153,8 +154,7 @@ def match_calls(
     ]
     table = [[_reasons(wish, call, schemas, today) for call in calls] for wish in wishes]
     problem = _problem(wishes, tolerated, table)
-    given = _before(order, len(wishes))
-    before = transitive(len(wishes), given) if given else ()
+    before = _before(order, len(wishes))
     pairs = assign_ordered(problem, before) if before else assign(problem)
     verdict = _Verdict(wishes=wishes, calls=calls, tolerated=tolerated, table=table, before=before)
     result = verdict.of(pairs)
@@ -215,40 +215,36 @@ def _problem(
     tolerated: Sequence[bool],
     table: Sequence[Sequence[_Reasons | None]],
 ) -> Problem:
-    left_expected = [0 if wish.optional else _ALONE for wish in wishes]
-    left_actual = [0 if each else _ALONE for each in tolerated]
-    costs = [
-        [
-            _cost(reasons, left_expected[i] + left_actual[j], is_optional=wishes[i].optional)
-            for j, reasons in enumerate(row)
-        ]
-        for i, row in enumerate(table)
-    ]
-    return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
-
-
-def _cost(reasons: _Reasons | None, both_alone: int, *, is_optional: bool) -> int | None:
-    """Return what a pair costs: an inexact one less than two alone, and never nothing.
+    """Return what pairing costs: an inexact pair less than two alone, and never nothing.
 
     A wrong call is rather taken for a required expectation than for an optional one.
     """
-    if reasons is None:
-        return None
-    if reasons.is_exact:
-        return _EXACT
-    if both_alone == 0:
-        return None
+    left_expected = [0 if wish.optional else _ALONE for wish in wishes]
+    left_actual = [0 if each else _ALONE for each in tolerated]
     low, high = _SIMILAR
-    return both_alone - low - int((high - low) * reasons.share_right) + is_optional
+
+    def cost(i: int, j: int, reasons: _Reasons | None) -> int | None:
+        if reasons is None:
+            return None
+        if reasons.is_exact:
+            return _EXACT
+        both_alone = left_expected[i] + left_actual[j]
+        if both_alone == 0:
+            return None
+        return both_alone - low - int((high - low) * reasons.share_right) + wishes[i].optional
+
+    costs = [[cost(i, j, each) for j, each in enumerate(row)] for i, row in enumerate(table)]
+    return Problem(costs=costs, left_expected=left_expected, left_actual=left_actual)
 
 
 def _before(order: Order, n: int) -> Pairs:
+    """Return every pair of expectations of which one must come before the other."""
     if order == "any":
         return ()
     if order == "strict":
-        return strictly_ordered(n)
+        return transitive(n, strictly_ordered(n))
     try:
-        return tuple((int(first), int(second)) for first, second in order)
+        return transitive(n, [(int(first), int(second)) for first, second in order])
     except (TypeError, ValueError) as error:
         raise ScenarioError(f"order must be any, strict or index pairs, not {order!r}") from error
 
@@ -270,19 +266,41 @@ class _Verdict:
             i for i, wish in enumerate(self.wishes) if i not in paired and not wish.optional
         )
         surplus = tuple(j for j in alone if not self.tolerated[j])
-        arguments = tuple(verdict for pair in pairs for verdict in self._arguments(*pair))
+        found = [(i, j, each) for i, j in pairs if (each := self.table[i][j]) is not None]
+        arguments = tuple(
+            ArgumentVerdict(
+                expected=i,
+                actual=j,
+                tool=self.wishes[i].tool,
+                name=name,
+                ok=reason is None,
+                reason=reason or "",
+                alternative=each.alternative,
+            )
+            for i, j, each in found
+            for name, reason in each.arguments.items()
+        )
+        outcomes = tuple(
+            f"{self.wishes[i].tool}: {each.outcome}"
+            for i, _, each in found
+            if each.outcome is not None
+        )
         disorder = tuple(
             (first, second)
             for first, second in self.before
             if first in paired and second in paired and paired[first] > paired[second]
         )
-        outcomes = tuple(reason for pair in pairs for reason in self._outcome(*pair))
+        names = [f"{wish.tool} (call {i})" for i, wish in enumerate(self.wishes)]
+        unexpected = [self.calls[j] for j in surplus]
         reasons = (
             *(f"{self.wishes[i].tool} was expected and not called" for i in missing),
-            *(self._surplus_reason(j) for j in surplus),
+            *(
+                f"{call.tool or 'a call without a name'} was not expected: {shown(call.args)}"
+                for call in unexpected
+            ),
             *(f"{v.tool}.{v.name}: {v.reason}" for v in arguments if not v.ok),
             *outcomes,
-            *(f"{self._named(i)} must come before {self._named(k)}" for i, k in disorder),
+            *(f"{names[i]} must come before {names[k]}" for i, k in disorder),
         )
         return MatchResult(
             matched=not reasons,
@@ -295,30 +313,3 @@ class _Verdict:
             outcomes=outcomes,
             reasons=reasons,
         )
-
-    def _arguments(self, i: int, j: int) -> Iterable[ArgumentVerdict]:
-        reasons = self.table[i][j]
-        if reasons is None:
-            return
-        for name, reason in reasons.arguments.items():
-            yield ArgumentVerdict(
-                expected=i,
-                actual=j,
-                tool=self.wishes[i].tool,
-                name=name,
-                ok=reason is None,
-                reason=reason or "",
-                alternative=reasons.alternative,
-            )
-
-    def _outcome(self, i: int, j: int) -> Iterable[str]:
-        reasons = self.table[i][j]
-        if reasons is not None and reasons.outcome is not None:
-            yield f"{self.wishes[i].tool}: {reasons.outcome}"
-
-    def _surplus_reason(self, j: int) -> str:
-        call = self.calls[j]
-        return f"{call.tool or 'a call without a name'} was not expected: {shown(call.args)}"
-
-    def _named(self, i: int) -> str:
-        return f"{self.wishes[i].tool} (call {i})"

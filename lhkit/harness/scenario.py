@@ -4,6 +4,7 @@
 toolset's to say.
 """
 
+import json
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, TypeAlias, get_args
@@ -239,7 +240,11 @@ def validated(
         faults: to add to.
     """
     try:
+        json.dumps(entries[index], ensure_ascii=False).encode()
         return Scenario.model_validate(entries[index])
+    except UnicodeEncodeError:
+        faults.append(Fault((index,), "holds one half of a pair of surrogates, which is no text"))
+        return None
     except ValidationError as error:
         faults += shape_faults(error, _ADAPTER, places, (index,))
         return None

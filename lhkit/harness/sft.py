@@ -15,11 +15,11 @@ from lhkit.harness.author.gold import TurnTrace, gold_model, trace_model
 from lhkit.harness.corrections import MendedTalk, MendedTurn
 from lhkit.harness.export.openai_messages import PromptTexts, conversations_of, json_line
 from lhkit.harness.fingerprint import scenario_hash, sha256
-from lhkit.harness.held_out import HeldOut
 from lhkit.harness.record import SampleRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.harness.run import replay
 from lhkit.harness.scenario import Scenario
+from lhkit.harness.similarity import HeldOut
 from lhkit.harness.turn import Expect, Turn
 from lhkit.json_values import compact
 from lhkit.messages import ToolCall

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from lhkit.errors import ScenarioError
+from lhkit.harness.arguments import Args, Row
 from lhkit.harness.assignment import Problem, assign_ordered
 from lhkit.harness.faults import Fault, Many, StrictModel, checked_by
-from lhkit.harness.matchers import Args, Row, SearchPattern
+from lhkit.harness.matchers import SearchPattern
 from lhkit.harness.relative_dates import misspelt_days
 from lhkit.harness.text_forms import comparable
 

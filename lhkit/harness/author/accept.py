@@ -12,12 +12,13 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from lhkit.errors import ScenarioError, UsageError
+from lhkit.harness.arguments import ANY_OF, parse_matcher
 from lhkit.harness.author.yaml_edit import Found, appended, found, replaced, written_json
 from lhkit.harness.documents import read_yaml
 from lhkit.harness.faults import Path, shown_path
 from lhkit.harness.fingerprint import scenario_hash
 from lhkit.harness.loader import Origin
-from lhkit.harness.matchers import ANY_OF, MATCHER_KEYS, AnyValue, Place, parse_matcher
+from lhkit.harness.matchers import MATCHER_KEYS, AnyValue, Place
 from lhkit.harness.record import SampleRecord
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.text_forms import folded

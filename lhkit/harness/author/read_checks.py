@@ -7,9 +7,10 @@ from datetime import date
 from difflib import get_close_matches
 from typing import Any
 
+from lhkit.harness.arguments import alternatives
 from lhkit.harness.author.findings import Remark
 from lhkit.harness.faults import Path, did_you_mean
-from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches, alternatives
+from lhkit.harness.matchers import MATCHER_KEYS, ArgumentSet, Matches
 from lhkit.harness.patterns import is_found
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.reply import reply_reasons

@@ -19,9 +19,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from lhkit.harness.arguments import parse_row
 from lhkit.harness.assignment import Pairs, Problem, assign
 from lhkit.harness.equality import normal
-from lhkit.harness.matchers import Equals, Fields, Place, parse_row
+from lhkit.harness.matchers import Equals, Fields, Place
 from lhkit.harness.record import RowKeys, Rows, State
 from lhkit.harness.state_diff import NO_KEYS, TableChange, state_changes
 from lhkit.json_values import shown
