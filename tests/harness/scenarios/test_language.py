@@ -66,9 +66,6 @@ async def played(data: dict[str, Any], toolset: Any, *replies: Any) -> SampleRec
     return await tried(Scenario.from_data(data), ScriptedModel(replies), toolset)
 
 
-# ------------------------------------------------------------------- several sets of arguments
-
-
 @pytest.mark.parametrize(
     ("args", "fits"),
     [
@@ -153,9 +150,6 @@ async def test_lint_reads_every_set(toolset: Any, tmp_path: Path) -> None:
     assert not [place for _, place in told if place.startswith(f"{here}[0]")]
 
 
-# ------------------------------------------------------------------------------------------ days
-
-
 @pytest.mark.parametrize(
     ("expression", "day"),
     [
@@ -232,9 +226,6 @@ def test_a_field_that_is_called_date_is_no_day_that_is_misspelt() -> None:
     assert Scenario.from_data(data).world["notes"] == rows
 
 
-# --------------------------------------------------------------------------------------- replies
-
-
 @pytest.mark.parametrize(
     ("expected", "fitting", "wrong"),
     [
@@ -304,8 +295,6 @@ async def test_gold_says_what_is_asked_of_all_replies(toolset: Any) -> None:
     gold = await tried(scenario, gold_model(scenario, session.registry), toolset)
     assert gold.judgement.verdict is Verdict.PASS
 
-
-# ------------------------------------------------------------------------------- rows and turns
 
 WHOLE = {"id": "note-1", "text": "milk", "done": False}
 
@@ -391,9 +380,6 @@ async def test_what_turns_changed_is_recorded_only_where_it_is_asked_for(
     never = rescore(tmp_path / "unasked", [Scenario.from_data(two_turns())], toolset)
     (reason,) = never.skipped.values()
     assert reason == "turn 0: what it did to the state was not recorded: play it again"
-
-
-# -------------------------------------------------------------------- results, whichever calls
 
 
 @REGISTRY.tool()
@@ -580,9 +566,6 @@ def test_a_scenario_that_asks_for_no_results_is_still_the_one_that_it_was() -> N
     hashes = {scenario_hash(Scenario.from_data(each)) for each in (plain, said)}
     assert len(hashes) == 1
     assert scenario_hash(Scenario.from_data(how_warm())) not in hashes
-
-
-# ---------------------------------------------------------------------------------------- editors
 
 
 def matcher_rows() -> Iterator[str]:
