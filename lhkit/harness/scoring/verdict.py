@@ -195,7 +195,7 @@ def _match(script: Turn, turn: TurnRecord, tools: ToolFacts, today: date | None)
     ]
     order = script.expect.order
     return match_calls(
-        [expected.expectation for expected in script.expect.calls],
+        script.expect.calls,
         made,
         schemas=tools.schemas,
         order=order.before if isinstance(order, Before) else order,

@@ -15,8 +15,8 @@ from datetime import date
 from typing import Any
 
 from lhkit.events import EndReason, GateOutcome
+from lhkit.harness.matchers import arguments_reasons
 from lhkit.harness.matching import MatchResult
-from lhkit.harness.mismatch import arguments_reasons
 from lhkit.harness.record import CallRecord, Evidence, Severity, State, Violation
 from lhkit.harness.scenario import Scenario
 from lhkit.harness.scoring.ids import ids_of, whole_id, words_of
