@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from lhkit.events import GateOutcome
 from lhkit.harness.rates import rate_interval
 from lhkit.harness.record import CallRecord, SampleRecord
 from lhkit.harness.shares import Interval
+from lhkit.messages import GateOutcome
 
 _BREACHES = (
     "unconfirmed_write",

@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from lhkit.errors import MissingPackageError
-from lhkit.events import GateOutcome
 from lhkit.files import version_of
 from lhkit.harness.export.inspect_log import begin_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
+from lhkit.messages import GateOutcome
 from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from lhkit.events import GateOutcome
 from lhkit.harness.record import ModelCallRecord, SampleRecord, TurnRecord, Verdict
+from lhkit.messages import GateOutcome
 from lhkit.responses import Timing
 
 _Moment: TypeAlias = Callable[[Timing], float | None]

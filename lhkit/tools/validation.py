@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lhkit.json_values import JSON, NotJsonError, plain_json, shown
+from lhkit.json_values import JSON, NotJsonError, read_only_json, shown
 from lhkit.tools.describe import describe, expected_by
 from lhkit.tools.formats import FORMATS
 from lhkit.tools.json_schema import EMPTY_REGISTRY, SchemaValidator, ValidationError, best_match
@@ -35,7 +35,7 @@ SHOWN_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Arguments that fit; `extra` names the keys that were dropped."""
+    """Arguments that fit, read-only; `extra` names the keys that were dropped."""
 
     args: Mapping[str, JSON]
     extra: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class ArgumentValidator:
     def check(self, raw_args: Any) -> ArgumentsVerdict:
         """Return what the schema says of `raw_args`, which may be anything."""
         try:
-            args = plain_json(raw_args)
+            args = read_only_json(raw_args)
         except NotJsonError as error:
             return NotAnObject(actual=str(error))
         if not isinstance(args, dict):
@@ -102,10 +102,11 @@ class ArgumentValidator:
             return _explained(fault, self._schema)
         if _has_integral_float(declared):
             declared = _Wholes(self._schema, self._validator).of(declared, [self._schema])
-        refused = None if self._check is None else self._check(declared)
+        accepted = read_only_json(declared)  # what did not change is not copied again
+        refused = None if self._check is None else self._check(accepted)
         if refused is not None:
             return refused
-        return Accepted(args=declared, extra=tuple(key for key in args if key not in declared))
+        return Accepted(args=accepted, extra=tuple(key for key in args if key not in accepted))
 
 
 def _has_foreign_name(value: Any) -> bool:

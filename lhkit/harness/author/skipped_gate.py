@@ -6,9 +6,9 @@ So it is not played: the record of the gold trace is changed as if it had happen
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lhkit.events import GateOutcome
 from lhkit.harness.author.mutants import GoldStep, Mutant, Setting
 from lhkit.harness.record import CallRecord, Evidence
+from lhkit.messages import GateOutcome
 
 
 def skipped_gates(setting: Setting) -> Iterator[Mutant]:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lhkit.events import GateOutcome
 from lhkit.files import drafted
 from lhkit.harness.export.conversation import (
     Json,
@@ -28,6 +27,7 @@ from lhkit.harness.record_json import moment_of
 from lhkit.harness.results import Run
 from lhkit.harness.resume import asked_of
 from lhkit.json_values import compact
+from lhkit.messages import GateOutcome
 from lhkit.responses import Usage
 from lhkit.text import whole_unicode
 

@@ -7,7 +7,7 @@ the gate and the tools, where the time went, and what was expected instead.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.html.call_table import score_table
 from lhkit.harness.html.markup import Html, block, chip, join, json_text, label, tag
 from lhkit.harness.record import (
@@ -21,7 +21,7 @@ from lhkit.harness.record import (
 )
 from lhkit.harness.words import names_of_new
 from lhkit.locales import Catalog
-from lhkit.messages import ToolCall
+from lhkit.messages import GateOutcome, ToolCall
 from lhkit.text import seconds
 
 _GATE_KINDS = {GateOutcome.ACCEPTED: "lhr-good", GateOutcome.REJECTED: "lhr-warn"}

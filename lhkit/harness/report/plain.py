@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from lhkit.events import GateOutcome
 from lhkit.harness.record import CallRecord, SampleRecord, TurnRecord
 from lhkit.harness.words import names_of_new
 from lhkit.locales import Catalog
+from lhkit.messages import GateOutcome
 from lhkit.text import printable, seconds
 
 _REFUSED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

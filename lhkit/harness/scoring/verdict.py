@@ -11,7 +11,7 @@ from datetime import date
 from itertools import chain
 from typing import Any
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.assignment import Problem, assign
 from lhkit.harness.matching import MadeCall, MatchResult, match_calls, values_equal
 from lhkit.harness.record import (
@@ -35,6 +35,7 @@ from lhkit.harness.scoring.violations import Excused, violations_of
 from lhkit.harness.state_diff import NO_KEYS, with_diff
 from lhkit.harness.turn import Before, Turn
 from lhkit.json_values import shown
+from lhkit.messages import GateOutcome
 from lhkit.tools.definition import ToolDefinition
 
 ALL_REPLIES = "all replies: "

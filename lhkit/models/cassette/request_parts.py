@@ -19,7 +19,7 @@ from lhkit.messages import Message, SystemMessage, ToolCallMessage, UserMessage
 from lhkit.models.base import ModelRequest
 from lhkit.models.cassette.layout import folded, laid_out
 from lhkit.text import printable
-from lhkit.tool_results import ToolCancelled, envelope, envelope_bytes
+from lhkit.tool_results import MAX_RESULT_BYTES, envelope, envelope_bytes
 
 _LABEL_CHARS = 12
 _DIFF_LINES = 24
@@ -141,17 +141,16 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-_PLAIN_CALL = ToolCallMessage(name="", args={}, result=ToolCancelled())
-
-
 def _message(message: Message) -> dict[str, Any]:
     match message:
-        case ToolCallMessage(result=result, max_bytes=most):
-            told = plain(message)
-            is_whole = envelope_bytes(result) <= most
-            for name in ("hint", "max_bytes"):
-                if is_whole or getattr(message, name) == getattr(_PLAIN_CALL, name):
-                    told.pop(name, None)  # no model reads it, or it is the default
+        case ToolCallMessage(call=call, result=result):
+            told = {"name": call.name, "args": plain(call.args)}
+            told |= {"text": message.text, "index": message.index, "raw": call.raw}
+            if envelope_bytes(result) > message.max_bytes:  # else no model reads these
+                told["hint"] = message.hint
+                if message.max_bytes != MAX_RESULT_BYTES:
+                    told["max_bytes"] = message.max_bytes
+            told = {key: each for key, each in told.items() if each or key in {"name", "args"}}
             return {"from": "tool", **told, "result": envelope(result)}
         case UserMessage():
             return {"from": "user", **plain(message)}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lhkit.events import EndReason, GateOutcome
+from lhkit.events import EndReason
 from lhkit.harness.metrics import summarise
 from lhkit.harness.record import (
     CallRecord,
@@ -17,6 +17,7 @@ from lhkit.harness.record import (
     Verdict,
 )
 from lhkit.harness.timings import Latency, is_warm, latency, request_times, turn_times
+from lhkit.messages import GateOutcome
 from lhkit.responses import Finished, Timing, Usage
 
 TIMING = Timing(
