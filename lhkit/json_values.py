@@ -220,7 +220,7 @@ def compact(value: Any) -> str:
     Raises:
         NotJsonError: as `plain_json`.
     """
-    return _dump(plain_json(value), sort_keys=False)
+    return _dump(_plain(value), sort_keys=False)
 
 
 def json_or_repr(value: Any, *, sort_keys: bool = False) -> str:
@@ -262,7 +262,12 @@ def canonical(value: Any) -> str:
     Raises:
         NotJsonError: as `compact`.
     """
-    return _dump(plain_json(value), sort_keys=True)
+    return _dump(_plain(value), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as plain JSON to be read: what is read-only is plain, and needs no copy."""
+    return value if type(value) in _READ_ONLY else plain_json(value)
 
 
 def _dump(plain: Any, *, sort_keys: bool) -> str:

@@ -21,7 +21,6 @@ from lhkit.harness.export.inspect_log import begin_of
 from lhkit.harness.record import CallRecord, ModelCallRecord, SampleRecord, TurnRecord, Verdict
 from lhkit.harness.results import Run
 from lhkit.json_values import json_or_repr
-from lhkit.messages import GateOutcome
 from lhkit.text import whole_unicode
 
 _Json: TypeAlias = dict[str, Any]
@@ -33,8 +32,6 @@ _UNKNOWN_START = "1970-01-01T00:00:00+00:00"
 _IDS = ("traceId", "spanId", "parentSpanId")
 _AT_ONCE = 50
 """So many conversations travel in one request."""
-
-_ASKED = frozenset({GateOutcome.ACCEPTED, GateOutcome.REJECTED, GateOutcome.FAILED})
 
 
 def trace_lines(run: Run) -> Iterator[bytes]:
@@ -276,7 +273,7 @@ class _Trace:
         }
         fault = str(call.result.get("reason", call.outcome)) if is_error else None
         span = self._span(f"execute_tool {call.tool}", parent, at_s, ended_s, told, fault=fault)
-        if call.gate in _ASKED:
+        if call.gate.was_asked:
             asked_s = at_s + call.validation_s
             question = {
                 "gen_ai.tool.call.id": name,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from lhkit.harness.record import ModelCallRecord, SampleRecord, TurnRecord, Verdict
-from lhkit.messages import GateOutcome
 from lhkit.responses import Timing
 
 _Moment: TypeAlias = Callable[[Timing], float | None]
@@ -206,10 +205,7 @@ def turn_times(turns: Sequence[TurnRecord]) -> TurnTimes:
         tools=latency(map(_tools_s, turns)),
         harness=latency(map(_harness_s, turns)),
         waiting=latency(
-            call.waiting_s
-            for turn in turns
-            for call in turn.calls
-            if call.gate in {GateOutcome.ACCEPTED, GateOutcome.REJECTED}
+            call.waiting_s for turn in turns for call in turn.calls if call.gate.is_answer
         ),
     )
 

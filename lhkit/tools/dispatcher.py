@@ -131,10 +131,12 @@ class _Dispatch:
             known = ", ".join(self.registry)
             self._note(result=self._error("unknown_tool", name=self.name, known=known))
             return
-        args = self._validate(tool, raw_args)
-        if args is None or (tool.is_destructive and not await self._is_confirmed(tool, args)):
+        accepted = self._validate(tool, raw_args)
+        if accepted is None:
             return
-        await self._run(tool, args)
+        if tool.is_destructive and not await self._is_confirmed(tool, accepted.args):
+            return
+        await self._run(tool, accepted)
 
     def _note(self, **known: Any) -> None:
         self.outcome = replace(self.outcome, **known)
@@ -142,7 +144,7 @@ class _Dispatch:
     def _error(self, code: str, *, key: str | None = None, **values: object) -> ToolErr:
         return ToolErr(code, self.catalog.text(f"dispatch.{key or code}", **values))
 
-    def _validate(self, tool: ToolDefinition, raw_args: Any) -> Mapping[str, JSON] | None:
+    def _validate(self, tool: ToolDefinition, raw_args: Any) -> Accepted | None:
         """Return the validated arguments, which nobody can change; None if they are refused."""
         started_s = self.clock()
         try:
@@ -159,7 +161,7 @@ class _Dispatch:
         if verdict.extra:
             _log.info("arguments of %s: undeclared keys dropped: %s", tool.name, verdict.extra)
         self._note(args=verdict.args, extra_args=verdict.extra)
-        return verdict.args
+        return verdict
 
     def _refusal(self, verdict: NotAnObject | Missing | Invalid) -> str:
         text = self.catalog.text
@@ -202,13 +204,13 @@ class _Dispatch:
         if cancellations() > self.cancelled_before:
             raise asyncio.CancelledError
 
-    async def _run(self, tool: ToolDefinition, args: Mapping[str, JSON]) -> None:
+    async def _run(self, tool: ToolDefinition, accepted: Accepted) -> None:
         started_s = self.clock()
         # From here on it may have written: no end of the caller may make that a "did not confirm".
         self._note(ran=True, result=self._handler_error("CancelledError"))
         questions = MidCallQuestions(self.confirm)
         with open_to_questions(questions):
-            task = asyncio.create_task(self._handled(tool, plain_json(args)))
+            task = asyncio.create_task(self._handled(tool, accepted))
         is_late, stopped = await _waited_out(task, tool.timeout_s, questions)
         questions.close()  # what is over asks nothing any more
         returned = _Failed(TimeoutError()) if is_late else _returned(task)
@@ -223,11 +225,14 @@ class _Dispatch:
         if isinstance(returned, _Failed) and isinstance(returned.error, KeyboardInterrupt):
             raise returned.error
 
-    async def _handled(
-        self, tool: ToolDefinition, args: Mapping[str, JSON]
-    ) -> ToolResult | _Failed:
+    async def _handled(self, tool: ToolDefinition, accepted: Accepted) -> ToolResult | _Failed:
+        prepared = accepted.prepared
         try:
-            returned: Any = tool.handler(args, self.deps)
+            returned: Any
+            if prepared is not None and prepared.handler is tool.handler:
+                returned = prepared.run(self.deps)
+            else:  # it reads a copy of its own
+                returned = tool.handler(plain_json(accepted.args), self.deps)
             if inspect.isawaitable(returned):
                 returned = await returned
             if isinstance(returned, ToolOk | ToolErr | ToolCancelled):

@@ -10,7 +10,7 @@ as ECMAScript reads it; one that Python cannot run is not asserted.
 References stay inside the schema; nothing is ever fetched.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,10 +35,14 @@ SHOWN_CHARS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Arguments that fit, read-only; `extra` names the keys that were dropped."""
+    """Arguments that fit, read-only; `extra` names the keys that were dropped.
+
+    `prepared` is the call as the tool's check has read it; None if it reads nothing.
+    """
 
     args: Mapping[str, JSON]
     extra: tuple[str, ...] = ()
+    prepared: "PreparedCall | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,15 @@ class Invalid:
 ArgumentsVerdict: TypeAlias = Accepted | NotAnObject | Missing | Invalid
 
 
-Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedCall:
+    """A call of `handler` whose arguments have been read: `run` takes only the dependencies."""
+
+    handler: Any
+    run: Callable[[Any], Awaitable[Any]]
+
+
+Check: TypeAlias = Callable[[Mapping[str, JSON]], Invalid | PreparedCall | None]
 """What a tool asks of its arguments beyond its schema; None if they are fine. Pure and quick."""
 
 
@@ -103,10 +115,11 @@ class ArgumentValidator:
         if _has_integral_float(declared):
             declared = _Wholes(self._schema, self._validator).of(declared, [self._schema])
         accepted = read_only_json(declared)  # what did not change is not copied again
-        refused = None if self._check is None else self._check(accepted)
-        if refused is not None:
-            return refused
-        return Accepted(args=accepted, extra=tuple(key for key in args if key not in accepted))
+        checked = None if self._check is None else self._check(accepted)
+        if isinstance(checked, Invalid):
+            return checked
+        extra = tuple(key for key in args if key not in accepted)
+        return Accepted(args=accepted, extra=extra, prepared=checked)
 
 
 def _has_foreign_name(value: Any) -> bool:

@@ -102,8 +102,8 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
 
 def _reply(turn: Sequence[Message]) -> str:
     """Return the last words of the model in a turn, also those before a call."""
-    said = [m.text for m in turn if isinstance(m, ModelMessage | ToolCallMessage)]
-    return next((text for text in reversed(said) if text.strip()), "")
+    texts = [m.text for m in turn if isinstance(m, ModelMessage | ToolCallMessage) and m.text]
+    return next((text for text in reversed(texts) if text.strip()), "".join(texts[-1:]))
 
 
 def _call(message: ToolCallMessage, destructive: Collection[str]) -> _Call | None:

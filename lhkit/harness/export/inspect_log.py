@@ -304,10 +304,9 @@ class _InspectSample:
 
     def _call(self, call: CallRecord, name: str, at_s: float) -> float:
         """Add a call with its result and what a person said to it; return when it was over."""
-        asked = call.gate in {GateOutcome.ACCEPTED, GateOutcome.REJECTED, GateOutcome.FAILED}
         begun_s = at_s + call.validation_s + call.waiting_s
         ended_s = begun_s + call.handler_s
-        if asked:
+        if call.gate.was_asked:
             self._events.append(
                 self._event(
                     "approval",

@@ -41,7 +41,6 @@ from lhkit.tools.definition import ToolDefinition
 ALL_REPLIES = "all replies: "
 """How a reason begins that is about the words of the whole conversation."""
 
-_ASKED = (GateOutcome.ACCEPTED, GateOutcome.REJECTED)
 _NEEDS_ASKING = (None, "ok", "cancelled")
 
 
@@ -294,7 +293,7 @@ def _gate_reasons(
         for i, j in match.pairs
         if wishes[i].tool in tools.destructive
         and wishes[i].result in _NEEDS_ASKING
-        and turn.calls[j].gate not in _ASKED
+        and not turn.calls[j].gate.is_answer
     ]
 
 
